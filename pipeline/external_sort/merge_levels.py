@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from gnnloom.storage.matrix.ranges import Span, range_of, split_range
 
-#: Most files that a task opens for each position, however few bytes it reads from each.
+#: Files that a task may open for each position, however few bytes it reads from each.
 FEW_SOURCES = 16
-#: Bytes that take longer to read than it takes to open their file.
+#: Bytes that are worth opening one more file: copying them once more takes about as long as an open that waits for the
+#: disk, and much longer than one that does not.
 OPEN_BYTES = 64 << 10
 
 
@@ -43,7 +44,12 @@ def merge_levels(num_files: int, fan_in: int) -> tuple[Level, ...]:
 
 
 def most_sources(num_bytes: int, num_positions: int) -> int:
-    """Most files that a task should open for each position, if the files have ``num_bytes`` bytes together."""
+    """Most files that a task opens for each position, if the files have ``num_bytes`` bytes together.
+
+    The rule is 16 files, or as many as a task reads 64 KiB or more from each. A limit of 16 alone would need another
+    level of merges for every further factor of 16 files, and a level copies all bytes once more, which costs more than
+    the opens that it saves (tests/benchmarks/RESULTS.md, "Files that a task opens").
+    """
     return max(FEW_SOURCES, num_bytes // num_positions // OPEN_BYTES)
 
 

@@ -17,7 +17,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.block_ranges import row_ranges
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.csr import index_dtype
 
 
@@ -56,14 +57,10 @@ class Hypergraph:
 
 
 def row_nonzeros(graph: Graph) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """The nonzeros of every row, as (first row, (num_rows,) int64), one row block at a time."""
-    for number, start in enumerate(graph.block_rows[:-1]):
-        yield start, block_nonzeros(graph, number)
-
-
-def block_nonzeros(graph: Graph, number: int) -> NDArray[np.int64]:
-    """(num_rows,) int64 nonzeros of the rows of one block."""
-    return np.diff(graph.artifact.array(f"{block_path(number)}/indptr").read())
+    """The nonzeros of every row, as (first row, (num_rows,) int64), one range of rows at a time."""
+    for number in range(graph.num_blocks):
+        for rows in row_ranges(graph, number):
+            yield rows.first, rows.nonzeros
 
 
 def row_weights(nonzeros: NDArray[np.int64], weights: str) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -24,17 +24,25 @@ Task = TypeVar("Task", bound=KeepsResult)
 
 
 def kept_results(function: Callable[[Task], None], tasks: Sequence[Task], cluster: Cluster) -> Iterator[NDArray[Any]]:
-    """Run the tasks that have no result yet; then yield the results of all, in order.
+    """Run the tasks that have no result yet; then yield the arrays of all results, in order.
 
     Args:
-        function: computes a task, and stores its result with :func:`keep_result`.
+        function: computes a task, and stores its result with :func:`keep_results`.
     """
     run_tasks(cluster, function, [task for task in tasks if not task.result_path.exists()])
     for task in tasks:
-        yield np.load(task.result_path, allow_pickle=False)
+        yield from _arrays(task.result_path)
 
 
-def keep_result(path: Path, result: NDArray[Any]) -> None:
-    """Store the result of a task; the file appears whole."""
+def keep_results(path: Path, arrays: Iterable[NDArray[Any]]) -> None:
+    """Store the arrays that are the result of a task, one in memory at a time; the file appears whole."""
     with written_aside(path) as aside, aside.open("wb") as file:
-        np.save(file, result, allow_pickle=False)
+        for array in arrays:
+            np.save(file, array, allow_pickle=False)
+
+
+def _arrays(path: Path) -> Iterator[NDArray[Any]]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while file.tell() < size:
+            yield np.load(file, allow_pickle=False)

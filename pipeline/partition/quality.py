@@ -11,10 +11,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.balance import asked_limit
-from gnnloom.pipeline.partition.hypergraph import block_nonzeros, row_weights
-from gnnloom.pipeline.partition.kept_results import keep_result, kept_results
+from gnnloom.pipeline.partition.hypergraph import row_weights
+from gnnloom.pipeline.partition.kept_results import keep_results, kept_results
 from gnnloom.pipeline.partition.volume import Exchange
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.artifacts.block_ranges import row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.memory_map import map_part_vector
@@ -72,12 +73,14 @@ def measure_load(graph: Graph, part_path: Path, num_parts: int, weights: str, wo
 
 
 def _measure_block(task: _LoadTask) -> None:
-    graph = Graph(Artifact(task.graph_path))
-    nonzeros, start = block_nonzeros(graph, task.block), graph.block_rows[task.block]
-    weight = row_weights(nonzeros, task.weights)
-    sums = np.zeros((3, task.num_parts), dtype=np.int64)
-    _add_rows(map_part_vector(task.part_path)[start : start + len(nonzeros)], nonzeros, weight, sums)
-    keep_result(task.result_path, np.append(sums, weight.max(initial=0)))
+    part = map_part_vector(task.part_path)
+    sums, heaviest = np.zeros((3, task.num_parts), dtype=np.int64), 0
+    for rows in row_ranges(Graph(Artifact(task.graph_path)), task.block):
+        nonzeros = rows.nonzeros
+        weight = row_weights(nonzeros, task.weights)
+        _add_rows(part[rows.first : rows.first + len(nonzeros)], nonzeros, weight, sums)
+        heaviest = max(heaviest, int(weight.max(initial=0)))
+    keep_results(task.result_path, [np.append(sums, heaviest)])
 
 
 @njit(cache=True, nogil=True)

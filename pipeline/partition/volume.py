@@ -2,13 +2,14 @@
 
 These are the figures that are reported, whatever a partitioner claims.  Part p sends the row of vertex j, which it
 owns, once to every other part that has a nonzero in column j.  So the rows sent for A H are counted over the columns
-of A, which are the rows of its transpose.  The count takes one pass over the row blocks, with one task for each block;
-only pairs of parts that exchange rows take memory.
+of A, which are the rows of its transpose.  The count takes one pass over the row blocks, with one task for each block,
+which reads it in ranges that fit the memory of a worker.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.kept_results import keep_result, kept_results
+from gnnloom.pipeline.partition.kept_results import keep_results, kept_results
+from gnnloom.pipeline.partition.pair_sums import TABLE_CELLS, pair_sums
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
+from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.memory_map import map_part_vector
 
-#: Up to this many cells, a task counts pairs in a table (32 MiB at most); beyond, by sorting.
-_TABLE_CELLS = 1 << 22
-#: The same limit for the table that sums up the tasks' counts: 256 MiB, because there is only one.
-_SUM_CELLS = 1 << 25
-#: Pairs that may wait before they are merged: 16 MiB of pairs and counts.
-_PENDING_PAIRS = 1 << 20
+#: Bytes of memory for a nonzero of a range: its column, the pair that it makes, and the copies of a sort of pairs.
+_NONZERO_BYTES = 48
+#: Cells of the table that are stored at a time, and bytes of memory for each: pair and rows, twice.
+_PIECE_CELLS, _PIECE_BYTES = 1 << 20, 32
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,38 @@ class Exchange:
 
 
 @dataclass(frozen=True)
+class CountBuffers:
+    """What a task that counts a row block holds, whatever the size of the block.
+
+    Attributes:
+        memory: bytes that the worker may use.
+    """
+
+    num_parts: int
+    memory: int
+
+    @property
+    def has_table(self) -> bool:
+        """Whether pairs are counted in a table with a cell for each; otherwise by sorting those of each range."""
+        return 8 * self.num_parts**2 <= min(8 * TABLE_CELLS, working_memory(self.memory) // 4)
+
+    @property
+    def range_nonzeros(self) -> int:
+        """Nonzeros that are read at a time, unless a stored chunk has more."""
+        return working_memory(self.memory) // 4 // _NONZERO_BYTES
+
+    def peak_memory(self, chunk_nonzeros: int) -> int:
+        """Bytes of all buffers, where a stored chunk has ``chunk_nonzeros`` nonzeros."""
+        table = 8 * self.num_parts**2 if self.has_table else 0
+        counted = RANGE_BYTES + _NONZERO_BYTES * max(self.range_nonzeros, chunk_nonzeros)
+        return table + 8 * self.num_parts + max(counted, _PIECE_BYTES * _PIECE_CELLS)
+
+
+@dataclass(frozen=True)
 class _CountTask:
     matrix_path: Path
     part_path: Path
-    num_parts: int
+    buffers: CountBuffers
     block: int
     result_path: Path
 
@@ -94,10 +124,14 @@ def count_exchange(transpose: Graph, part_path: Path, num_parts: int, work: Path
         transpose: the transpose of that matrix; its row j lists the vertices that need vertex j.
         part_path: ``.npy`` file with the (num_vertices,) int32 parts, all in 0..num_parts-1; workers share its memory.
         work: folder for the tasks' results.
+
+    Raises:
+        BudgetError: the memory of a worker leaves no room for buffers.
     """
     work.mkdir(parents=True, exist_ok=True)
+    buffers = CountBuffers(num_parts, cluster.memory)
     tasks = [
-        _CountTask(transpose.artifact.path, part_path, num_parts, block, work / f"{block:05d}.npy")
+        _CountTask(transpose.artifact.path, part_path, buffers, block, work / f"{block:05d}.npy")
         for block in range(transpose.num_blocks)
     ]
     pairs = pair_sums(num_parts)
@@ -107,21 +141,49 @@ def count_exchange(transpose: Graph, part_path: Path, num_parts: int, work: Path
 
 
 def _count_block(task: _CountTask) -> None:
-    block = Graph(Artifact(task.matrix_path)).block(task.block)
-    part = map_part_vector(task.part_path)
-    # A nonzero makes its row needed by at most one more part.
-    emitted = np.empty(block.nnz, dtype=np.int64)
-    last_row = np.full(task.num_parts, -1, dtype=np.int64)
-    length = _emit_pairs(block.row_offset, block.indptr, block.indices, part, task.num_parts, last_row, emitted)
     # The pairs go through a file: what a task returns passes through the scheduler and has to stay small.
-    keep_result(task.result_path, np.stack(_tally(emitted[:length], task.num_parts)))
+    keep_results(task.result_path, (_table_counts if task.buffers.has_table else _sorted_counts)(task))
+
+
+def _table_counts(task: _CountTask) -> Iterator[NDArray[np.int64]]:
+    """Count the pairs of a block in a table; yields (2, num_pairs) int64 distinct pairs and their rows, ascending."""
+    table = np.zeros(task.buffers.num_parts**2, dtype=np.int64)
+    for emitted in _emitted(task):
+        _add_to_table(emitted, table)
+    for start in range(0, len(table), _PIECE_CELLS):
+        piece = table[start : start + _PIECE_CELLS]
+        cell = np.flatnonzero(piece)
+        yield np.stack((start + cell, piece[cell]))
+
+
+def _sorted_counts(task: _CountTask) -> Iterator[NDArray[np.int64]]:
+    """Count the pairs of every range of a block; yields (2, num_pairs) int64 for each, as :func:`_table_counts`."""
+    for emitted in _emitted(task):
+        yield np.stack(np.unique(emitted, return_counts=True))
+
+
+def _emitted(task: _CountTask) -> Iterator[NDArray[np.int64]]:
+    """Read a block in ranges of nonzeros; yields the pairs of each, in a buffer that the next one overwrites."""
+    graph, num_parts = Graph(Artifact(task.matrix_path)), task.buffers.num_parts
+    indices = graph.artifact.array(f"{block_path(task.block)}/indices")
+    part = map_part_vector(task.part_path)
+    last_row = np.full(num_parts, -1, dtype=np.int64)
+    # A nonzero makes its row needed by at most one more part.
+    limit = task.buffers.range_nonzeros
+    emitted = np.empty(min(len(indices), max(limit, indices.chunk_rows)), dtype=np.int64)
+    for rows in row_ranges(graph, task.block):
+        for start, stop in indices.ranges(limit, int(rows.pointers[0]), int(rows.pointers[-1])):
+            columns = indices.read(start, stop)
+            length = _emit_pairs(rows.first, rows.pointers, start, columns, part, num_parts, last_row, emitted)
+            yield emitted[:length]
 
 
 @njit(cache=True, nogil=True)
 def _emit_pairs(
-    row_offset: int,
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
+    first_row: int,
+    pointers: NDArray[np.int64],
+    start: int,
+    columns: NDArray[Any],
     part: NDArray[np.int32],
     num_parts: int,
     last_row: NDArray[np.int64],
@@ -130,80 +192,36 @@ def _emit_pairs(
     """List ``sender * P + receiver`` once for every row and every other part that needs it; returns how many.
 
     Args:
-        last_row: (num_parts,) int64, all -1; the last row in which each part occurred.
-        emitted: (nnz,) int64, filled from the front.
+        first_row: row of the matrix to which the first pointer belongs.
+        pointers: (num_rows + 1,) int64 positions of rows.
+        start: position of the first of these nonzeros, which may lie within a row.
+        columns: (num_nonzeros,) their columns.
+        last_row: (num_parts,) int64, the last row in which each part occurred, at first -1; updated.
+        emitted: (at least num_nonzeros,) int64, filled from the front.
     """
     length = 0
+    row = np.searchsorted(pointers, start, side="right") - 1
+    position, stop = start, start + len(columns)
     # A part has been counted for this row if the row is the last one in which it occurred; no table is cleared.
-    for row in range(len(indptr) - 1):
-        sender = part[row_offset + row]
-        last_row[sender] = row
-        for position in range(indptr[row], indptr[row + 1]):
-            receiver = part[indices[position]]
-            if last_row[receiver] != row:
-                last_row[receiver] = row
+    while position < stop:
+        while pointers[row + 1] <= position:
+            row += 1
+        own = first_row + row
+        sender = part[own]
+        last_row[sender] = own
+        end = min(pointers[row + 1], stop)
+        for k in range(position - start, end - start):
+            receiver = part[columns[k]]
+            if last_row[receiver] != own:
+                last_row[receiver] = own
                 # P^2 may exceed 32 bits, so the product is formed in 64.
                 emitted[length] = np.int64(sender) * num_parts + receiver
                 length += 1
+        position = end
     return length
 
 
-def _tally(emitted: NDArray[np.int64], num_parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct pairs, ascending, and the number of times that each occurs; both (num_pairs,) int64."""
-    if num_parts * num_parts > _TABLE_CELLS:
-        return np.unique(emitted, return_counts=True)
-    # Below the limit a table is cheaper than a sort of all pairs.
-    table = np.bincount(emitted, minlength=num_parts * num_parts)
-    pair = np.flatnonzero(table)
-    return pair, table[pair]
-
-
-def pair_sums(num_parts: int) -> _PairTable | _PairCounts:
-    """An empty sum of counts by pair of parts, as a table if that is small enough."""
-    return _PairTable(num_parts) if num_parts * num_parts <= _SUM_CELLS else _PairCounts()
-
-
-class _PairTable:
-    """Sums counts by pair in a table with one cell for each; pages of cells that stay zero take no memory."""
-
-    def __init__(self, num_parts: int) -> None:
-        self._rows = np.zeros(num_parts * num_parts, dtype=np.int64)
-
-    def add(self, pair: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
-        """Add the counts of distinct pairs."""
-        self._rows[pair] += rows
-
-    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All pairs so far, ascending, with their sums."""
-        pair = np.flatnonzero(self._rows)
-        return pair, self._rows[pair]
-
-
-@dataclass
-class _PairCounts:
-    """Sums counts by pair in lists.
-
-    Merges when as many pairs wait as were merged before, so each pair is sorted only a few times.
-    """
-
-    _waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
-    _num_merged: int = 0
-    _num_waiting: int = 0
-
-    def add(self, pair: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
-        """Add the counts of distinct pairs."""
-        self._waiting.append((pair, rows))
-        self._num_waiting += len(pair)
-        if self._num_waiting > max(_PENDING_PAIRS, self._num_merged):
-            self.merged()
-
-    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All pairs so far, ascending, with their sums."""
-        empty = np.empty(0, dtype=np.int64)
-        pairs = np.concatenate([empty, *(pair for pair, _ in self._waiting)])
-        distinct, position = np.unique(pairs, return_inverse=True)
-        total = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(total, position, np.concatenate([empty, *(rows for _, rows in self._waiting)]))
-        self._waiting = [(distinct, total)]
-        self._num_merged, self._num_waiting = len(distinct), 0
-        return distinct, total
+@njit(cache=True, nogil=True)
+def _add_to_table(emitted: NDArray[np.int64], table: NDArray[np.int64]) -> None:
+    for pair in emitted:
+        table[pair] += 1

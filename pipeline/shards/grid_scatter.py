@@ -169,10 +169,7 @@ def _entries(graph: Graph, block: int, limit: int) -> Iterator[tuple[Positions, 
     indptr = graph.artifact.array(f"{prefix}/indptr").read()
     indices = graph.artifact.array(f"{prefix}/indices")
     data = graph.artifact.array(f"{prefix}/data") if graph.weighted else None
-    # Whole chunks: a chunk read in two steps would be decompressed twice.
-    step = max(indices.chunk_rows, limit // indices.chunk_rows * indices.chunk_rows)
-    for start in range(0, len(indices), step):
-        stop = min(start + step, len(indices))
+    for start, stop in indices.ranges(limit):
         # Rows of the matrix from rows of the block: positions and cells are those of the whole matrix.
         row = first_row + _rows_of(indptr, start, stop)
         yield row, indices.read(start, stop), data.read(start, stop) if data else None

@@ -270,7 +270,8 @@ def _row_peak(source: ShardSource, parts: PartSizes) -> int:
     rank = max(
         8 * vertices
         + _HALO_BYTES * halo
-        + min(load, SEGMENT_NONZEROS) * _SEGMENT_BYTES
+        # Rows of several blocks are joined into a segment.
+        + min(load, SEGMENT_NONZEROS) * (_SEGMENT_BYTES + graph.entry_bytes)
         # The rows of a rank in one block are read at once.
         + min(load, block) * graph.entry_bytes
         for vertices, halo, load in zip(parts.vertices, parts.received, parts.nonzeros, strict=True)

@@ -117,16 +117,32 @@ class RoutedRank:
 
     def segments(self, matrix: RoutedMatrix) -> Iterator[RowSegment]:
         """Yield the rank's rows of a matrix, ascending, at most ``SEGMENT_NONZEROS`` nonzeros (or one row) each."""
+        waiting: list[list[NDArray[Any]]] = []
+        size = 0
         for path in matrix.files.of_part(self.writer.work, self.rank):
             columns = read_part(path, self.rank, matrix.dtypes)
-            data = columns[3] if len(columns) > 3 else None
-            yield from _cut(RowSegment(columns[0], columns[1], columns[2], data))
+            # Few rows of many files are joined: what a segment repeats is dropped at once.
+            added = len(columns[0]) + len(columns[2])
+            if waiting and size + added > SEGMENT_NONZEROS:
+                yield from _cut(_joined(waiting))
+                waiting, size = [], 0
+            waiting.append(columns)
+            size += added
+        if waiting:
+            yield from _cut(_joined(waiting))
 
     def vertex_rows(self, array: RoutedVertexArray) -> Iterator[NDArray[Any]]:
         """Yield the rank's (num_rows, ...) rows of a vertex array, one routed range at a time."""
         for path in array.files.of_part(self.writer.work, self.rank):
             (rows,) = read_part(path, self.rank, [np.dtype(array.dtype)], array.column)
             yield rows.reshape(-1, *array.width)
+
+
+def _joined(files: list[list[NDArray[Any]]]) -> RowSegment:
+    """The rows of several files as one segment; ``files`` is emptied."""
+    row, nonzeros, indices, *data = (np.concatenate(column) for column in zip(*files, strict=True))
+    files.clear()
+    return RowSegment(row, nonzeros, indices, data[0] if data else None)
 
 
 def _cut(segment: RowSegment) -> Iterator[RowSegment]:

@@ -29,6 +29,7 @@ from gnnloom.storage.machine_memory import memory_text
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Worker
+    from distributed.scheduler import WorkerState
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -138,16 +139,10 @@ class _LostClusterError(LaunchError):
 
 
 class DaskCluster:
-    """Tasks on the workers of a Dask client.
+    """Tasks on the workers of a Dask client."""
 
-    Args:
-        ended: bytes that each worker held when its nanny ended it; nannies append to this list.
-    """
-
-    def __init__(
-        self, client: Client, workers: int, memory: int, scratch: Path | None = None, ended: Sequence[int] = ()
-    ) -> None:
-        self._client, self._ended = client, ended
+    def __init__(self, client: Client, workers: int, memory: int, scratch: Path | None = None) -> None:
+        self._client = client
         self.workers = workers
         self.memory, self.scratch = memory, scratch
 
@@ -166,7 +161,7 @@ class DaskCluster:
             yield from _completed(futures)
         except KilledWorker as error:
             self._stop(futures)
-            raise self._killed() from error
+            raise self._killed(error.last_worker) from error
         except _LostClusterError:
             # The scheduler is gone, so the tasks cannot be canceled.
             raise
@@ -179,13 +174,19 @@ class DaskCluster:
             self._client.cancel(futures)
             raise
 
-    def _killed(self) -> LaunchError:
-        """The error if workers were killed, by their nannies or by others."""
-        if self._ended:
+    def _killed(self, last: WorkerState) -> LaunchError:
+        """The error if workers were killed, by their nannies or by others; ``last`` is the last of them."""
+        from gnnloom.pipeline.tasks.guarded_nanny import ended_workers  # noqa: PLC0415 - imports Dask
+
+        held = 0
+        # A scheduler that is gone cannot say which workers were ended.
+        with suppress(OSError, TimeoutError):
+            held = ended_workers(self._client).get((last.nanny, last.pid), 0)
+        if held:
             return LaunchError(
-                f"a task took {memory_text(max(self._ended))}, far more than a worker may use (--memory,"
-                f" {memory_text(self.memory)}), and the machine ran out of memory, so the worker was ended, several"
-                " times in a row: use fewer --workers, or a machine with more memory; finished tasks are kept"
+                f"a task took {memory_text(held)}, far more than a worker may use (--memory,"
+                f" {memory_text(self.memory)}), and the machine or the job ran out of memory, so the worker was ended,"
+                " several times in a row: use fewer --workers, or a machine with more memory; finished tasks are kept"
             )
         return LaunchError(
             "several worker processes in a row were killed at the same task, most often because memory ran out:"
@@ -322,7 +323,6 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     check_main_guard()
     start_quiet_tracker()
     workers = options.workers or available_cores()
-    guard = Guard.of(options.memory)
     with (
         dask_silenced(),
         # Other users of this machine could give work to workers without a certificate.
@@ -334,14 +334,13 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",  # None would take the fixed port 8787, and warn if it is in use
             worker_class=GuardedNanny,
-            memory_limit=0,
-            guard=guard,
+            guard=Guard.of(options.memory),
             silence_logs=logging.CRITICAL,
         ) as local,
         Client(local) as client,
         _until_replaced(client, workers),
     ):
-        yield DaskCluster(client, workers, options.memory, options.scratch, guard.ended)
+        yield DaskCluster(client, workers, options.memory, options.scratch)
 
 
 @contextmanager

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from distributed import Nanny
+from distributed import Client, Nanny
 from distributed.system import MEMORY_LIMIT
 from tornado.ioloop import PeriodicCallback
 
@@ -20,25 +23,36 @@ _LOOK_MILLISECONDS = 100
 _RESERVED_SHARE, _LEAST_RESERVED = 0.03, 256 * MIB
 
 
+#: Topic of the scheduler's events under which nannies report the workers that they end.
+_TOPIC = "gnnloom-ended"
+
+#: Most seconds to report a worker before it is ended.
+_REPORT_SECONDS = 2.0
+
+
 @dataclass(frozen=True)
 class Guard:
-    """When nannies of this process end their workers, and which they have ended.
+    """When a nanny ends its worker.
 
     Attributes:
         most_memory: bytes of its own that a worker may hold in any case.
-        ended: bytes that each worker held that was ended.
+        share: bytes that a worker may not exceed even if the machine has more, because its job may not use them.
     """
 
     most_memory: int
-    ended: list[int] = field(default_factory=list)
+    share: int = sys.maxsize
 
     @classmethod
-    def of(cls, memory: int) -> Guard:
+    def of(cls, memory: int, share: int = sys.maxsize) -> Guard:
         """The guard of workers whose tasks may use ``memory`` bytes.
 
         No task that keeps to its budget gets to twice the budget and what a process holds before its first task.
         """
-        return cls(2 * memory + BASE_MEMORY)
+        return cls(2 * memory + BASE_MEMORY, share)
+
+    def ends(self, held: int) -> bool:
+        """Whether to end a worker that holds so many bytes."""
+        return held > self.share or (held > self.most_memory and available_memory() < _reserved())
 
 
 def own_memory(pid: int, root: Path = Path("/")) -> int:
@@ -59,22 +73,32 @@ class GuardedNanny(Nanny):
 
     Both conditions are needed. Dask's own limit also counts mapped files, so it would end workers that read a mapped
     graph. And some tasks exceed any small budget: a row shard is built in memory, which does no harm as long as the
-    machine has enough of it.
+    machine has enough of it. In a batch job, the job's memory is the machine's.
     """
 
     def __init__(self, *args: Any, guard: Guard, **options: Any) -> None:
-        super().__init__(*args, **options)
+        # No limit of Dask's, which counts mapped files.
+        super().__init__(*args, **{**options, "memory_limit": 0})
         self._guard = guard
         self.periodic_callbacks["gnnloom-guard"] = PeriodicCallback(self._look, _LOOK_MILLISECONDS)
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         process = self.process.process if self.process is not None else None
         if process is None or process.pid is None:
             return
         held = own_memory(process.pid)
-        if held > self._guard.most_memory and available_memory() < _reserved():
-            self._guard.ended.append(held)
+        if self._guard.ends(held):
+            # First, because the scheduler may give up on the task as soon as the worker is gone.
+            with suppress(OSError):
+                # By its process: a worker gets tasks before its nanny knows its address.
+                event = {"nanny": self.address, "pid": process.pid, "held": held}
+                await asyncio.wait_for(self.scheduler.log_event(topic=_TOPIC, msg=event), _REPORT_SECONDS)
             process.kill()
+
+
+def ended_workers(client: Client) -> dict[tuple[str | None, int], int]:
+    """Bytes that each worker held that its nanny ended, by the nanny's address and the worker's process."""
+    return {(event["nanny"], event["pid"]): event["held"] for _, event in client.get_events(_TOPIC)}
 
 
 def _reserved() -> int:

@@ -1,7 +1,8 @@
 """A Dask cluster on the ranks of an MPI job: rank 0 is the scheduler, rank 1 the client, the others are workers.
 
 dask-mpi starts it and the client closes it, after which every rank continues. Each worker runs under a nanny, which
-replaces it if it is killed. They talk by TLS, with a certificate that only the ranks have.
+ends it if it holds far too much memory, and replaces it if it is killed. They talk by TLS, with a certificate that only
+the ranks have.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ LEAST_RANKS = 3
 _DEATH_TIMEOUT = 60
 
 
-def serve_ranks(comm: Any, ranks_here: int, interface: str, *, dashboard: bool) -> bool:
+def serve_ranks(comm: Any, ranks_here: int, interface: str, memory: int, *, dashboard: bool) -> bool:
     """Make a cluster of the ranks. Collective.
 
     Args:
         comm: an MPI communicator of at least ``LEAST_RANKS`` ranks that nothing else uses.
         ranks_here: number of its ranks on this machine, which share the memory.
         interface: network interface of this machine that reaches the other ranks.
+        memory: bytes that a worker may use.
         dashboard: whether to serve Dask's dashboard on port 8787 of the interface.
 
     Returns:
@@ -41,7 +43,10 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, *, dashboard: bool) 
         _ignore_stop_signals()
     from dask_mpi.initialize import initialize  # noqa: PLC0415 - takes a second to import
 
-    options = {"death_timeout": _DEATH_TIMEOUT, "silence_logs": logging.CRITICAL}
+    from gnnloom.pipeline.tasks.guarded_nanny import Guard  # noqa: PLC0415 - imports Dask
+
+    guard = Guard.of(memory, memory_per_rank(ranks_here))
+    options = {"death_timeout": _DEATH_TIMEOUT, "silence_logs": logging.CRITICAL, "guard": guard}
     is_client: bool = initialize(
         comm=comm,
         # The ranks go on as ranks of the trainer.
@@ -49,8 +54,7 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, *, dashboard: bool) 
         interface=interface,
         protocol="tls",
         nthreads=1,
-        memory_limit=memory_per_rank(ranks_here),
-        worker_class="distributed.Nanny",
+        worker_class="gnnloom.pipeline.tasks.guarded_nanny.GuardedNanny",
         worker_options=options,
         dashboard=dashboard,
         # Without a host, the scheduler's HTTP server would listen on every interface.

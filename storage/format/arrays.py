@@ -345,6 +345,18 @@ class ArrayReader:
         if last > start // self.chunk_rows and 0 not in self.shape and not self._chunks.file(last).exists():
             raise CorruptError(f"{self._chunks.file(last)}: the chunk is missing")
 
+    def ranges(self, limit: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int]]:
+        """Cut rows ``start`` to ``stop`` into ranges of about ``limit`` rows, each at least one chunk.
+
+        Ranges end where chunks do, since a chunk that two of them read would be decoded twice.
+        """
+        stop = len(self) if stop is None else stop
+        step = max(self.chunk_rows, limit // self.chunk_rows * self.chunk_rows)
+        while start < stop:
+            end = min(stop, (start // self.chunk_rows) * self.chunk_rows + step)
+            yield start, end
+            start = end
+
     def chunks(self) -> Iterator[Array]:
         """All rows in order, one chunk in memory at a time."""
         for start in range(0, len(self), self.chunk_rows):

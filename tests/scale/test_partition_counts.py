@@ -11,12 +11,15 @@ from gnnloom.pipeline.partition.counts import measured_counts
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.partition.volume import CountBuffers
 from gnnloom.pipeline.partition.workload import Workload
 from gnnloom.pipeline.shards.sizes import GraphSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage import Catalog
 from gnnloom.storage.format import arrays
+from gnnloom.storage.format.arrays import default_chunk_rows
+from gnnloom.storage.matrix.csr import index_dtype
 from support.graphs import random_adjacency, store_graph
 
 MEMORY = 1 << 30
@@ -52,6 +55,14 @@ def test_storing_and_measuring_parts_opens_one_file_in_a_task_and_moves_the_grap
     # Pairs of parts that exchange rows are not more than nonzeros, and P^2 for each block.
     exchange = next(phase for phase in counted if phase.phase == "count exchange")
     assert exchange.bytes_written <= 16 * min(graph.nnz, ranks**2 * exchange.tasks)
+
+
+@cases
+@on_ranks
+@pytest.mark.parametrize("memory", [448 << 20, 1 << 30, 16 << 30])
+def test_counting_what_parts_exchange_holds_the_budget(graph: Described, ranks: int, memory: int) -> None:
+    chunk = default_chunk_rows((graph.nnz,), index_dtype(graph.num_vertices))
+    assert BASE_MEMORY + CountBuffers(ranks, memory).peak_memory(chunk) <= memory
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

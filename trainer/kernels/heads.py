@@ -95,7 +95,11 @@ class _HeadScores(torch.autograd.Function):
 def _vector_gradient(values: Tensor, gradient: Tensor, workspace: Workspace) -> Tensor:
     """(heads, dim) the sum over the rows of the values times the gradient of their scores."""
     values = values[: len(gradient)]
-    return torch.mul(gradient.unsqueeze(2), values, out=workspace.like(values)).sum(0)
+    # The sums of very many ranges of rows are added one by one, which would lose digits in float32.
+    total = torch.zeros(values.shape[1:], dtype=torch.float64)
+    for rows, scratch in _chunks(values, workspace):
+        total += torch.mul(gradient[rows].unsqueeze(2), values[rows], out=scratch).sum(0)
+    return total.to(values.dtype)
 
 
 class _HeadMean(torch.autograd.Function):

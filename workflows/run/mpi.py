@@ -143,8 +143,8 @@ def _join_cluster(ranks: RawCommunicator, place: Place, assignment: Assignment) 
     # Too few for a scheduler, a client and a worker: rank 0 runs the tasks in its own process, and the others wait.
     if ranks.Get_size() < LEAST_RANKS:
         return ranks.Get_rank() == 0, replace(assignment.cluster, kind="local", workers=0)
-    dashboard = assignment.recipe.cluster.dashboard
-    is_client = serve_ranks(ranks, place.ranks_here, place.interface, dashboard=dashboard)
+    dashboard, memory = assignment.recipe.cluster.dashboard, assignment.cluster.memory
+    is_client = serve_ranks(ranks, place.ranks_here, place.interface, memory, dashboard=dashboard)
     # One rank schedules and one is the client.
     return is_client, replace(assignment.cluster, workers=ranks.Get_size() - 2)
 

@@ -12,12 +12,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.adjacency_graph import aligned_rows
-from gnnloom.pipeline.partition.hypergraph import block_nonzeros, net_matrices, row_weights
+from gnnloom.pipeline.partition.hypergraph import net_matrices, row_weights
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.artifacts.block_ranges import row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import index_dtype
@@ -120,11 +121,13 @@ def _store_rows(task: _RowsTask) -> tuple[int, Incidence]:
 
 
 def _store_weights(task: _WeightTask) -> tuple[int, int]:
-    graph = Graph(Artifact(task.graph_path))
-    weight = row_weights(block_nonzeros(graph, task.block), task.weights)
-    first = graph.block_rows[task.block]
-    map_vector(task.weight_path, "r+")[first : first + len(weight)] = weight
-    return int(weight.sum()), int(weight.max(initial=0))
+    stored, total, heaviest = map_vector(task.weight_path, "r+"), 0, 0
+    for rows in row_ranges(Graph(Artifact(task.graph_path)), task.block):
+        weight = row_weights(rows.nonzeros, task.weights)
+        stored[rows.first : rows.first + len(weight)] = weight
+        total += int(weight.sum())
+        heaviest = max(heaviest, int(weight.max(initial=0)))
+    return total, heaviest
 
 
 def _nets_of_both(folder: Path, graph: Graph, transpose: Graph, cluster: Cluster) -> Incidence:

@@ -7,10 +7,9 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from support.edge_files import EdgeFiles, write_edges
+from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 _INGEST = """
 import sys
@@ -94,27 +94,6 @@ def _graphs(folder: Path) -> list[Graph]:
     return [Graph(Artifact(info.path)) for info in infos]
 
 
-class StoppedError(Exception):
-    pass
-
-
-class StoppingCluster(InProcessCluster):
-    """Runs ``stop_at`` tasks and fails before the next; all tasks if it is negative."""
-
-    def __init__(self, stop_at: int) -> None:
-        super().__init__()
-        self.left = stop_at
-        self.names: list[str] = []
-
-    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-        for item in items:
-            if self.left == 0:
-                raise StoppedError
-            self.left -= 1
-            self.names.append(f"{function.__name__} {getattr(item, 'number', item.name)}")
-            yield function(item)
-
-
 @pytest.fixture
 def edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeFiles:
     monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 20_000)
@@ -128,18 +107,10 @@ def test_an_ingest_stopped_before_every_task_runs_each_task_once(
 ) -> None:
     monkeypatch.setattr("gnnloom.pipeline.matrix_sort.merge_runs.FAN_IN", fan_in)
     options = IngestOptions(ids=ids)
-    straight = StoppingCluster(-1)
-    expected = ingest_graph(catalog.create("straight"), edges, options, straight)
-    done: list[str] = []
-    for _ in range(len(straight.names)):
-        cluster = StoppingCluster(1)
-        try:
-            ingest_graph(catalog.create("stopped"), edges, options, cluster)
-        except StoppedError:
-            done += cluster.names
-    assert len(done) == len(set(done))
-    assert any(name.startswith("merge_files") for name in done) == (fan_in == 2)
-    found = ingest_graph(catalog.create("stopped"), edges, options, InProcessCluster())
+    expected = ingest_graph(catalog.create("straight"), edges, options, InProcessCluster())
+    found, ran = run_in_steps(lambda cluster: ingest_graph(catalog.create("stopped"), edges, options, cluster), 1)
+    assert len(ran) == len(set(ran))
+    assert ("merge_files" in {function for function, _ in ran}) == (fan_in == 2)
     assert found.artifact.digest == expected.artifact.digest
 
 
@@ -163,11 +134,11 @@ def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tas
         first.unlink()
     else:
         os.truncate(first, first.stat().st_size - 8)
-    cluster = StoppingCluster(-1)
+    cluster = StoppingCluster()
     found = ingest_graph(catalog["g"], edges, IngestOptions(), cluster)
     assert found.artifact.digest == expected.artifact.digest
-    assert next(name for name in cluster.names if name.startswith("scatter")) == "scatter_range 0"
-    assert "make_block 0" in cluster.names or tasks == 5
+    assert next(name for function, name in cluster.ran if function == "scatter_range") == "scatter/00000"
+    assert ("make_block", "block/00000") in cluster.ran or tasks == 5
 
 
 def test_ranges_that_are_cut_differently_are_scattered_again(catalog: Catalog, edges: EdgeFiles) -> None:
@@ -205,9 +176,9 @@ def test_spill_files_are_gone_before_the_commit(
         with pytest.raises(StoppedError):
             ingest_graph(dataset, edges, IngestOptions(), InProcessCluster())
     assert not list(catalog["g"].path.glob("graph/*/.work/spill"))
-    cluster = StoppingCluster(-1)
+    cluster = StoppingCluster()
     ingest_graph(catalog["g"], edges, IngestOptions(), cluster)
-    assert cluster.names == []
+    assert cluster.ran == []
 
 
 @pytest.mark.parametrize("tasks", [10, 11])
@@ -220,7 +191,7 @@ def test_ids_collected_in_more_ranges_than_the_source_has_now_are_not_used(
     first = StoppingCluster(tasks)
     with pytest.raises(StoppedError):
         ingest_graph(catalog.create("g"), EdgeFiles(edges.folder, range_edges=3000), options, first)
-    assert sum(name.startswith("collect_ids") for name in first.names) == 10
+    assert sum(function == "collect_ids" for function, _ in first.ran) == 10
     found = ingest_graph(catalog["g"], edges, options, InProcessCluster())
     assert found.num_vertices == expected.num_vertices
     assert found.artifact.digest == expected.artifact.digest

@@ -27,6 +27,7 @@ from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, ope
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError, InputError
+from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 MIB = 1 << 20
 OPTIONS = IngestOptions(self_loops="keep", ids="compact")
@@ -267,23 +268,6 @@ def test_the_projection_counts_names(tmp_path: Path) -> None:
     assert projection.spill_bytes > graph.artifact.measured["spill_bytes"] / 3
 
 
-class StoppedError(Exception):
-    pass
-
-
-class OneTaskCluster(InProcessCluster):
-    """Runs one task and fails before the next."""
-
-    done = False
-
-    def map(self, function: Any, items: Any) -> Any:
-        for item in items:
-            if self.done:
-                raise StoppedError
-            self.done = True
-            yield function(item)
-
-
 def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,12 +278,7 @@ def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
         cast("Any", open_edges(None, [write_lines(tmp_path / "e.tsv", edges)], {"weights": True})), range_bytes=300
     )
     expected = ingest_graph(catalog.create("whole"), source, OPTIONS, InProcessCluster()).artifact.digest
-    for _ in range(200):
-        try:
-            found = ingest_graph(catalog.create("stopped"), source, OPTIONS, OneTaskCluster())
-            break
-        except StoppedError:
-            continue
+    found, _ = run_in_steps(lambda cluster: ingest_graph(catalog.create("stopped"), source, OPTIONS, cluster), 1)
     assert found.artifact.digest == expected
 
 
@@ -307,11 +286,9 @@ def test_lost_files_of_names_are_made_again(catalog: Catalog, tmp_path: Path, mo
     small_pieces(monkeypatch)
     source = open_edges(None, [write_lines(tmp_path / "e.tsv", random_edges(200, 50))], {"weights": True})
     expected = ingest_graph(catalog.create("whole"), source, OPTIONS, InProcessCluster()).artifact.digest
-    cluster = OneTaskCluster()
     for _ in range(4):
-        cluster.done = False
         with pytest.raises(StoppedError):
-            ingest_graph(catalog.create("g"), source, OPTIONS, cluster)
+            ingest_graph(catalog.create("g"), source, OPTIONS, StoppingCluster(1))
     (info,) = catalog["g"].artifacts("graph")
     min((info.path / ".work" / "names").glob("*.numbers")).unlink()
     found = ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 import tracemalloc
 from collections import Counter
@@ -33,6 +32,7 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format import arrays as stored_arrays
+from support.stopping import run_in_steps
 
 HERE = InProcessCluster()
 NUM_VERTICES, WIDTH, UNKNOWN = 700, 3, 50
@@ -121,43 +121,14 @@ def test_rows_reach_their_vertices_through_levels_of_files(
     assert by_levels.artifact.facts == at_once.artifact.facts
 
 
-class StoppedError(Exception):
-    """Stands for a kill."""
-
-
-class StoppingCluster(InProcessCluster):
-    """Stops before its next task once it has run as many as it may."""
-
-    def __init__(self, tasks: int) -> None:
-        super().__init__()
-        self.left, self.started = tasks, list[str]()
-
-    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-        for item in items:
-            if not self.left:
-                raise StoppedError
-            self.left -= 1
-            self.started.append(item.name)
-            yield function(item)
-
-
 def test_stopped_before_every_task_each_runs_once_and_the_bytes_are_the_same(
     catalog: Catalog, tmp_path: Path, small: None
 ) -> None:
     dataset = store(catalog, tmp_path, "numbers")
     files = write_table(tmp_path, "csv", *table_of("numbers"))
-    started: list[str] = []
-    for _ in itertools.count():
-        cluster = StoppingCluster(tasks=7)
-        try:
-            stopped = ingest(dataset, files, cluster)
-            break
-        except StoppedError:
-            pass
-        finally:
-            started += cluster.started
-    assert {name.partition("/")[0] for name in started} == {"cut", "route", "merge", "feature"}
-    assert max(Counter(started).values()) == 1
+    stopped, ran = run_in_steps(lambda cluster: ingest(dataset, files, cluster), 7)
+    assert {name.partition("/")[0] for _, name in ran} == {"cut", "route", "merge", "feature"}
+    assert max(Counter(ran).values()) == 1
     whole = ingest(store(Catalog(tmp_path / "other"), tmp_path, "numbers"), files)
     assert stopped.artifact.digest == whole.artifact.digest
     assert stopped.artifact.manifest["arrays"] == whole.artifact.manifest["arrays"]

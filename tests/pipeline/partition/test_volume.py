@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -14,10 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition import volume
+from gnnloom.pipeline.partition.pair_sums import pair_sums
 from gnnloom.pipeline.partition.quality import MATRIX_PARTS, Load, describe_quality, measure_load
-from gnnloom.pipeline.partition.volume import Exchange, count_exchange, pair_sums
+from gnnloom.pipeline.partition.volume import Exchange, count_exchange
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
+from gnnloom.storage.artifacts import block_ranges
+from gnnloom.storage.format import arrays
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, rows_sent
 
@@ -142,7 +147,69 @@ def test_many_merges_give_the_same_counts(catalog: Catalog, tmp_path: Path, monk
     adjacency = random_adjacency(300, 3000, 3, symmetric=False)
     graph = store_graph(catalog.create("g"), adjacency, symmetric=True, num_blocks=50)
     part = random_parts(300, 10, 4)
-    monkeypatch.setattr("gnnloom.pipeline.partition.volume._SUM_CELLS", 0)
-    monkeypatch.setattr("gnnloom.pipeline.partition.volume._PENDING_PAIRS", 5)
+    monkeypatch.setattr("gnnloom.pipeline.partition.pair_sums.TABLE_CELLS", 0)
+    monkeypatch.setattr("gnnloom.pipeline.partition.pair_sums._PENDING_PAIRS", 5)
     exchange = count(graph, part, 10, tmp_path / "work")
     np.testing.assert_array_equal(exchange.matrix(), rows_sent(adjacency.T.toarray(), part, 10))
+
+
+@pytest.fixture
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Chunks of 16 columns or 8 pointers, ranges of 8 rows, pieces of 7 cells, and as little memory as asked for."""
+
+    def limit(memory: int) -> None:
+        monkeypatch.setattr(arrays, "CHUNK_BYTES", 64)
+        monkeypatch.setattr(block_ranges, "RANGE_ROWS", 8)
+        monkeypatch.setattr(volume, "_PIECE_CELLS", 7)
+        monkeypatch.setattr(volume, "working_memory", lambda _: memory)
+
+    return limit
+
+
+@pytest.mark.parametrize(("memory", "has_table"), [(3200, True), (400, False)])
+@pytest.mark.parametrize("num_blocks", [1, 3])
+def test_a_block_that_is_read_in_ranges_gives_the_same_figures(
+    catalog: Catalog, tmp_path: Path, small_ranges: Callable[[int], None], memory: int, has_table: bool, num_blocks: int
+) -> None:
+    small_ranges(memory)
+    adjacency = random_adjacency(100, 900, 5, symmetric=False).tolil()
+    # A row of several ranges, and rows without nonzeros at a block's begin and end and at a bound of a range.
+    adjacency[40] = 1
+    adjacency[[0, 7, 8, 9, 66, 67, 99]] = 0
+    matrix = scipy.sparse.csr_array(adjacency)
+    matrix.eliminate_zeros()
+    graph = store_graph(catalog.create("g"), matrix, symmetric=True, num_blocks=num_blocks)
+    part = random_parts(100, 10, 6)
+    assert volume.CountBuffers(10, memory).has_table == has_table
+    exchange = count(graph, part, 10, tmp_path / "work")
+    np.testing.assert_array_equal(exchange.matrix(), rows_sent(matrix.T.toarray(), part, 10))
+    load, nonzeros = load_of(graph, 10, tmp_path / "work"), np.diff(matrix.indptr)
+    assert load.nonzeros.tolist() == [nonzeros[part == number].sum() for number in range(10)]
+    assert load.vertices.tolist() == np.bincount(part, minlength=10).tolist()
+    assert load.heaviest == 100
+
+
+@pytest.mark.parametrize("parts", [8, 400])
+def test_counting_a_large_block_takes_the_memory_of_its_ranges(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: int
+) -> None:
+    monkeypatch.setattr(arrays, "CHUNK_BYTES", 1 << 14)
+    for module, name, value in ((block_ranges, "RANGE_ROWS", 1 << 12), (volume, "RANGE_BYTES", 1 << 16)):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(volume, "_PIECE_CELLS", 1 << 12)
+    monkeypatch.setattr(volume, "working_memory", lambda _: 1 << 20)
+    n = 30_000
+    graph = store_graph(
+        catalog.create("g"), random_adjacency(n, 600_000, 7, symmetric=False), symmetric=True, num_blocks=1
+    )
+    np.save(tmp_path / "part.npy", random_parts(n, parts, 8))
+    buffers = volume.CountBuffers(parts, 0)
+    assert buffers.has_table == (parts == 8)
+    for run in ("compiles", "is measured"):
+        tracemalloc.start()
+        volume._count_block(volume._CountTask(graph.artifact.path, tmp_path / "part.npy", buffers, 0, tmp_path / run))
+        measure_load(graph, tmp_path / "part.npy", parts, "nonzeros", tmp_path / f"load {run}", InProcessCluster())
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    # The Python objects of the tasks and of what they open.
+    assert peak <= buffers.peak_memory(1 << 12) + (300 << 10) < 4 * graph.nnz

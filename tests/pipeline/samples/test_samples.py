@@ -24,6 +24,7 @@ from support.damage import replace_array
 from support.problems import Problem, problem
 from support.sampled import store_for_sampling
 from support.samples import in_memory
+from support.stopping import StoppedError, StoppingCluster
 
 GIVEN = problem("web", 300, 1500, symmetric=False)
 OPTIONS: dict[str, Any] = {"fanout": (4, 3), "batch_size": 7, "epochs": 2, "seed": 5}
@@ -93,17 +94,9 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
     assert content(sample(other, ThreadedCluster(3, 1 << 30), ranks=3).artifact.path) == expected
     assert len([name for name in expected if name.endswith("layer_size/zarr.json")]) == 20
 
-    class Killed(InProcessCluster):
-        """Ends after some tasks, as a killed process would."""
-
-        def map(self, function: Any, items: Any) -> Any:
-            yield from super().map(function, items[:5])
-            if len(items) > 5:
-                raise KeyboardInterrupt
-
     third = store(tmp_path / "three")
-    with pytest.raises(KeyboardInterrupt):
-        sample(third, Killed(), ranks=3)
+    with pytest.raises(StoppedError):
+        sample(third, StoppingCluster(5), ranks=3)
     assert content(sample(third, ranks=3).artifact.path) == expected
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.ranges import split_range
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
+from support.stopping import run_in_steps
 from support.tolerance import assert_close
 
 CLUSTER = InProcessCluster()
@@ -138,19 +138,10 @@ def test_any_number_of_workers_and_little_memory_give_the_same_bytes(catalog: Ca
 
 
 def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> None:
-    class Dying(InProcessCluster):
-        def map(self, function: Any, items: Any) -> Iterator[Any]:
-            for number, item in enumerate(items):
-                if number == 7:
-                    raise KeyboardInterrupt
-                yield function(item)
-
     dataset = catalog.create("web")
     store_graph(dataset, random_adjacency(200, 2000, 5, symmetric=True), symmetric=True)
-    for _ in range(4):
-        with pytest.raises(KeyboardInterrupt):
-            shard_grid(dataset, dataset.graph(), GridOptions((4, 4)), Dying())
-    resumed = cut(dataset, grid=(4, 4))
+    resumed, ran = run_in_steps(lambda cluster: shard_grid(dataset, dataset.graph(), GridOptions((4, 4)), cluster), 7)
+    assert len(ran) == len(set(ran)) > 4 * 7
     straight = Catalog(catalog.root / "other").create("web")
     store_graph(straight, random_adjacency(200, 2000, 5, symmetric=True), symmetric=True)
     assert resumed.artifact.digest == cut(straight, grid=(4, 4)).artifact.digest
@@ -160,16 +151,6 @@ def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> 
 def test_merging_runs_and_stopping_on_the_way_change_no_byte(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, weighted: bool
 ) -> None:
-    ran: list[str] = []
-
-    class Dying(InProcessCluster):
-        def map(self, function: Any, items: Any) -> Iterator[Any]:
-            for number, item in enumerate(items):
-                if number == 9:
-                    raise KeyboardInterrupt
-                ran.append(item.name)
-                yield function(item)
-
     adjacency = random_adjacency(300, 4000, 5, symmetric=False)
     for name in ("plain", "merged"):
         dataset = catalog.create(name)
@@ -177,14 +158,12 @@ def test_merging_runs_and_stopping_on_the_way_change_no_byte(
     plain = cut(catalog["plain"], grid=(3, 2))
     monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
     monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
-    for _ in range(8):
-        with pytest.raises(KeyboardInterrupt):
-            shard_grid(catalog["merged"], catalog["merged"].graph(), GridOptions((3, 2)), Dying())
-    merged = cut(catalog["merged"], grid=(3, 2))
+    dataset = catalog["merged"]
+    merged, ran = run_in_steps(lambda cluster: shard_grid(dataset, dataset.graph(), GridOptions((3, 2)), cluster), 9)
     assert merged.artifact.digest == plain.artifact.digest
     assert len(ran) == len(set(ran))
     # Two levels: twelve runs of each of the variants become at most three for each cell.
-    assert {name.split("/")[4] for name in ran if name.startswith("merge/merged-cells/")} == {"1", "2"}
+    assert {name.split("/")[4] for _, name in ran if name.startswith("merge/merged-cells/")} == {"1", "2"}
 
 
 def test_reading_a_window_reads_its_share_of_the_bytes_and_counts_them(catalog: Catalog) -> None:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards import row_merge
+from gnnloom.pipeline.shards import row_merge, row_routed
+from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank, RowSegment
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
@@ -26,6 +27,7 @@ from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, rows_sent, store_partition
+from support.stopping import StoppedError, StoppingCluster
 
 HERE = InProcessCluster()
 
@@ -306,21 +308,6 @@ def test_the_halos_are_as_large_as_the_counted_volume(catalog: Catalog) -> None:
     assert shards.quality == quality
 
 
-class StoppingCluster(InProcessCluster):
-    """Runs so many tasks and then raises; the records of these tasks stay, as after kill -9."""
-
-    def __init__(self, tasks: int) -> None:
-        super().__init__()
-        self.tasks = tasks
-
-    def map(self, function: Any, items: Any) -> Iterator[Any]:
-        for item in items:
-            if self.tasks == 0:
-                raise KeyboardInterrupt
-            self.tasks -= 1
-            yield function(item)
-
-
 @pytest.mark.parametrize("tasks", [0, 4, 9, 16])
 def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, tasks: int) -> None:
     adjacency = random_adjacency(40, 200, 0, symmetric=False)
@@ -332,7 +319,7 @@ def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, ta
         store_vertices(dataset, np.ones((40, 2)), None, None)
         partition = store_partition(dataset, graph, part, 5)
         if name == "stopped":
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(StoppedError):
                 shard_rows(dataset, partition, StoppingCluster(tasks))
         digests.append(shard_rows(dataset, partition, HERE).artifact.digest)
     assert digests[0] == digests[1]
@@ -355,11 +342,40 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
             monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
             assert len(row_merge.RoutedFiles("forward", 12, 7, 1000).levels) == 3
             for _ in range(6):
-                with pytest.raises(KeyboardInterrupt):
+                with pytest.raises(StoppedError):
                     shard_rows(dataset, partition, StoppingCluster(11), reorder=reorder)
         made.append(shard_rows(dataset, partition, HERE, reorder=reorder).artifact)
     assert made[0].digest == made[1].digest
     made[1].verify()
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 150])
+def test_rows_of_many_blocks_are_read_in_segments_of_about_one_size(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    adjacency, part = random_adjacency(300, 3000, 0, symmetric=True), random_parts(300, 4, 1)
+    segments, sizes = RoutedRank.segments, list[tuple[int, int]]()
+
+    def noted(rank: RoutedRank, matrix: RoutedMatrix) -> Iterator[RowSegment]:
+        for segment in segments(rank, matrix):
+            sizes.append((len(segment.row), len(segment.indices)))
+            yield segment
+
+    made = []
+    for num_blocks in (1, 12):
+        dataset = catalog.create(f"blocks-{num_blocks}")
+        graph = store_graph(dataset, adjacency, symmetric=True, num_blocks=num_blocks)
+        partition = store_partition(dataset, graph, part, 4)
+        if num_blocks > 1:
+            monkeypatch.setattr(row_routed, "SEGMENT_NONZEROS", limit)
+            monkeypatch.setattr(RoutedRank, "segments", noted)
+        made.append(shard_rows(dataset, partition, HERE).artifact)
+    # The rows are read twice: once for the halo, and once to renumber them.
+    assert sum(nonzeros for _, nonzeros in sizes) == 2 * graph.nnz
+    assert all(rows == 1 or nonzeros <= limit for rows, nonzeros in sizes)
+    if limit > graph.nnz:
+        assert len(sizes) == 2 * 4
+    assert made[0].digest == made[1].digest
 
 
 def test_a_second_run_finds_the_first(catalog: Catalog) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -9,10 +13,14 @@ import numpy as np
 import pytest
 
 from gnnloom.pipeline.tasks import guarded_nanny
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster, worker_settings
 from gnnloom.pipeline.tasks.guarded_nanny import Guard, own_memory
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
 from gnnloom.storage.errors import LaunchError
+from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from support.mpi import MPI_PYTHON
+
+PROGRAM = Path(__file__).parent / "programs" / "guarded_ranks.py"
 
 #: What a worker of the tests may use, so little that a small array is far beyond it.
 BUDGET = 1 << 20
@@ -24,6 +32,11 @@ def hold(num_bytes: int) -> int:
     held = np.ones(num_bytes, np.uint8)
     time.sleep(0.5)
     return int(held[-1])
+
+
+def be_killed(_: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
 
 
 def map_file(path: Path) -> int:
@@ -47,6 +60,37 @@ def test_a_worker_far_beyond_its_budget_is_ended_with_one_error_that_names_the_o
             list(cluster.map(hold, [FAR_BEYOND]))
         # The worker was replaced.
         assert list(cluster.map(hold, [WITHIN])) == [1]
+
+
+@pytest.mark.usefixtures("no_memory_left")
+def test_only_the_kill_of_a_worker_that_held_too_much_is_blamed_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**worker_settings(), "distributed.scheduler.allowed-failures": 0}
+    monkeypatch.setattr("gnnloom.pipeline.tasks.cluster.worker_settings", lambda: settings)
+    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+        with pytest.raises(LaunchError, match="a task took"):
+            list(cluster.map(hold, [FAR_BEYOND]))
+        with pytest.raises(LaunchError, match="several worker processes in a row were killed at the same task"):
+            list(cluster.map(be_killed, [0]))
+
+
+def test_workers_on_mpi_ranks_are_ended_for_memory_of_their_own_and_not_for_mapped_files(tmp_path: Path) -> None:
+    command = [find_mpiexec(), "-n", "3", *MPI_PYTHON, str(PROGRAM), str(tmp_path)]
+    done = subprocess.run(command, env=rank_environment(3), capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads((tmp_path / "outcomes.json").read_text())
+    assert outcomes["mapped"] == [-(-FAR_BEYOND // 4096)]
+    assert outcomes["held"].startswith("a task took")
+    assert outcomes["killed"].startswith("several worker processes in a row were killed")
+
+
+def test_a_worker_is_ended_beyond_its_share_of_a_job_even_if_the_machine_has_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guarded_nanny, "available_memory", lambda: 1 << 40)
+    guard = Guard.of(BUDGET, share=1 << 30)
+    assert guard.ends((1 << 30) + 1)
+    assert not guard.ends(1 << 30)
+    assert not Guard.of(BUDGET).ends(1 << 50)
 
 
 @pytest.mark.usefixtures("no_memory_left")

@@ -13,7 +13,7 @@ from distributed import Client, Security
 from distributed.comm.core import connect
 
 from gnnloom.pipeline.tasks.certificate import Certificate, make_certificate
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.interfaces import loopback
 from gnnloom.pipeline.tasks.mpi_cluster import serve_ranks
 
@@ -63,6 +63,6 @@ if __name__ == "__main__":
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD.Dup()
-    if serve_ranks(comm, comm.Get_size(), loopback(), dashboard=False):
+    if serve_ranks(comm, comm.Get_size(), loopback(), DEFAULT_MEMORY, dashboard=False):
         Path(sys.argv[1]).write_text(json.dumps(outcomes()))
     comm.Free()

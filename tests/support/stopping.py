@@ -1,0 +1,56 @@
+"""Stages that are stopped between two tasks, as by a kill, and run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+
+Result = TypeVar("Result")
+
+
+class StoppedError(KeyboardInterrupt):
+    """A stage was stopped. No handler of errors takes it for one of the stage's own."""
+
+
+class StoppingCluster(InProcessCluster):
+    """Runs some tasks and stops before the next one. What these tasks left stays, as after a kill.
+
+    Attributes:
+        ran: name of the function and name of each task that ran.
+    """
+
+    def __init__(self, tasks: int | None = None) -> None:
+        """``tasks`` is the number of tasks to run; None runs all."""
+        super().__init__()
+        self._tasks = tasks
+        self.ran: list[tuple[str, str]] = []
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        for item in items:
+            if len(self.ran) == self._tasks:
+                raise StoppedError
+            self.ran.append((function.__name__, item.name))
+            yield function(item)
+
+
+def run_in_steps(
+    stage: Callable[[InProcessCluster], Result], tasks: int, most: int = 500
+) -> tuple[Result, list[tuple[str, str]]]:
+    """Run a stage until it ends, stopped after every ``tasks`` tasks.
+
+    Args:
+        most: steps after which a stage is taken for one that never ends.
+
+    Returns:
+        What the stage returned, and the function and name of every task that ran.
+    """
+    ran: list[tuple[str, str]] = []
+    for _ in range(most):
+        cluster = StoppingCluster(tasks)
+        try:
+            return stage(cluster), ran + cluster.ran
+        except StoppedError:
+            ran += cluster.ran
+    raise AssertionError(f"the stage has not ended after {most} steps of {tasks} tasks")
