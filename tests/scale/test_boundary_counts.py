@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
+from numpy.typing import NDArray
 from scale.counted_cluster import OpenCounter
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import MEMORY, MOST_OPENS, OPEN_BYTES, TASK_BYTES, check_opens
@@ -98,7 +99,7 @@ def test_a_boundary_is_refined_by_the_counted_tasks_that_open_the_counted_files(
     folder = tmp_path / ".work"
     path = store_vector(folder / "part.npy", (np.arange(n) >= n // 2).astype(np.int32))
 
-    def improve(_: Hypergraph, given: np.ndarray) -> np.ndarray:
+    def improve(_: Hypergraph, given: NDArray[np.int32]) -> NDArray[np.int32]:
         return given
 
     cluster, pins = OpenCounter(), hypergraph.num_pins

@@ -5,7 +5,6 @@ Numbers have no gaps: parts without vertices outside get none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -119,9 +118,7 @@ def label_boundary(
     return labels
 
 
-def _create(
-    labels: Labels, num_vertices: int, used: Sequence[int] | NDArray[np.int64], load: NDArray[np.int64]
-) -> None:
+def _create(labels: Labels, num_vertices: int, used: NDArray[np.int64], load: NDArray[np.int64]) -> None:
     """Create the files, in which the labels of the parts come first."""
     clusters = labels.clusters
     create_vector(clusters.label_path, (num_vertices,), index_dtype(clusters.num_clusters))
