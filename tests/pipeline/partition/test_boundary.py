@@ -208,17 +208,16 @@ def moved_by_number(folder: Path, hypergraph: DiskHypergraph, pins: int, cluster
     """Digests of what the partitioner is given and of the parts, if it moves every third vertex of a part of four."""
     num_vertices, digests = hypergraph.num_vertices, []
     part = np.zeros(num_vertices, dtype=np.int32)
-    for number in range(1, 4):
-        # Neighbors have similar numbers, and the last part has no vertex far from the cut.
-        part[number * num_vertices // 4 : num_vertices // 4 * number + (num_vertices // 4 if number < 3 else 3)] = (
-            number
-        )
+    # Neighbors have similar numbers, and the last part has no vertex far from the cut.
+    for number, size in ((1, num_vertices // 4), (2, num_vertices // 4), (3, 3)):
+        part[number * num_vertices // 4 : num_vertices // 4 * number + size] = number
 
     def improve(small: Hypergraph, given: NDArray[np.int32]) -> NDArray[np.int32]:
         weight = small.net_weight if small.net_weight is not None else np.empty(0, dtype=np.int64)
         arrays = (small.vertex_weight, small.net_offset, small.pin.astype(np.int64), weight, given)
         digests.append(hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()[:16])
-        return ((given + (np.arange(len(given)) % 3 == 2)) % 4).astype(np.int32)
+        moved: NDArray[np.int32] = ((given + (np.arange(len(given)) % 3 == 2)) % 4).astype(np.int32)
+        return moved
 
     path = store_vector(folder / "part.npy", part)
     refinement = BoundaryRefinement(lambda num_pins, _: num_pins <= pins, improve, folder)
