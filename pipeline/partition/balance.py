@@ -112,17 +112,34 @@ def fill_empty_parts(part: NDArray[np.int32], weight: NDArray[np.int64], parts: 
     empty = np.flatnonzero(size == 0)
     if not len(empty):
         return 0
-    moved = 0
     # Light vertices disturb the balance least.  The stable sort makes the choice among equal ones reproducible.
-    for vertex in np.argsort(weight, kind="stable"):
-        if moved == len(empty):
+    order = np.argsort(weight, kind="stable")
+    chosen = order[choose_for_empty(part[order], size)]
+    part[chosen] = empty[: len(chosen)]
+    return len(chosen)
+
+
+def choose_for_empty(part: NDArray[np.int32], size: NDArray[np.int64]) -> list[int]:
+    """Choose a vertex for each empty part: the first that is not alone in its part when it is its turn.
+
+    The first P vertices suffice, as a part gives vertices until one is left, and only that one is passed over.
+
+    Args:
+        part: (num_vertices,) int32 parts of vertices, in the order of preference; not empty ones.
+        size: (P,) int64 number of all vertices in each part; updated.
+
+    Returns:
+        The positions of the chosen vertices, in the order of the empty parts.
+    """
+    empty, chosen = np.flatnonzero(size == 0), list[int]()
+    for position, source in enumerate(part):
+        if len(chosen) == len(empty):
             break
-        if size[part[vertex]] > 1:
-            size[part[vertex]] -= 1
-            part[vertex] = empty[moved]
-            size[empty[moved]] = 1
-            moved += 1
-    return moved
+        if size[source] > 1:
+            size[source] -= 1
+            size[empty[len(chosen)]] = 1
+            chosen.append(position)
+    return chosen
 
 
 def fill_only_choice(part: NDArray[np.int32], parts: int) -> bool:

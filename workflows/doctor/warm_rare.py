@@ -60,13 +60,15 @@ def _refine_a_boundary(folder: Path, graph: Graph, cluster: Cluster) -> None:
     from gnnloom.pipeline.partition.hypergraph import Hypergraph
     from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
     from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
+    from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 
     def improve(small: Hypergraph, given: NDArray[np.int32]) -> NDArray[np.int32]:  # noqa: ARG001 - a partitioner's
         return given
 
     part = np.random.default_rng(0).integers(0, 2, graph.num_vertices, dtype=np.int32)
+    path = store_vector(folder / "boundary-parts.npy", part)
     hypergraph = store_hypergraph(folder / "boundary-nets", graph, graph, cluster)
-    refine_boundary(hypergraph, part, 2, BoundaryRefinement(lambda *_: True, improve, folder), cluster)
+    refine_boundary(hypergraph, path, 2, BoundaryRefinement(lambda *_: True, improve, folder), cluster)
 
 
 def _partition_in_rounds(folder: Path, graph: Graph, cluster: Cluster) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import fill_empty_parts
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, net_matrices
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
@@ -20,6 +19,7 @@ from gnnloom.pipeline.partition.multilevel.clusters import Clusters, store_clust
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.deal_classes import deal_heavy_first
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import FEW_PINS, DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.empty_parts import fill_empty_from_files
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.multilevel.inherit_parts import inherit_parts
 from gnnloom.pipeline.partition.multilevel.part_loads import part_loads
@@ -50,8 +50,8 @@ _TOO_MUCH = {"auto": 0.8, "streaming": 0.95}
 #: labels, cluster loads and the profiles of nets; refinement holds parts and the masks of 64 parts.  More parts take
 #: more masks only if there is room.
 _VERTEX_BYTES, _NET_BYTES = 60, 40
-#: Bytes for each vertex in the client where tasks do this: the parts, which it maps, and what finds the boundary.
-_CLIENT_BYTES = 24
+#: Bytes for each vertex in the client where tasks do this: the parts, which it maps.
+_CLIENT_BYTES = 4
 #: The native partitioner; its preset for the coarsest hypergraph, and for the boundary of every level.
 _PROGRAM, _COARSE_PRESET, _BOUNDARY_PRESET = MT_KAHYPAR, "deterministic", "deterministic-quality"
 
@@ -65,7 +65,7 @@ class _Level:
 
 
 def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
-    """Fill ``part`` in O(vertices) of memory: at most 24 bytes for each where tasks do the work.
+    """Fill ``part`` in O(vertices) of memory: only the mapped parts where tasks do the work.
 
     Coarsens until the hypergraph fits in the memory of a worker, partitions it with Mt-KaHyPar, and refines every
     level on the way back: all vertices by streaming, those around the cut in memory.  Hypergraphs of power-law graphs
@@ -125,7 +125,7 @@ def _partition(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, 
     if options.preset != "flat":
         levels, fits = _coarsen(levels[0], problem, memory)
     _uncoarsen(levels, fits, problem, memory, part)
-    _fill_empty_parts(finest, problem, part)
+    _fill_empty_parts(finest, problem)
     return {
         "levels": [_describe(level.hypergraph) for level in levels],
         "start": _PROGRAM.name if fits and levels[-1].hypergraph.num_pins else "heavy-first",
@@ -196,7 +196,7 @@ def _uncoarsen(
         refine(hypergraph, here, path, refinement, problem.scratch / "masks", problem.cluster)
         # A single level was partitioned in memory as a whole.
         if fits and len(levels) > 1:
-            _refine_boundary(hypergraph, here, problem, memory)
+            _refine_boundary(hypergraph, path, problem, memory)
 
 
 def _place_heavy_first(
@@ -211,12 +211,12 @@ def _place_heavy_first(
         assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, part)
 
 
-def _fill_empty_parts(hypergraph: DiskHypergraph, problem: PartitionProblem, part: NDArray[np.int32]) -> None:
-    parts = problem.options.parts
-    load = part_loads(hypergraph.weight_path, problem.part_path, len(part), parts, problem.cluster)
-    # Every vertex weighs 1 or more.  Looking for the lightest takes memory for each vertex, and is hardly ever needed.
+def _fill_empty_parts(hypergraph: DiskHypergraph, problem: PartitionProblem) -> None:
+    parts, num_vertices = problem.options.parts, hypergraph.num_vertices
+    load = part_loads(hypergraph.weight_path, problem.part_path, num_vertices, parts, problem.cluster)
+    # Every vertex weighs 1 or more.  Looking for the lightest sorts all weights, and is hardly ever needed.
     if not load.all():
-        fill_empty_parts(part, hypergraph.vertex_weight, parts)
+        fill_empty_from_files(hypergraph.weight_path, problem.part_path, num_vertices, parts, problem.cluster)
 
 
 def _part_path(problem: PartitionProblem, number: int) -> Path:
@@ -224,15 +224,13 @@ def _part_path(problem: PartitionProblem, number: int) -> Path:
     return problem.part_path if number == 0 else problem.scratch / f"level-{number}" / "part.npy"
 
 
-def _refine_boundary(
-    hypergraph: DiskHypergraph, part: NDArray[np.int32], problem: PartitionProblem, memory: int
-) -> None:
+def _refine_boundary(hypergraph: DiskHypergraph, part_path: Path, problem: PartitionProblem, memory: int) -> None:
     refinement = BoundaryRefinement(
         fits=lambda num_pins, num_vertices: _native_bytes(num_pins, num_vertices, problem) <= memory,
         improve=lambda small, given: _native(problem, small, _BOUNDARY_PRESET, given),
         scratch=problem.scratch,
     )
-    refine_boundary(hypergraph, part, problem.options.parts, refinement, problem.cluster)
+    refine_boundary(hypergraph, part_path, problem.options.parts, refinement, problem.cluster)
 
 
 def _native(

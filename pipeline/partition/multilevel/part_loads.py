@@ -40,12 +40,12 @@ def part_loads(
 
 def _sum(task: _SumTask) -> NDArray[np.int64]:
     load = np.zeros(task.num_parts, dtype=np.int64)
-    _add_weights(map_vector(task.part_path)[task.rows], map_vector(task.weight_path)[task.rows], load)
+    add_weights(map_vector(task.part_path)[task.rows], map_vector(task.weight_path)[task.rows], load)
     return load
 
 
 @njit(cache=True, nogil=True)
-def _add_weights(part: NDArray[np.int32], weight: NDArray[np.int64], load: NDArray[np.int64]) -> None:
+def add_weights(part: NDArray[np.int32], weight: NDArray[np.int64], load: NDArray[np.int64]) -> None:
     """Add the weights of vertices to those of their parts, (num_parts,) int64."""
     # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
     for vertex in range(len(part)):

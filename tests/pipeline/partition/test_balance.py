@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.partition.balance import (
@@ -13,6 +14,10 @@ from gnnloom.pipeline.partition.balance import (
     native_imbalance,
     repair_balance,
 )
+from gnnloom.pipeline.partition.multilevel import pieces
+from gnnloom.pipeline.partition.multilevel.empty_parts import fill_empty_from_files
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from support.twice import TwiceCluster
 
 
 @settings(deadline=None)
@@ -38,6 +43,25 @@ def test_empty_parts_are_filled_and_no_other_is_emptied(given_parts: list[int]) 
     moved = fill_empty_parts(part, weight, 10)
     assert set(part.tolist()) == set(range(10))
     assert moved == (before != part).sum() == 10 - len(set(given_parts))
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    vertices=st.lists(st.tuples(st.integers(0, 11), st.integers(1, 3)), min_size=12, max_size=40),
+    rows=st.integers(1, 15),
+)
+def test_tasks_fill_empty_parts_with_the_same_vertices(
+    tmp_path_factory: pytest.TempPathFactory, vertices: list[tuple[int, int]], rows: int
+) -> None:
+    folder = tmp_path_factory.mktemp("parts")
+    part, weight = np.array(vertices, dtype=np.int64).T
+    expected = part.astype(np.int32)
+    files = store_vector(folder / "weight.npy", weight), store_vector(folder / "part.npy", expected)
+    moved = fill_empty_parts(expected, weight, 12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "_TASK_VERTICES", rows)
+        assert fill_empty_from_files(*files, len(part), 12, TwiceCluster()) == moved
+    np.testing.assert_array_equal(map_vector(files[1]), expected)
 
 
 @settings(deadline=None)

@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph
+from gnnloom.pipeline.partition.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, incidence, move_rounds
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
 from gnnloom.pipeline.partition.multilevel import transpose_incidence as transpose_module
-from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
@@ -30,9 +29,6 @@ from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import store_vector
-from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
-from gnnloom.pipeline.partition.native.request import PartitionRequest
-from gnnloom.pipeline.partition.native.run import native_partition
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import Catalog
@@ -303,64 +299,6 @@ def test_refinement_repairs_a_part_that_is_too_heavy(tmp_path: Path) -> None:
     refine(hypergraph, part, tmp_path / "part.npy", Refinement(4, 0.05, 0, 16, MEMORY, 1.5), tmp_path / "masks", HERE)
     load = np.bincount(part, weights=hypergraph.vertex_weight, minlength=4)
     assert load.max() <= np.floor(1.05 * np.ceil(load.sum() / 4))
-
-
-def halves_with_a_rough_border(side: int) -> NDArray[np.int32]:
-    """(side * side,) parts of a lattice with ids in order: a left and a right half with a random border."""
-    row, column = np.divmod(np.arange(side * side), side)
-    rough = np.random.default_rng(0).integers(-2, 3, side)
-    return (column + rough[row] >= side // 2).astype(np.int32)
-
-
-def straight_lattice(side: int) -> Any:
-    """A side x side grid with a loop on every vertex and ids in order."""
-    path = scipy.sparse.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(side, side))
-    both = scipy.sparse.kron(path, scipy.sparse.eye_array(side)) + scipy.sparse.kron(scipy.sparse.eye_array(side), path)
-    matrix = both.tocsr()
-    matrix.data[:] = 1
-    return matrix
-
-
-def refinement_of(folder: Path, pins: int) -> BoundaryRefinement:
-    """Refine boundaries of up to so many pins."""
-
-    def improve(small: Hypergraph, given: NDArray[np.int32]) -> NDArray[np.int32]:
-        request = PartitionRequest(2, 0.05, 0, preset="deterministic-quality", improve=1)
-        return native_partition(small, MT_KAHYPAR, request, folder, None, given)
-
-    return BoundaryRefinement(lambda num_pins, _: num_pins <= pins, improve, folder)
-
-
-def test_only_vertices_near_the_cut_move_and_the_cut_improves(tmp_path: Path) -> None:
-    side = 40
-    graph = store_graph(Catalog(tmp_path).create("g"), straight_lattice(side), symmetric=True)
-    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph, HERE)
-    before = halves_with_a_rough_border(side)
-    part = before.copy()
-    assert refine_boundary(hypergraph, part, 2, refinement_of(tmp_path, 3000), HERE)
-    assert cut(hypergraph, before) > 1.5 * cut(hypergraph, part)
-    moved = np.flatnonzero(part != before) % side
-    assert (np.abs(moved - side // 2) < 10).all()
-    assert np.bincount(part).max() <= 1.05 * side * side / 2
-    assert not (tmp_path / "boundary").exists()
-
-
-@pytest.mark.parametrize("pins", [0, 10])
-def test_a_boundary_that_does_not_fit_is_left_alone(tmp_path: Path, pins: int) -> None:
-    graph = store_graph(Catalog(tmp_path).create("g"), straight_lattice(20), symmetric=True)
-    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph, HERE)
-    part = halves_with_a_rough_border(20)
-    before = part.copy()
-    assert not refine_boundary(hypergraph, part, 2, refinement_of(tmp_path, pins), HERE)
-    np.testing.assert_array_equal(part, before)
-
-
-def test_parts_without_a_cut_have_no_boundary(tmp_path: Path) -> None:
-    pieces: Any = scipy.sparse.block_diag([np.ones((5, 5))] * 4).tocsr()
-    graph = store_graph(Catalog(tmp_path).create("g"), pieces, symmetric=True)
-    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph, HERE)
-    part = np.repeat(np.array([0, 1], dtype=np.int32), 10)
-    assert not refine_boundary(hypergraph, part, 2, refinement_of(tmp_path, 10**6), HERE)
 
 
 def coarsen_to(monkeypatch: pytest.MonkeyPatch, pins: int) -> None:

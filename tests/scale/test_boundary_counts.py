@@ -1,0 +1,127 @@
+"""What the refinement of a boundary would do on hypergraphs of any size, counted from the plan that it runs with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from numpy.typing import NDArray
+from scale.counted_cluster import OpenCounter
+from scale.scale_graphs import GRAPHS, Described
+from scale.test_counts import MEMORY, MOST_OPENS, OPEN_BYTES, TASK_BYTES, check_opens
+
+from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.multilevel import boundary_plan, disk_hypergraph, pieces
+from gnnloom.pipeline.partition.multilevel.boundary_plan import WIDEST, BoundaryPlan
+from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
+from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
+from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
+from gnnloom.pipeline.partition.multilevel.vectors import store_vector
+from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount, total_tasks
+from gnnloom.storage import Catalog
+from support.graphs import store_graph
+
+HERE = InProcessCluster()
+PARTS = 1024
+cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
+#: The function of each phase; two of them serve two.
+FUNCTIONS = {
+    "find cut nets": "_find_cut",
+    "spread to vertices": "_spread",
+    "reach vertices": "_reach_vertices",
+    "spread to nets": "_spread",
+    "reach nets": "_reach_nets",
+    "select nets": "_copy_nets",
+    "select weights": "_copy_weights",
+    "count boundary": "_count",
+    "label vertices": "_label",
+}
+
+
+def pins_that_fit(memory: int) -> int:
+    """Pins that Mt-KaHyPar partitions in a worker's memory."""
+    return working_memory(memory) // MT_KAHYPAR.bytes_per_pin
+
+
+def phases(graph: Described, memory: int = MEMORY) -> list[PhaseCount]:
+    plan = BoundaryPlan.of(graph.num_vertices, graph.num_vertices, graph.nnz + graph.num_vertices)
+    return plan.counts(PARTS, pins_that_fit(memory), weighted=True)
+
+
+@cases
+def test_growing_a_boundary_opens_few_files(graph: Described) -> None:
+    counted = phases(graph)
+    check_opens(counted)
+    for phase in counted:
+        assert phase.most_opens <= MOST_OPENS + phase.arrays or phase.largest_task >= phase.most_opens * OPEN_BYTES
+
+
+@cases
+def test_the_pins_are_read_once_however_wide_the_boundary_is(graph: Described) -> None:
+    counted = phases(graph)
+    pins = graph.nnz + graph.num_vertices
+    # Only the search for cut nets reads all pins; a step reads bytes of every vertex and net, and what fits in memory.
+    per_vertex = sum(phase.bytes_read for phase in counted) - 2 * 8 * pins - (WIDEST + 1) * 8 * MEMORY
+    assert per_vertex <= 64 * graph.num_vertices + PARTS * 16 * (graph.num_vertices / pieces._TASK_VERTICES + 1)
+
+
+@cases
+def test_no_task_reads_more_than_its_share_or_what_fits_in_memory(graph: Described) -> None:
+    for phase in phases(graph):
+        assert phase.largest_task <= 2 * phase.bytes_read / phase.tasks + MEMORY, phase
+        assert phase.largest_task <= 4 << 30, phase
+
+
+@cases
+def test_the_client_describes_few_tasks(graph: Described) -> None:
+    data = 8 * (graph.nnz + graph.num_vertices)
+    assert total_tasks(phases(graph)) * TASK_BYTES <= data // 1000 + (8 << 20)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_boundary_is_refined_by_the_counted_tasks_that_open_the_counted_files(
+    tmp_path: Path, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
+    monkeypatch.setattr(boundary_plan, "_RANGE_PINS", 1000)
+    monkeypatch.setattr(boundary_plan, "_SCAN_PINS", 500)
+    monkeypatch.setattr(pieces, "_TASK_VERTICES", 200)
+    hypergraph = ladder(tmp_path, weighted=weighted)
+    n = hypergraph.num_vertices
+    # Files that are counted lie below a folder of this name.
+    folder = tmp_path / ".work"
+    path = store_vector(folder / "part.npy", (np.arange(n) >= n // 2).astype(np.int32))
+
+    def improve(_: Hypergraph, given: NDArray[np.int32]) -> NDArray[np.int32]:
+        return given
+
+    cluster, pins = OpenCounter(), hypergraph.num_pins
+    assert refine_boundary(hypergraph, path, 2, BoundaryRefinement(lambda *_: True, improve, folder), cluster)
+    counted = BoundaryPlan.for_hypergraph(hypergraph).counts(2, pins, weighted=weighted)
+    for function in dict.fromkeys(FUNCTIONS.values()):
+        planned = [phase for phase in counted if FUNCTIONS[phase.phase] == function]
+        assert cluster.tasks(function) == sum(phase.tasks for phase in planned), function
+        assert sum(cluster.opens(function)) == sum(phase.opens for phase in planned), function
+        if planned:
+            assert max(cluster.opens(function)) == max(phase.most_opens for phase in planned) > 1, function
+
+
+def ladder(folder: Path, *, weighted: bool) -> DiskHypergraph:
+    """A long strip, so that a boundary grows by all rings without an end in sight."""
+    length, width = 400, 4
+    path = scipy.sparse.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(length, length))
+    adjacency = scipy.sparse.kron(path, np.ones((width, width))).tocsr()
+    graph = store_graph(Catalog(folder / ".work").create("g"), adjacency, symmetric=True)
+    hypergraph = store_hypergraph(folder / ".work" / "disk", graph, graph, HERE)
+    if not weighted:
+        return hypergraph
+    coarse = folder / ".work" / "coarse"
+    clusters = store_clusters(hypergraph, np.arange(length * width) // 2, coarse)
+    return contract_nets(hypergraph, clusters, coarse, HERE).on_disk(MEMORY, HERE)
