@@ -186,11 +186,12 @@ def _show_plan(assignment: Assignment, *, as_json: bool) -> None:
 
 def _show_phases(projections: Sequence[Projection]) -> None:
     """Show what the tasks of every phase would do, a table for each stage."""
-    columns = ("phase", "tasks", "opens", "most", "read", "written", "largest")
+    columns = ("phase", "times", "tasks", "opens", "most", "read", "written", "largest")
     for each in projections:
         rows = [
             (
                 phase.phase,
+                f"{phase.repeats:,}",
                 f"{phase.tasks:,}",
                 f"{phase.opens:,}",
                 f"{phase.most_opens:,}",
@@ -201,7 +202,8 @@ def _show_phases(projections: Sequence[Projection]) -> None:
             for phase in each.phases
         ]
         if rows:
-            show_rows(columns, rows, f"{each.stage}: tasks, files opened (most by a task), bytes (most read by a task)")
+            title = "tasks, files opened (most by a task), bytes (most read by a task), each time that a phase runs"
+            show_rows(columns, rows, f"{each.stage}: {title}")
 
 
 def _run_here(request: Request, *, as_json: bool) -> None:
