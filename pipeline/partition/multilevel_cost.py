@@ -22,7 +22,7 @@ def multilevel_cost(workload: Workload, preset: Preset) -> Cost:
     """Resources that a preset of the out-of-core method takes for a workload."""
     from gnnloom.pipeline.partition.multilevel.out_of_core import out_of_core_memory  # noqa: PLC0415
 
-    memory = out_of_core_memory(workload.num_vertices, workload.num_directions, workload.num_pins)
+    memory = out_of_core_memory(workload.num_vertices, workload.num_directions, workload.num_pins, preset.name)
     seconds = START_SECONDS + preset.cpu_seconds(workload.num_pins, workload.parts)
     if preset.name == "auto":
         whole = MT_KAHYPAR.memory(_COARSEST.name, workload.num_pins, workload.num_vertices, workload.parts)

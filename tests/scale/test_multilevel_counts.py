@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 from scale.counted_cluster import OpenCounter
@@ -10,8 +13,10 @@ from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import OPEN_BYTES, TASK_BYTES, check_opens
 
 from gnnloom.pipeline.partition.multilevel import (
+    cluster_rounds,
     counts,
     disk_hypergraph,
+    move_rounds,
     out_of_core,
     pieces,
     transpose_sizes,
@@ -204,3 +209,44 @@ def _counted(num_blocks: int, sizes: GraphSizes, levels: Sequence[LevelSize], pr
     assert len(sizes.block_rows) == num_blocks
     stored = store_counts(sizes.block_rows, sizes.block_nnz, symmetric=True, directions=1)
     return [*stored, *level_counts(levels, Setting(64, OpenCounter().workers, MEMORY), preset, fits=False)]
+
+
+class ClientMemory(OpenCounter):
+    """Notes the most that was allocated while no task ran."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        for result in super().map(self._noting(function), items):
+            tracemalloc.reset_peak()
+            yield result
+
+    def _noting(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(function)
+        def noting(item: Any) -> Any:
+            self.most = max(self.most, tracemalloc.get_traced_memory()[1])
+            return function(item)
+
+        return noting
+
+
+@pytest.mark.long
+def test_the_client_holds_no_number_of_a_vertex(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
+    monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (1, 1.5))
+    monkeypatch.setattr(out_of_core, "CLUSTER_PASSES", 1)
+    for module in (cluster_rounds, move_rounds):
+        monkeypatch.setattr(module, "ROUNDS", 2)
+    held = []
+    for num_vertices in (4_000, 4_000, 40_000):
+        dataset = catalog.create(f"g{len(held)}")
+        adjacency = random_adjacency(num_vertices, 2 * num_vertices, 1, symmetric=True, loops=False)
+        graph, cluster = store_graph(dataset, adjacency, symmetric=True, num_blocks=4), ClientMemory()
+        tracemalloc.start()
+        partition_graph(dataset, graph, PartitionOptions(4, "multilevel", preset="streaming"), cluster)
+        tracemalloc.stop()
+        held.append(cluster.most)
+    # The first run also loads kernels. A part of every vertex alone would take 144,000 bytes more.
+    assert held[2] <= held[1] + 72_000

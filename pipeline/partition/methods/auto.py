@@ -52,7 +52,8 @@ def _cost_of_way(workload: Workload, way: Way) -> Cost:
     from gnnloom.pipeline.partition.multilevel.out_of_core import out_of_core_memory  # noqa: PLC0415 - imports numba
     from gnnloom.pipeline.partition.native_models import native_cost  # noqa: PLC0415 - imports numba
 
-    state = out_of_core_memory(workload.num_vertices, workload.num_directions, workload.num_pins)
+    preset = MULTILEVEL_PRESETS[0].name
+    state = out_of_core_memory(workload.num_vertices, workload.num_directions, workload.num_pins, preset)
     costs = [native_cost(MT_KAHYPAR, workload, MT_KAHYPAR.preset(preset)) for preset in way.presets]
     return Cost(
         max([state, *(cost.memory for cost in costs)]),

@@ -2,10 +2,10 @@
 
 As in ``clustering``, every pass fills the profiles of the nets and visits all vertices.  A pass consists of rounds over
 ranges of vertices.  The vertices of a round choose clusters by the state before the round.  Of the vertices that choose
-the same cluster, as many join as fit, in the order of their numbers.  What the joins change is grouped by ranges of nets
-and clusters, and then the profiles and weights of each range are updated.  How a round is divided into tasks changes
-neither the choices nor what fits.  As in ``move_rounds``, tasks write to files of their own round, because a task runs
-twice if its worker dies.
+the same cluster, as many join as fit, in the order of their numbers.  What the joins change is grouped by ranges of
+nets and clusters, and then the profiles and weights of each range are updated.  How a round is divided into tasks
+changes neither the choices nor what fits.  As in ``move_rounds``, tasks write to files of their own round, because a
+task runs twice if its worker dies.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 3;
 their vertices rate clusters by all pins of their nets, ours by profiles.

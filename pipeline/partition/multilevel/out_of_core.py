@@ -50,8 +50,9 @@ KEPT_SHARE = {"auto": 0.8, "streaming": 0.95}
 #: labels, cluster loads and the profiles of nets; refinement holds parts and the masks of 64 parts.  More parts take
 #: more masks only if there is room.
 _VERTEX_BYTES, _NET_BYTES = 60, 40
-#: Bytes for each vertex in the client where tasks do this: the parts, which it maps, and what finds the boundary.
-_CLIENT_BYTES = 24
+#: Bytes for each vertex in the client where tasks do this: the parts, which it maps, and with preset ``auto`` what finds
+#: the boundary.
+_CLIENT_BYTES = {"auto": 24, "streaming": 4, "flat": 4}
 #: The native partitioner; its preset for the coarsest hypergraph, and for the boundary of every level.
 _PROGRAM, _COARSE_PRESET, _BOUNDARY_PRESET = MT_KAHYPAR, "deterministic", "deterministic-quality"
 
@@ -65,7 +66,7 @@ class _Level:
 
 
 def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
-    """Fill ``part`` in O(vertices) of memory: at most 24 bytes for each where tasks do the work.
+    """Fill ``part`` in O(vertices) of memory: where tasks do the work, 4 bytes for each, or 24 with preset ``auto``.
 
     Coarsens until the hypergraph fits in the memory of a worker, partitions it with Mt-KaHyPar, and refines every
     level on the way back: all vertices by streaming, those around the cut in memory.  Hypergraphs of power-law graphs
@@ -88,7 +89,7 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
     num_pins = sum(matrix.nnz + num_vertices for matrix in matrices)
     check_memory(
         f"method multilevel: {num_vertices:,} vertices",
-        out_of_core_memory(num_vertices, len(matrices), num_pins),
+        out_of_core_memory(num_vertices, len(matrices), num_pins, options.preset),
         options.memory_limit,
         "use method random or block, or more memory",
     )
@@ -100,14 +101,14 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
         shutil.rmtree(scratch)
 
 
-def out_of_core_memory(num_vertices: int, num_directions: int, num_pins: int) -> int:
+def out_of_core_memory(num_vertices: int, num_directions: int, num_pins: int, preset: str) -> int:
     """Return the bytes that the method holds in one process, without the memory of the native partitioner."""
     one_process = (_VERTEX_BYTES + _NET_BYTES * num_directions) * num_vertices
     if max(num_pins, num_vertices) <= FEW_PINS:
         return BASE_MEMORY + one_process
     # Of the coarser levels, one process works on those with few pins; their nets have two pins or more.
     coarse = _VERTEX_BYTES * FEW_PINS + _NET_BYTES * FEW_PINS // 2
-    return BASE_MEMORY + max(_CLIENT_BYTES * num_vertices, min(one_process, coarse))
+    return BASE_MEMORY + max(_CLIENT_BYTES[preset] * num_vertices, min(one_process, coarse))
 
 
 def _partition(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
