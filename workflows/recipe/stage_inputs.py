@@ -100,7 +100,8 @@ class StageInputs:
         """What the tasks of the ingest will do, if the edges are spread evenly."""
         found, options = self.ingest, self.recipe.dataset.options()
         sizes = SortSizes(found.vertices, found.edges, found.ranges, options.undirected, found.weighted)
-        return ingest_counts(sizes, self.assignment.cluster.memory, compact=options.ids == "compact")
+        compact, memory = options.ids == "compact", self.assignment.cluster.memory
+        return ingest_counts(sizes, memory, compact=compact, name_bytes=found.name_bytes)
 
     @property
     def vertex_phases(self) -> list[PhaseCount]:

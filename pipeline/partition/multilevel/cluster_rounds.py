@@ -285,7 +285,7 @@ def _propose(task: _ProposeTask) -> int:
     # Sorted once here, so that every task that accepts joins reads only those to its own clusters.
     order = np.argsort(proposed[2], kind="stable")
     store_vector(task.joins_path, np.ascontiguousarray(proposed[:, order]))
-    return proposed.shape[1]
+    return len(order)
 
 
 def _accept(task: _AcceptTask) -> tuple[Path, tuple[int, int]]:

@@ -50,8 +50,8 @@ KEPT_SHARE = {"auto": 0.8, "streaming": 0.95}
 #: labels, cluster loads and the profiles of nets; refinement holds parts and the masks of 64 parts.  More parts take
 #: more masks only if there is room.
 _VERTEX_BYTES, _NET_BYTES = 60, 40
-#: Bytes for each vertex in the client where tasks do this: the parts, which it maps, and with preset ``auto`` what finds
-#: the boundary.
+#: Bytes for each vertex in the client where tasks do this: the parts, which it maps, and with preset ``auto`` what
+#: finds the boundary.
 _CLIENT_BYTES = {"auto": 24, "streaming": 4, "flat": 4}
 #: The native partitioner; its preset for the coarsest hypergraph, and for the boundary of every level.
 _PROGRAM, _COARSE_PRESET, _BOUNDARY_PRESET = MT_KAHYPAR, "deterministic", "deterministic-quality"
