@@ -239,7 +239,7 @@ def test_the_client_holds_no_number_of_a_vertex(catalog: Catalog, monkeypatch: p
     monkeypatch.setattr(out_of_core, "CLUSTER_PASSES", 1)
     for module in (cluster_rounds, move_rounds):
         monkeypatch.setattr(module, "ROUNDS", 2)
-    held = []
+    held: list[int] = []
     for num_vertices in (4_000, 4_000, 40_000):
         dataset = catalog.create(f"g{len(held)}")
         adjacency = random_adjacency(num_vertices, 2 * num_vertices, 1, symmetric=True, loops=False)
