@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gnnloom.pipeline.ingest.compact_ids import file_edges, range_ids
+from gnnloom.pipeline.ingest.names import collect
+from gnnloom.pipeline.ingest.names.arrays import task_elements
+from gnnloom.pipeline.ingest.names.merge import num_name_ranges
 from gnnloom.pipeline.ingest.tables.plan import TablePlan
 from gnnloom.pipeline.ingest.tables.row_file import RowType
 from gnnloom.pipeline.ingest.vertices import task_rows
@@ -17,17 +20,20 @@ from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 _ID_BYTES = 8
 
 
-def ingest_counts(sizes: SortSizes, memory: int, *, compact: bool = False) -> list[PhaseCount]:
+def ingest_counts(sizes: SortSizes, memory: int, *, compact: bool = False, name_bytes: float = 0.0) -> list[PhaseCount]:
     """What the phases of an ingest will do.
 
     Args:
         sizes: the edges.
         memory: bytes that a worker may use.
         compact: whether ids are renumbered.
+        name_bytes: average bytes of a name, if ids are names; 0 if they are numbers.
 
     Raises:
         BudgetError: the memory leaves no room for buffers.
     """
+    if name_bytes:
+        return named_counts(sizes, memory, name_bytes)
     ids = id_counts(sizes, memory) if compact else []
     return [*ids, *sort_counts(sizes, memory)]
 
@@ -51,6 +57,73 @@ def id_counts(sizes: SortSizes, memory: int) -> list[PhaseCount]:
         PhaseCount("collect", tasks, tasks, 1, 1, sizes.source_bytes, collected, range_bytes),
         PhaseCount("merge ids", ranges, ranges * files, files, 1, collected, written, largest),
     ]
+
+
+def named_counts(sizes: SortSizes, memory: int, name_bytes: float) -> list[PhaseCount]:
+    """What an ingest of names will do if no name occurs twice among the edges of a file, which is the most.
+
+    Args:
+        sizes: the edges; each has the text of two names and a separator after each of them.
+        memory: bytes that a worker may use.
+        name_bytes: average bytes of a name.
+    """
+    tasks, in_file = max(1, sizes.num_ranges), file_edges_of_names(memory, name_bytes)
+    in_range = -(-sizes.edges // tasks)
+    files = -(-in_range // in_file)
+    source = int(2 * sizes.edges * (name_bytes + 1))
+    names = 2 * sizes.edges
+    # A name has its text and an offset, and in a file of its own a number; an edge has two positions.
+    collected, numbers = int(names * (8 + name_bytes)), 8 * names
+    ends = 8 * sizes.edges
+    weights = 4 * sizes.edges if sizes.weighted else 0
+    ranges = num_name_ranges(collected, tasks * files)
+    table = int(sizes.num_vertices * (8 + name_bytes))
+    # The numbers of a file's names, and the positions that its edges have among them.
+    read = numbers + ends + weights
+    scatter, *sort = sort_counts(sizes, memory)
+    return [
+        PhaseCount("names", tasks, tasks, 1, 1, source, collected + numbers + ends + weights, -(-source // tasks)),
+        PhaseCount(
+            "merge names",
+            ranges,
+            ranges * tasks * files,
+            tasks * files,
+            1,
+            collected,
+            numbers + min(collected, table),
+            -(-collected // ranges),
+        ),
+        replace(
+            scatter,
+            opens=2 * tasks * files,
+            most_opens=2 * files,
+            arrays=2,
+            bytes_read=read,
+            largest_task=-(-read // tasks),
+        ),
+        *sort,
+        *_name_array_counts(sizes.num_vertices, name_bytes, ranges),
+    ]
+
+
+def file_edges_of_names(memory: int, name_bytes: float) -> int:
+    """Fewest edges whose names are collected in one file: a file ends with the chunk that makes it exceed the limit."""
+    limit, many = collect.spill_limit(memory), 1 << 20
+    # Of many edges, because the average name need not have a whole number of bytes.
+    return int(limit * many // collect.spill_memory(int(2 * many * (8 + name_bytes)), 2 * many, many)) + 1
+
+
+def _name_array_counts(num_vertices: int, name_bytes: float, ranges: int) -> list[PhaseCount]:
+    """What storing the names of the vertices will do: at most, a task reads the ends of two ranges of names."""
+    counts = []
+    sizes = (("original_name_offset", 8, num_vertices + 1), ("original_name", 1, int(num_vertices * name_bytes)))
+    for array, width, size in sizes:
+        step, num_bytes = task_elements(array), width * size
+        tasks = -(-size // step)
+        most = -(-ranges // tasks) + 1
+        largest = width * min(size, step)
+        counts.append(PhaseCount(f"write {array}", tasks, tasks + ranges - 1, most, 1, num_bytes, num_bytes, largest))
+    return counts
 
 
 def vertex_counts(

@@ -92,6 +92,7 @@ class IngestProjection:
         weighted: the edges have weights.
         compressed_bytes: bytes of the largest compressed file or array that a single task reads from its start,
             because its compression forces that; 0 if there is none of 1 GiB or more.
+        name_bytes: average bytes of a name, if ids are names; 0 if they are numbers.
     """
 
     files: int
@@ -112,6 +113,7 @@ class IngestProjection:
     edges_high: int = 0
     weighted: bool = False
     compressed_bytes: int = 0
+    name_bytes: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -204,6 +206,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         edges_low=min(found.edges, found.edges_low or found.edges),
         edges_high=max(found.edges, found.edges_high),
         weighted=found.weighted,
+        name_bytes=found.name_bytes,
         seconds=round(seconds * (_NAME_COST if found.name_bytes else _COMPACT_COST if compact else 1), 2),
     )
 

@@ -21,12 +21,6 @@ def pin_hash(pin: int) -> np.uint64:
     return mix(mix(np.uint64(pin) + np.uint64(0x9E3779B97F4A7C15)))
 
 
-@njit(cache=True, nogil=True, inline="always")
-def nets_within(nets: NDArray[Any], first_net: int, stop_net: int) -> NDArray[Any]:
-    """Return the nets of an ascending list from ``first_net`` up to ``stop_net``."""
-    return nets[np.searchsorted(nets, first_net) : np.searchsorted(nets, stop_net)]
-
-
 def select_nets(
     size: NDArray[np.int64], pin: NDArray[Any], kept: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:

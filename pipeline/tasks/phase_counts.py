@@ -22,6 +22,7 @@ class PhaseCount:
         arrays: arrays that a task reads from each of its files.
         bytes_read, bytes_written: by all tasks, uncompressed.
         largest_task: bytes that one task reads at most.
+        repeats: how often the phase runs at most; the other counts are those of one time.
     """
 
     phase: str
@@ -32,6 +33,7 @@ class PhaseCount:
     bytes_read: int = 0
     bytes_written: int = 0
     largest_task: int = 0
+    repeats: int = 1
 
 
 #: Bytes that the client and the scheduler of Dask hold for a task: 7.5 to 9.1 kB were measured.
@@ -44,5 +46,5 @@ def client_bytes(phases: Iterable[PhaseCount]) -> int:
 
 
 def total_tasks(phases: Iterable[PhaseCount]) -> int:
-    """Number of tasks of all phases."""
-    return sum(phase.tasks for phase in phases)
+    """Number of tasks of all phases, as often as they run."""
+    return sum(phase.tasks * phase.repeats for phase in phases)

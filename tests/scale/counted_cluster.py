@@ -16,11 +16,13 @@ class OpenCounter(InProcessCluster):
 
     Attributes:
         opened: for each task, the name of its function and these files.
+        modules: for each task, the module of its function.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.opened: list[tuple[str, set[str]]] = []
+        self.modules: list[str] = []
         self._read: set[str] | None = None
         self._written: set[str] = set()
         # A hook cannot be removed, so it looks whether a task runs.
@@ -32,6 +34,7 @@ class OpenCounter(InProcessCluster):
             yield function(item)
             # A file that was written is opened again to sync it.
             self.opened.append((function.__name__, self._read - self._written))
+            self.modules.append(function.__module__)
             self._read = None
 
     def tasks(self, function: str) -> int:
@@ -49,5 +52,6 @@ class OpenCounter(InProcessCluster):
         # Records and plans are small files that every task may read; folders are opened to sync them.
         if "/.work/" not in path or "/parts/" in path or path.endswith(".json") or Path(path).is_dir():
             return
-        is_read = mode.startswith("r") if mode else flags & os.O_ACCMODE == os.O_RDONLY
+        # Files that are mapped to write are opened to read first.
+        is_read = mode.startswith("r") and "+" not in mode if mode else flags & os.O_ACCMODE == os.O_RDONLY
         (self._read if is_read else self._written).add(path)

@@ -10,7 +10,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scale.counted_cluster import OpenCounter
 from scale.scale_graphs import GRAPHS, Described
-from scale.test_counts import MEMORY, MOST_OPENS, OPEN_BYTES, TASK_BYTES, check_opens
+from scale.test_counts import MEMORY, MOST_OPENS, OPEN_BYTES, check_opens
 
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel import boundary_plan, disk_hypergraph, pieces
@@ -24,7 +24,7 @@ from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount, total_tasks
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
 from gnnloom.storage import Catalog
 from support.graphs import store_graph
 
@@ -82,7 +82,7 @@ def test_no_task_reads_more_than_its_share_or_what_fits_in_memory(graph: Describ
 @cases
 def test_the_client_describes_few_tasks(graph: Described) -> None:
     data = 8 * (graph.nnz + graph.num_vertices)
-    assert total_tasks(phases(graph)) * TASK_BYTES <= data // 1000 + (8 << 20)
+    assert client_bytes(phases(graph)) <= data // 400 + (20 << 20)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -33,6 +33,8 @@ MEMORY = 1 << 30
 MOST_OPENS = 16
 #: Bytes that are worth an open of a further file: reading them takes longer.
 OPEN_BYTES = 64 << 10
+#: Bytes of a name.
+NAME_BYTES = 16
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 on_ranks = pytest.mark.parametrize("ranks", RANKS)
 
@@ -166,3 +168,14 @@ def test_regrouping_halos_takes_few_tasks_that_open_few_files(graph: Described, 
         # Offsets and entries: two arrays from each file.
         assert phase.most_opens <= root <= MOST_OPENS * phase.arrays
         assert phase.largest_task * phase.tasks <= 1.1 * (8 * graph.halo_rows(ranks) + 8 * ranks**2) + 8
+
+
+@cases
+def test_an_ingest_of_names_opens_few_files_and_moves_the_names_a_few_times(graph: Described) -> None:
+    phases = ingest_counts(graph.edges, MEMORY, compact=True, name_bytes=NAME_BYTES)
+    check_opens(phases)
+    # Two names for each edge, each with an offset and a number, and the names of all vertices.
+    data = 2 * graph.edges.edges * (NAME_BYTES + 16) + graph.num_vertices * (NAME_BYTES + 8)
+    check_shares(phases, data, data / (4 << 20) + 16)
+    merged = next(phase for phase in phases if phase.phase == "merge names")
+    assert merged.opens <= 16 * merged.tasks + merged.bytes_read // OPEN_BYTES

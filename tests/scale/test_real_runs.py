@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +13,9 @@ from scale.counted_cluster import OpenCounter
 
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.ingest.counts import ingest_counts
+from gnnloom.pipeline.ingest.names import arrays as names_arrays
+from gnnloom.pipeline.ingest.names import collect
+from gnnloom.pipeline.ingest.names import merge as names_merge
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort import counts, merge_runs, scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
@@ -17,6 +23,8 @@ from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.projection import ShardSource, grid_counts, row_counts
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
+from gnnloom.pipeline.sources.names import NameChunk, NameFoundError, Names
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage import Catalog, Dataset
@@ -66,6 +74,64 @@ def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
         # Blocks whose bounds are bounds of spans as well have files of one span less than those that are not.
         assert 0.8 * planned[phase].opens <= sum(opened) <= planned[phase].opens
         assert max(opened) <= planned[phase].most_opens
+
+
+@dataclass(frozen=True)
+class NamedEdges:
+    """Edges between names of eight digits and letters, no two of which are equal, in ranges and chunks of one size."""
+
+    num_ranges: int
+    range_edges: int
+    chunk_edges: int
+    may_begin_with_header: bool = False
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": "test", "names": self.num_ranges}
+
+    def num_vertices(self) -> int | None:
+        return None
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return [SourceRange(number, 0, self.range_edges) for number in range(self.num_ranges)]
+
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        raise NameFoundError(f"range {span.file}: a name")
+
+    def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
+        for start in range(0, self.range_edges, self.chunk_edges):
+            first = 2 * (span.file * self.range_edges + start)
+            # The digits of a multiple of an odd number, so that every file has names from all ranges of names.
+            names = [f"{k * 61_803_399 % 10**7:07d}v" for k in range(first, first + 2 * self.chunk_edges)]
+            yield NameChunk(Names.of_values(np.array(names[::2])), Names.of_values(np.array(names[1::2])))
+
+
+def test_an_ingest_of_names_runs_the_counted_tasks_and_opens_the_counted_files(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, cluster = NamedEdges(num_ranges=3, range_edges=4096, chunk_edges=256), OpenCounter()
+    # A file for every 1,024 edges: two names with an offset each, and what an edge takes besides.
+    file_edges, name_bytes = 1024, 8
+    limit = collect.spill_memory(2 * file_edges * (8 + name_bytes), 2 * file_edges, file_edges) - 1
+    monkeypatch.setattr(collect, "spill_limit", lambda _: limit)
+    monkeypatch.setattr(names_merge, "RANGE_BYTES", 1 << 15)
+    monkeypatch.setattr(names_merge, "OPEN_BYTES", 1 << 10)
+    monkeypatch.setattr(names_arrays, "_TASK_CHUNKS", 1)
+    monkeypatch.setattr(names_arrays, "_CHUNK", {"original_name_offset": 4096, "original_name": 50_000})
+    graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)
+    edges = source.num_ranges * source.range_edges
+    assert graph.num_vertices == 2 * edges
+    sizes = SortSizes(graph.num_vertices, edges, source.num_ranges, undirected=False, weighted=False)
+    planned = by_phase(ingest_counts(sizes, DEFAULT_MEMORY, compact=True, name_bytes=name_bytes))
+    functions = {"names": "collect_range", "merge names": "merge_range", "scatter": "scatter_range"}
+    for phase, function in functions.items():
+        assert cluster.tasks(function) == planned[phase].tasks > 2, phase
+        # The source is not a file.
+        assert sum(cluster.opens(function)) == (planned[phase].opens if phase != "names" else 0), phase
+        assert max(cluster.opens(function)) <= planned[phase].most_opens, phase
+    arrays = [planned[f"write {array}"] for array in ("original_name_offset", "original_name")]
+    assert cluster.tasks("write_name_array") == sum(phase.tasks for phase in arrays) > 8
+    assert sum(cluster.opens("write_name_array")) <= sum(phase.opens for phase in arrays)
+    assert max(cluster.opens("write_name_array")) <= max(phase.most_opens for phase in arrays)
 
 
 @pytest.fixture

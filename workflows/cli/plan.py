@@ -63,6 +63,8 @@ def _for_people(projection: IngestProjection, *, compact: bool) -> dict[str, Any
     content = projection.to_json()
     if not projection.compressed_bytes:
         del content["compressed_bytes"]
+    if not projection.name_bytes:
+        del content["name_bytes"]
     low, high = content.pop("edges_low"), content.pop("edges_high")
     content["edges"] = readable_range(low, high)
     shares = (low / max(1, projection.edges), high / max(1, projection.edges))

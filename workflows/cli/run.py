@@ -188,11 +188,12 @@ def _show_plan(assignment: Assignment, *, as_json: bool) -> None:
 
 def _show_phases(projections: Sequence[Projection]) -> None:
     """Show what the tasks of every phase would do, a table for each stage."""
-    columns = ("phase", "tasks", "opens", "most", "read", "written", "largest")
+    columns = ("phase", "times", "tasks", "opens", "most", "read", "written", "largest")
     for each in projections:
         rows = [
             (
                 phase.phase,
+                f"{phase.repeats:,}",
                 f"{phase.tasks:,}",
                 f"{phase.opens:,}",
                 f"{phase.most_opens:,}",
@@ -208,7 +209,7 @@ def _show_phases(projections: Sequence[Projection]) -> None:
                 columns,
                 rows,
                 f"{each.stage}: tasks, for which the client holds {held} at most; files opened (most by a task), bytes"
-                " (most read by a task)",
+                " (most read by a task), each time that a phase runs",
             )
         if each.rank is not None:
             _show_rank(each.stage, each.rank)

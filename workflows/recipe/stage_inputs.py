@@ -10,6 +10,9 @@ from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import project_ingest
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
 from gnnloom.pipeline.partition.counts import measured_counts
+from gnnloom.pipeline.partition.multilevel.counts import method_counts
+from gnnloom.pipeline.partition.multilevel.level_size import Setting
+from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
 from gnnloom.pipeline.partition.workload import Workload as PartitionWorkload
 from gnnloom.pipeline.shards.projection import (
@@ -97,7 +100,8 @@ class StageInputs:
         """What the tasks of the ingest will do, if the edges are spread evenly."""
         found, options = self.ingest, self.recipe.dataset.options()
         sizes = SortSizes(found.vertices, found.edges, found.ranges, options.undirected, found.weighted)
-        return ingest_counts(sizes, self.assignment.cluster.memory, compact=options.ids == "compact")
+        compact, memory = options.ids == "compact", self.assignment.cluster.memory
+        return ingest_counts(sizes, memory, compact=compact, name_bytes=found.name_bytes)
 
     @property
     def vertex_phases(self) -> list[PhaseCount]:
@@ -108,14 +112,32 @@ class StageInputs:
 
     @property
     def partition_phases(self) -> list[PhaseCount]:
-        """What the tasks that store and measure the partition will do; how it is made depends on the method."""
+        """What the tasks that make the partition out of core, if any do, and those that store and measure it will do.
+
+        Raises:
+            BudgetError: the memory leaves no room for buffers.
+        """
         graph, partition = self.graph, self.recipe.partition
-        return measured_counts(
+        made = [] if partition is None else self._multilevel_phases(partition)
+        measured = measured_counts(
             graph.block_rows,
             graph.block_nnz,
             graph.entry_bytes,
             partition.parts if partition is not None else 1,
             directions=1 if graph.symmetric else 2,
+        )
+        return [*made, *measured]
+
+    def _multilevel_phases(self, partition: PartitionOptions) -> list[PhaseCount]:
+        graph = self.graph
+        return method_counts(
+            graph.block_rows,
+            graph.block_nnz,
+            Setting(partition.parts, self.workers, self.assignment.cluster.memory),
+            partition.method,
+            partition.preset,
+            symmetric=graph.symmetric,
+            directions=2 if partition.directions == "both" and not graph.symmetric else 1,
         )
 
     @property

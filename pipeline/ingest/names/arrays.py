@@ -54,12 +54,16 @@ def write_name_arrays(writer: ArtifactWriter, table_path: Path, codec: str, clus
         # Creating an array deletes its chunks, among them those of recorded tasks.
         if not (writer.path / array / "zarr.json").exists():
             create_array(writer.path, array, (size,), _DTYPES[array], _DIMS[array], _CHUNK[array], codec)
-        # Whole chunks, so that no two tasks write the same one.
-        step = _TASK_CHUNKS * _CHUNK[array]
+        step = task_elements(array)
         tasks += [
             NameArrayTask(writer, table_path, array, start, min(start + step, size)) for start in range(0, size, step)
         ]
     return run_missing("write names", cluster, writer, write_name_array, tasks, "elements")
+
+
+def task_elements(array: str) -> int:
+    """Elements of an array that one task writes: whole chunks, so that no two tasks write the same one."""
+    return _TASK_CHUNKS * _CHUNK[array]
 
 
 def write_name_array(task: NameArrayTask) -> Done:

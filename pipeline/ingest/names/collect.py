@@ -35,6 +35,22 @@ SAMPLE_BYTES = 64
 NAME_MEMORY = 64
 
 
+def spill_limit(memory: int) -> int:
+    """Bytes from which on what was collected is written to a file, by a worker that may use ``memory`` bytes."""
+    # Sorting and merging the names of a file takes several times what the chunks take.
+    return working_memory(memory) // 16
+
+
+def spill_memory(text_bytes: int, num_names: int, num_edges: int) -> int:
+    """Bytes that collected names and edges take.
+
+    Args:
+        text_bytes: of the text and the offsets of distinct names.
+    """
+    # Two positions and a weight per edge.
+    return text_bytes + NAME_MEMORY * num_names + 12 * num_edges
+
+
 @dataclass(frozen=True)
 class CollectNamesTask:
     """Collects the names of one range of the source."""
@@ -128,8 +144,7 @@ class _Collected:
 
     def __init__(self, task: CollectNamesTask) -> None:
         self._task = task
-        # Sorting and merging the names of a file takes several times what the chunks take.
-        self._limit = working_memory(task.memory) // 16
+        self._limit = spill_limit(task.memory)
         self._growing = _NameSpillBuilder()
         self.files: list[NameSpill] = []
         self.samples: list[bytes] = []
@@ -171,8 +186,7 @@ class _NameSpillBuilder:
             # A copy, because the weights may be a view of a longer buffer, which would stay in memory.
             self.weights.append(chunk.weight.copy())
         self.num_edges += len(chunk.source)
-        # Two positions and a weight per edge.
-        self.memory += encoded.dictionary.nbytes + NAME_MEMORY * len(encoded.dictionary) + 12 * len(chunk.source)
+        self.memory += spill_memory(encoded.dictionary.nbytes, len(encoded.dictionary), len(chunk.source))
 
     def write(self, task: CollectNamesTask, names: Names, positions: NDArray[np.int32]) -> NameSpill:
         """Write the file; ``names`` and ``positions`` come from :func:`sorted_distinct`."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from gnnloom.pipeline.external_sort.merge_levels import OPEN_BYTES
 from gnnloom.pipeline.external_sort.spill import write_at
 from gnnloom.pipeline.ingest.names.collect import NAME_MEMORY, name_spills, sorted_distinct
 from gnnloom.pipeline.ingest.names.spill import NameSpill, SortedNames
@@ -30,6 +31,15 @@ from gnnloom.storage.format.files import read_json, write_json
 
 #: Approximate number of collected bytes (the text, and 8 per name) of a range of names: a few seconds of work.
 RANGE_BYTES = 64 << 20
+
+
+def num_name_ranges(collected: int, num_files: int) -> int:
+    """Return the number of ranges of names: so few that reading a range of a file takes longer than opening the file.
+
+    Args:
+        collected: bytes of the text, and 8 per name, in all files.
+    """
+    return max(1, collected // max(RANGE_BYTES, num_files * OPEN_BYTES))
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ class NameRanges:
         files = [name_spills(record) for record in records]
         samples = sorted(bytes.fromhex(sample) for record in records for sample in record.facts["samples"])
         collected = sum(file.text_bytes + 8 * file.num_names for group in files for file in group)
-        ranges = max(1, collected // RANGE_BYTES)
+        ranges = num_name_ranges(collected, sum(map(len, files)))
         # Sampled names may be cut off; a prefix of a name is a bound like any other.
         cuts = {samples[number * len(samples) // ranges] for number in range(1, ranges)}
         return cls(files, sorted(cuts - {samples[0]}))

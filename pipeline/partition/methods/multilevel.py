@@ -26,7 +26,7 @@ def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
 PARTITIONER = Partitioner(
     "multilevel",
     order=40,
-    help="Out of core: takes 24 bytes per vertex in one process, nets stay on disk.",
+    help="Out of core: nets stay on disk; one process maps 4 bytes per vertex.",
     fill=_fill,
     cost=multilevel_cost,
     presets=MULTILEVEL_PRESETS,

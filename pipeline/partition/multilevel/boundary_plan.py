@@ -61,7 +61,7 @@ class BoundaryPlan:
         cut = self._phase(
             "find cut nets",
             self.scans,
-            files=4,
+            files=3,
             read=self._lists(self.num_nets) + _PART * self.num_pins,
             written=_RING * self.num_nets,
         )
@@ -77,9 +77,9 @@ class BoundaryPlan:
         lists = (2 * _NUMBER + net + vertex + _RING) * pins
         return [
             self._phase("spread to vertices", self.ranges, 4, _RING * self.num_nets + lists, vertex * pins),
-            self._exchange("reach vertices", 2, vertex * pins + 2 * _NUMBER * pins, _RING * pins),
+            self._exchange("reach vertices", 1, vertex * pins + 2 * _NUMBER * pins, _RING * pins),
             self._phase("spread to nets", self.ranges, 4, _RING * self.num_vertices + lists, net * pins),
-            self._exchange("reach nets", 4, net * pins + lists, _RING * pins),
+            self._exchange("reach nets", 3, net * pins + lists, _RING * pins),
         ]
 
     def _select(self, pins: int, *, weighted: bool) -> list[PhaseCount]:
@@ -88,7 +88,7 @@ class BoundaryPlan:
         found = [self._phase("select nets", self.ranges, 3, _RING * self.num_nets + kept, kept)]
         if weighted:
             read = _RING * self.num_nets + _NUMBER * min(pins, self.num_nets)
-            found.append(self._phase("select weights", self.ranges, 3, read, _NUMBER * min(pins, self.num_nets)))
+            found.append(self._phase("select weights", self.ranges, 2, read, _NUMBER * min(pins, self.num_nets)))
         return found
 
     def _label(self, parts: int) -> list[PhaseCount]:
@@ -98,7 +98,7 @@ class BoundaryPlan:
         written = (index_dtype(self.num_vertices).itemsize + _NUMBER + _PART) * self.num_vertices
         return [
             self._phase("count boundary", tasks, 3, read, _NUMBER * parts * tasks),
-            self._phase("label vertices", tasks, 7, read + _NUMBER * parts * tasks, written),
+            self._phase("label vertices", tasks, 4, read + _NUMBER * parts * tasks, written),
         ]
 
     def _lists(self, rows: int) -> int:
@@ -106,10 +106,10 @@ class BoundaryPlan:
         return _NUMBER * (rows + 1) + index_dtype(max(self.num_vertices, self.num_nets)).itemsize * self.num_pins
 
     def _exchange(self, phase: str, files: int, read: int, written: int) -> PhaseCount:
-        """A phase whose tasks read lists from the files of all tasks, and ``files`` others."""
+        """A phase whose tasks read lists from the files of all tasks, and ``files`` others; some change another one."""
         opens = self.ranges + files
         return PhaseCount(phase, self.ranges, self.ranges * opens, opens, 1 + files, read, written, read)
 
     def _phase(self, phase: str, tasks: int, files: int, read: int, written: int) -> PhaseCount:
-        """A phase whose tasks read from ``files`` files each."""
+        """A phase whose tasks read from ``files`` files each, not counting those that they change."""
         return PhaseCount(phase, tasks, tasks * files, files, files, read, written, -(-read // max(1, tasks)))

@@ -1,4 +1,4 @@
-"""The kernels of clustering in rounds: propose joins, accept those that fit, and update profiles and weights.
+"""The kernels of clustering in rounds: propose joins, accept those that fit, and update profiles.
 
 A join is a row (vertex, cluster that it leaves, cluster that it joins).
 """
@@ -12,7 +12,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, add_pin, remove_pin
-from gnnloom.pipeline.partition.net_lists import nets_within
 from gnnloom.storage.matrix.permutation import mix
 
 #: Vertices in more nets than this join no cluster, though others may join theirs.  A hub says as little about which
@@ -186,56 +185,23 @@ def fitting_joins(
 
 
 @njit(cache=True, nogil=True)
-def leave_profiles(
-    joins: NDArray[np.int64],
-    offset: NDArray[np.int64],
-    ids: NDArray[Any],
-    rating: NDArray[np.float32],
-    profile: NDArray[Any],
-    first_net: int,
-    stop_net: int,
-) -> None:
-    """Take vertices out of the clusters that they leave, in the profiles of a range of nets.
+def leave_profiles(updates: NDArray[np.int64], rating: NDArray[np.float32], profile: NDArray[Any]) -> None:
+    """Take pins out of the clusters that they leave, in the profiles of their nets.
 
     Args:
-        offset, ids: the nets of all vertices, ascending for each.
-        profile: (num_nets, 2, SLOTS), changed from ``first_net`` up to ``stop_net``.
+        updates: (num_updates, 3) int64 net, cluster that a pin leaves, cluster that it joins.
+        profile: (num_nets, 2, SLOTS); changed.
     """
-    for k in range(len(joins)):
-        for net in nets_within(ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]], first_net, stop_net):
-            if rating[net] > 0:
-                remove_pin(profile[net, 0], profile[net, 1], joins[k, 1])
+    for k in range(len(updates)):
+        net = updates[k, 0]
+        if rating[net] > 0:
+            remove_pin(profile[net, 0], profile[net, 1], updates[k, 1])
 
 
 @njit(cache=True, nogil=True)
-def join_profiles(
-    joins: NDArray[np.int64],
-    offset: NDArray[np.int64],
-    ids: NDArray[Any],
-    rating: NDArray[np.float32],
-    profile: NDArray[Any],
-    first_net: int,
-    stop_net: int,
-) -> None:
-    """Add vertices to the clusters that they join, in the profiles of a range of nets; see :func:`leave_profiles`."""
-    for k in range(len(joins)):
-        for net in nets_within(ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]], first_net, stop_net):
-            if rating[net] > 0:
-                add_pin(profile[net, 0], profile[net, 1], joins[k, 2])
-
-
-@njit(cache=True, nogil=True)
-def move_weights(
-    joins: NDArray[np.int64], weight: NDArray[np.int64], first: int, stop: int, load: NDArray[np.int64]
-) -> None:
-    """Move the weights of vertices between clusters, for the clusters from ``first`` up to ``stop`` only.
-
-    Args:
-        load: (num_vertices,) int64 weight of each cluster.
-    """
-    for k in range(len(joins)):
-        vertex, old, new = joins[k]
-        if first <= old < stop:
-            load[old] -= weight[vertex]
-        if first <= new < stop:
-            load[new] += weight[vertex]
+def join_profiles(updates: NDArray[np.int64], rating: NDArray[np.float32], profile: NDArray[Any]) -> None:
+    """Add pins to the clusters that they join, in the profiles of their nets; see :func:`leave_profiles`."""
+    for k in range(len(updates)):
+        net = updates[k, 0]
+        if rating[net] > 0:
+            add_pin(profile[net, 0], profile[net, 1], updates[k, 2])

@@ -2,9 +2,10 @@
 
 As in ``clustering``, every pass fills the profiles of the nets and visits all vertices.  A pass consists of rounds over
 ranges of vertices.  The vertices of a round choose clusters by the state before the round.  Of the vertices that choose
-the same cluster, as many join as fit, in the order of their numbers; then the profiles and weights are updated.  How a
-round is divided into tasks changes neither the choices nor what fits.  As in ``move_rounds``, tasks write to files of
-their own round, because a task runs twice if its worker dies.
+the same cluster, as many join as fit, in the order of their numbers.  What the joins change is grouped by ranges of
+nets and clusters, and then the profiles and weights of each range are updated.  How a round is divided into tasks
+changes neither the choices nor what fits.  As in ``move_rounds``, tasks write to files of their own round, because a
+task runs twice if its worker dies.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 3;
 their vertices rate clusters by all pins of their nets, ours by profiles.
@@ -14,9 +15,8 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +26,23 @@ from gnnloom.pipeline.partition.multilevel.cluster_joins import (
     fitting_joins,
     join_profiles,
     leave_profiles,
-    move_weights,
     propose_joins,
 )
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, block_ratings, fill_profiles
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.file_rows import FileRows, numbered_paths
+from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates
 from gnnloom.pipeline.partition.multilevel.number_clusters import number_clusters
-from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, tasks_per_round
+from gnnloom.pipeline.partition.multilevel.pieces import (
+    net_tasks,
+    range_pieces,
+    reading_tasks,
+    round_tasks,
+    vertex_pieces,
+    writing_tasks,
+)
+from gnnloom.pipeline.partition.multilevel.range_rows import rows_within, write_rows
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import remove_tree
@@ -41,7 +50,9 @@ from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.random_numbers import stream_key
 
 #: Rounds of a pass over the vertices.
-_ROUNDS = 16
+ROUNDS = 16
+#: Bytes of a join, of which a round has at most one for each of its vertices.
+JOIN_BYTES = 24
 
 
 @dataclass(frozen=True)
@@ -128,20 +139,41 @@ class _AcceptTask:
 
 
 @dataclass(frozen=True)
-class _JoinTask:
-    """Makes joins: the profiles of a range of nets, the weights of a range of clusters, the labels of some vertices.
+class _SpreadTask:
+    """Changes the labels of some of the vertices that join a cluster, and finds what else their joins change.
 
     Attributes:
-        accepted: files of all joins, in the order of the clusters.
-        own: files of the joins whose labels this task changes.
+        joins: consecutive joins of all.
+        nets, clusters: ranges of the tasks that change profiles and weights.
+        nets_path: file of (net, cluster that a pin leaves, cluster that it joins) by range of nets.
+        weights_path: file of (cluster, weight that it gains or, if negative, loses) by range of clusters.
+    """
+
+    state: _State
+    joins: FileRows
+    nets: tuple[range, ...]
+    clusters: tuple[range, ...]
+    nets_path: Path
+    weights_path: Path
+
+
+@dataclass(frozen=True)
+class _JoinTask:
+    """Changes the profiles of a range of nets, and the weights of a range of clusters.
+
+    Attributes:
+        number: of both ranges.
+        nets, clusters: all ranges; very few vertices make fewer ranges of clusters than there are of nets.
+        net_files, weight_files: what the joins change, in the order of the clusters that are joined.
     """
 
     state: _State
     then: _State
-    nets: range
-    clusters: range
-    accepted: tuple[Path, ...]
-    own: tuple[Path, ...]
+    number: int
+    nets: tuple[range, ...]
+    clusters: tuple[range, ...]
+    net_files: tuple[Path, ...]
+    weight_files: tuple[Path, ...]
 
 
 def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folder: Path, cluster: Cluster) -> Clusters:
@@ -162,41 +194,52 @@ def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folde
     state.create()
     create_vector(state.label_path, (hypergraph.num_vertices,), index_dtype(hypergraph.num_vertices))
     create_vector(state.rating_path, (hypergraph.num_nets,), np.dtype(np.float32))
-    num_tasks = tasks_per_round(cluster)
-    vertices = range_pieces(range(hypergraph.num_vertices), num_tasks)
-    run_tasks(cluster, _begin, [_RangeTask(state, rows) for rows in vertices])
-    nets = hypergraph.nets.ranges(num_tasks)
-    run_tasks(cluster, _rate, [_RangeTask(state, rows) for rows in nets])
+    pieces = vertex_pieces(hypergraph.num_vertices)
+    run_tasks(cluster, _begin, [_RangeTask(state, range(rows.start, rows.stop)) for rows in pieces])
+    passed = hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
+    run_tasks(cluster, _rate, [_RangeTask(state, rows) for rows in passed])
+    num_tasks = round_tasks(hypergraph.num_vertices // ROUNDS, cluster.workers)
+    nets = tuple(hypergraph.nets.ranges(num_tasks))
+    clusters = tuple(range_pieces(range(hypergraph.num_vertices), len(nets)))
     for number in range(passes):
-        run_tasks(cluster, _fill, [_RangeTask(state, rows) for rows in nets])
+        run_tasks(cluster, _fill, [_RangeTask(state, rows) for rows in passed])
         key = stream_key(number, "clustering")
-        for rows in hypergraph.vertices.ranges(_ROUNDS):
-            state = _round(state, rows, key, nets, cluster)
+        for rows in hypergraph.vertices.ranges(ROUNDS):
+            state = _round(state, rows, key, nets, clusters, cluster)
     found = number_clusters(state.label_path, state.load_path, hypergraph.total_weight, folder, cluster)
     shutil.rmtree(scratch)
     return found
 
 
-def _round(state: _State, rows: range, key: np.uint64, nets: Sequence[range], cluster: Cluster) -> _State:
+def _round(
+    state: _State, rows: range, key: np.uint64, nets: tuple[range, ...], clusters: tuple[range, ...], cluster: Cluster
+) -> _State:
     folder = state.folder / f"round-{uuid.uuid4().hex}"
     folder.mkdir()
-    pieces = range_pieces(rows, len(nets))
-    clusters = range_pieces(range(state.hypergraph.num_vertices), len(nets))
-    proposed = tuple(folder / f"proposed-{number:05d}.npy" for number in range(len(pieces)))
-    accepted = tuple(folder / f"accepted-{number:05d}.npy" for number in range(len(clusters)))
+    pieces = range_pieces(rows, round_tasks(len(rows), cluster.workers))
+    proposed = numbered_paths(folder, "proposed", len(pieces))
     proposals = [_ProposeTask(state, key, rows, piece, path) for piece, path in zip(pieces, proposed, strict=True)]
-    run_tasks(cluster, _propose, proposals)
-    accepts = [_AcceptTask(state, each, proposed, path) for each, path in zip(clusters, accepted, strict=True)]
-    if sum(cluster.map(_accept, accepts)):
+    num_bytes = JOIN_BYTES * sum(cluster.map(_propose, proposals))
+    joined = range_pieces(range(state.hypergraph.num_vertices), reading_tasks(len(nets), num_bytes, len(proposed)))
+    accepted = numbered_paths(folder, "accepted", len(joined))
+    accepts = [_AcceptTask(state, each, proposed, path) for each, path in zip(joined, accepted, strict=True)]
+    found = dict(cluster.map(_accept, accepts))
+    joins = FileRows.all(accepted, [found[path][0] for path in accepted])
+    if len(joins):
+        num_updates = sum(updates for _, updates in found.values())
+        shares = joins.split(writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
+        net_files, weight_files = (numbered_paths(folder, name, len(shares)) for name in ("nets", "weights"))
+        spreads = [
+            _SpreadTask(state, share, nets, clusters, *paths)
+            for share, *paths in zip(shares, net_files, weight_files, strict=True)
+        ]
+        run_tasks(cluster, _spread, spreads)
         then = state.next()
         then.create()
-        # Very few vertices make fewer ranges of clusters than there are of nets.
-        ranges = zip_longest(nets, clusters, fillvalue=range(0))
-        joins = [
-            _JoinTask(state, then, nets_of, clusters_of, accepted, accepted[number :: len(nets)])
-            for number, (nets_of, clusters_of) in enumerate(ranges)
+        changes = [
+            _JoinTask(state, then, number, nets, clusters, net_files, weight_files) for number in range(len(nets))
         ]
-        run_tasks(cluster, _join, joins)
+        run_tasks(cluster, _join, changes)
         state.remove()
         state = then
     remove_tree(folder)
@@ -225,7 +268,8 @@ def _fill(task: _RangeTask) -> None:
         fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile[:, 0], profile[:, 1])
 
 
-def _propose(task: _ProposeTask) -> None:
+def _propose(task: _ProposeTask) -> int:
+    """Write the joins, and return how many there are."""
     state = task.state
     hypergraph, found = state.hypergraph, [np.empty((0, 3), dtype=np.int64)]
     rating, profile = map_vector(state.rating_path), map_vector(state.profile_path)
@@ -241,16 +285,20 @@ def _propose(task: _ProposeTask) -> None:
     # Sorted once here, so that every task that accepts joins reads only those to its own clusters.
     order = np.argsort(proposed[2], kind="stable")
     store_vector(task.joins_path, np.ascontiguousarray(proposed[:, order]))
+    return len(order)
 
 
-def _accept(task: _AcceptTask) -> int:
+def _accept(task: _AcceptTask) -> tuple[Path, tuple[int, int]]:
+    """Return the file of the joins that fit, and how many they and the nets of their vertices are."""
     joins = np.concatenate([_joins_to(path, task.clusters) for path in task.proposed], axis=1).T
     # By cluster; the stable order keeps the vertices ascending within each.
     joins = np.ascontiguousarray(joins[np.argsort(joins[:, 2], kind="stable")])
     state = task.state
     fits = fitting_joins(joins, state.hypergraph.vertex_weight, map_vector(state.load_path), state.limit)
-    store_vector(task.accepted_path, joins[fits])
-    return int(fits.sum())
+    joins = joins[fits]
+    store_vector(task.accepted_path, joins)
+    offset = state.hypergraph.vertices.offset()
+    return task.accepted_path, (len(joins), int((offset[joins[:, 0] + 1] - offset[joins[:, 0]]).sum()))
 
 
 def _joins_to(path: Path, clusters: range) -> NDArray[np.int64]:
@@ -259,22 +307,36 @@ def _joins_to(path: Path, clusters: range) -> NDArray[np.int64]:
     return joins[:, np.searchsorted(joins[2], clusters.start) : np.searchsorted(joins[2], clusters.stop)]
 
 
+def _spread(task: _SpreadTask) -> None:
+    hypergraph, label = task.state.hypergraph, map_vector(task.state.label_path, "r+")
+    weight = hypergraph.vertex_weight
+
+    def weights() -> Iterator[NDArray[np.int64]]:
+        for joins in task.joins:
+            label[joins[:, 0]] = joins[:, 2]
+            moved = weight[joins[:, 0]]
+            yield np.stack([joins[:, 1:].ravel(), np.stack([-moved, moved], axis=1).ravel()], axis=1)
+
+    write_rows(task.weights_path, weights(), task.clusters)
+    updates = (update for joins in task.joins for update in net_updates(joins, hypergraph.vertices))
+    write_rows(task.nets_path, updates, task.nets)
+
+
 def _join(task: _JoinTask) -> None:
-    hypergraph = task.state.hypergraph
-    all_joins = [map_vector(path) for path in task.accepted]
-    _copy(task.state.profile_path, task.then.profile_path, task.nets)
+    nets = task.nets[task.number]
+    _copy(task.state.profile_path, task.then.profile_path, nets)
     profile, rating = map_vector(task.then.profile_path, "r+"), map_vector(task.state.rating_path)
-    offset, ids = hypergraph.vertices.offset(), hypergraph.vertices.ids()
+    # All leave before any of them joins another cluster.
     for update in (leave_profiles, join_profiles):
-        for joins in all_joins:
-            update(joins, offset, ids, rating, profile, task.nets.start, task.nets.stop)
-    _copy(task.state.load_path, task.then.load_path, task.clusters)
-    load, weight = map_vector(task.then.load_path, "r+"), hypergraph.vertex_weight
-    for joins in all_joins:
-        move_weights(joins, weight, task.clusters.start, task.clusters.stop, load)
-    label = map_vector(task.state.label_path, "r+")
-    for joins in map(map_vector, task.own):
-        label[joins[:, 0]] = joins[:, 2]
+        for path in task.net_files:
+            for rows in rows_within(path, 3, task.number, len(task.nets)):
+                update(rows, rating, profile)
+    if task.number < len(task.clusters):
+        _copy(task.state.load_path, task.then.load_path, task.clusters[task.number])
+        load = map_vector(task.then.load_path, "r+")
+        for path in task.weight_files:
+            for rows in rows_within(path, 2, task.number, len(task.clusters)):
+                np.add.at(load, rows[:, 0], rows[:, 1])
 
 
 def _copy(source: Path, target: Path, rows: range) -> None:

@@ -7,6 +7,7 @@ vertices come from an external sort of (vertex, net) pairs.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,15 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
+from gnnloom.pipeline.partition.multilevel.contraction_sizes import ContractionSizes
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, load_nets
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
-from gnnloom.pipeline.partition.multilevel.pieces import NET_TASKS
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
 from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.matrix.csr import index_dtype
-
-#: log2 of the ranges of hashes in which tasks look for identical nets.
-_HASH_BITS = 4
 
 
 @dataclass(frozen=True)
@@ -53,17 +51,18 @@ class _ContractTask:
 
 @dataclass(frozen=True)
 class _MergeTask:
-    """Finds identical nets with hashes in a range."""
+    """Finds identical nets with hashes in a range: those that begin with the ``bits`` bits of ``number``."""
 
     contracted: tuple[_ContractTask, ...]
     net_weight_path: Path | None
+    bits: int
     number: int
     folder: Path
 
     @property
     def kept_path(self) -> Path:
         """File of (2, num_kept) int64, the first of the nets with the same pins, ascending, and their weight."""
-        return self.folder / f"kept-{self.number:03d}.npy"
+        return self.folder / f"kept-{self.number:05d}.npy"
 
 
 @dataclass(frozen=True)
@@ -124,17 +123,18 @@ def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, 
         cluster: runs the tasks.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    sizes = ContractionSizes.of(hypergraph.num_nets, hypergraph.num_pins, cluster.memory)
     contracts = tuple(
-        _ContractTask(hypergraph.nets, rows, clusters, folder / f"range-{number:03d}")
-        for number, rows in enumerate(hypergraph.nets.ranges(NET_TASKS))
+        _ContractTask(hypergraph.nets, rows, clusters, folder / f"range-{number:05d}")
+        for number, rows in enumerate(hypergraph.nets.ranges(sizes.num_ranges))
     )
     pieces = dict(cluster.map(_contract_nets, contracts))
     merges = tuple(
-        _MergeTask(contracts, hypergraph.net_weight_path, number, folder) for number in range(1 << _HASH_BITS)
+        _MergeTask(contracts, hypergraph.net_weight_path, sizes.hash_bits, number, folder)
+        for number in range(1 << sizes.hash_bits)
     )
     run_tasks(cluster, _merge_identical, merges)
-    counts = [sum(len(_kept_within(task, contract.rows)[0]) for task in merges) for contract in contracts]
-    firsts = np.cumsum([0, *counts]).tolist()
+    firsts = _first_kept(merges, [contract.rows for contract in contracts])
     net_weight_path = folder / "net-weight.npy"
     create_vector(net_weight_path, (firsts[-1],), np.dtype(np.int64))
     selects = [
@@ -148,6 +148,16 @@ def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, 
     for merge in merges:
         merge.kept_path.unlink()
     return ContractedNets(folder, clusters, nets, net_weight_path)
+
+
+def _first_kept(merges: Sequence[_MergeTask], ranges: Sequence[range]) -> list[int]:
+    """How many nets are kept before each of consecutive ranges, and how many of all."""
+    edges = np.array([0, *(rows.stop for rows in ranges)])
+    before = np.zeros(len(edges), dtype=np.int64)
+    for merge in merges:
+        before += np.searchsorted(map_vector(merge.kept_path)[0], edges)
+    first: list[int] = before.tolist()
+    return first
 
 
 def _contract_nets(task: _ContractTask) -> tuple[int, Incidence]:
@@ -208,7 +218,7 @@ def _contract_block(
 
 def _merge_identical(task: _MergeTask) -> None:
     """Keep the first net of those with the same pins, with the weight of all of them."""
-    hashed, net = np.concatenate([_hashes_within(each.hash_path, task.number) for each in task.contracted], axis=1)
+    hashed, net = np.concatenate([_hashes_within(each.hash_path, task) for each in task.contracted], axis=1)
     # Ranges of nets come in order, so among equal hashes the stable order puts the net with the lowest number first.
     order = np.argsort(hashed, kind="stable")
     original = net.astype(np.int64)
@@ -219,11 +229,11 @@ def _merge_identical(task: _MergeTask) -> None:
     store_vector(task.kept_path, kept[:, np.argsort(kept[0], kind="stable")])
 
 
-def _hashes_within(path: Path, number: int) -> NDArray[np.uint64]:
-    """(2, num_nets) uint64 hashes and nets whose hash begins with these bits."""
-    hashes = map_vector(path)
-    bounds = [np.uint64(number << 64 - _HASH_BITS), np.uint64((number + 1 << 64 - _HASH_BITS) - 1)]
-    return hashes[:, np.searchsorted(hashes[0], bounds[0]) : np.searchsorted(hashes[0], bounds[1], side="right")]
+def _hashes_within(path: Path, task: _MergeTask) -> NDArray[np.uint64]:
+    """(2, num_nets) uint64 hashes and nets whose hash is in the range of a task."""
+    hashes, shift = map_vector(path), 64 - task.bits
+    first, last = np.uint64(task.number << shift), np.uint64((task.number + 1 << shift) - 1)
+    return hashes[:, np.searchsorted(hashes[0], first) : np.searchsorted(hashes[0], last, side="right")]
 
 
 def _kept_within(task: _MergeTask, rows: range) -> NDArray[np.int64]:

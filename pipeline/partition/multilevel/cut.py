@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.pieces import NET_TASKS
+from gnnloom.pipeline.partition.multilevel.pieces import net_tasks
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.format.memory_map import map_part_vector
 
@@ -30,7 +30,10 @@ def rows_sent(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, clust
     Args:
         part_path: file of the (num_vertices,) int32 parts.
     """
-    tasks = [_CountTask(hypergraph, rows, part_path, num_parts) for rows in hypergraph.nets.ranges(NET_TASKS)]
+    tasks = [
+        _CountTask(hypergraph, rows, part_path, num_parts)
+        for rows in hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
+    ]
     return sum(cluster.map(_count, tasks))
 
 

@@ -62,11 +62,16 @@ class DiskHypergraph:
     @property
     def is_for_tasks(self) -> bool:
         """Whether tasks cluster, place and refine its vertices in rounds, with other results than one process."""
-        return max(self.num_pins, self.num_vertices) > FEW_PINS
+        return is_for_tasks(self.num_pins, self.num_vertices)
 
     def load(self) -> Hypergraph:
         """Load the hypergraph into memory, without nets of one pin."""
         return load_nets(self.nets, np.array(self.vertex_weight), self.net_weight)
+
+
+def is_for_tasks(num_pins: int, num_vertices: int) -> bool:
+    """Whether tasks work on the vertices of a hypergraph in rounds; see ``FEW_PINS``."""
+    return max(num_pins, num_vertices) > FEW_PINS
 
 
 def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDArray[np.int64]) -> Hypergraph:

@@ -2,6 +2,7 @@
 
 The moves of a round are chosen with the parts as they were before it.  Moves between two parts are divided at random
 into a few classes; the client accepts or refuses classes as a whole, by their weights, so that no part gets too heavy.
+What the moves change is grouped by ranges of nets, and then the masks of each range are updated.
 Neither what is proposed nor what is accepted depends on how the vertices of a round are divided into tasks.  Masks are
 read from one file and written to another, because a task runs twice if its worker dies.  Every round has files of its
 own, so a task that was taken for dead but still runs cannot change those of a later round.
@@ -13,7 +14,7 @@ their balance is by pairs of blocks and gains, ours by classes.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,24 +23,28 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.file_rows import FileRows, numbered_paths
+from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks
-from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, tasks_per_round
+from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates
+from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, round_tasks, writing_tasks
+from gnnloom.pipeline.partition.multilevel.range_rows import rows_within, write_rows
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     accept_classes,
+    accepted_moves,
     join_parts,
     leave_parts,
-    move_to_parts,
     propose_moves,
 )
 from gnnloom.pipeline.partition.part_bits import WORD_BITS
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.matrix.permutation import mix
 
 #: Rounds of a pass.  Vertices of one round do not see each other's moves: with 16 rounds rather than one vertex after
 #: the other, R-MAT graphs send 0.1 % and soc-Slashdot0902 1.6 % more rows; with 64, 0.0 % and 0.2 % fewer.
-_ROUNDS = 16
+ROUNDS = 16
 #: Classes of the moves between two parts, and the most of all parts together.
 _MOST_BUCKETS, _MOST_CLASSES = 4, 1 << 20
 
@@ -115,20 +120,36 @@ class _ProposeTask:
 
 
 @dataclass(frozen=True)
-class _MakeTask:
-    """Makes moves: updates the masks of a range of nets, and the parts in some of the files of moves.
+class _SpreadTask:
+    """Changes the parts of some of the vertices that move, and finds what else their moves change.
 
     Attributes:
-        next_path: file of the masks after it.
-        moves: files of all moves.
-        own: files of the moves for which this task updates the parts.
+        moves: consecutive moves of all.
+        nets: ranges of the tasks that change masks.
+        nets_path: file of (net, index of the part that a pin leaves, index of the part that it joins) by range of nets.
+    """
+
+    round: _Round
+    moves: FileRows
+    nets: tuple[range, ...]
+    nets_path: Path
+
+
+@dataclass(frozen=True)
+class _MaskTask:
+    """Changes the masks of a range of nets.
+
+    Attributes:
+        next_path: file of the masks after the round.
+        number: of the range of nets.
+        net_files: what the moves change, in the order of the vertices.
     """
 
     round: _Round
     next_path: Path
-    nets: range
-    moves: tuple[Path, ...]
-    own: tuple[Path, ...]
+    number: int
+    nets: tuple[range, ...]
+    net_files: tuple[Path, ...]
 
 
 def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int64], cluster: Cluster) -> int:
@@ -139,24 +160,28 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
         load: (num_parts,) int64 weight of each part; updated.
     """
     work.scratch.mkdir(parents=True, exist_ok=True)
-    num_tasks = tasks_per_round(cluster)
-    net_ranges = work.hypergraph.nets.ranges(num_tasks)
+    num_tasks = round_tasks(work.hypergraph.num_vertices // ROUNDS, cluster.workers)
+    nets = tuple(work.hypergraph.nets.ranges(num_tasks))
     num_nets, _, num_words = map_vector(work.mask_path).shape
     now, moved = work.mask_path, 0
-    for number, rows in enumerate(work.hypergraph.vertices.ranges(_ROUNDS)):
+    for number, rows in enumerate(work.hypergraph.vertices.ranges(ROUNDS)):
         this = _Round(work, now, work.scratch / f"{number:02d}-{uuid.uuid4().hex}")
         store_vector(this.state_path, np.stack([position, load]))
-        proposals = [_ProposeTask(this, piece, task) for task, piece in enumerate(range_pieces(rows, num_tasks))]
-        if sum(cluster.map(_propose, proposals)):
+        pieces = range_pieces(rows, round_tasks(len(rows), cluster.workers))
+        proposals = [_ProposeTask(this, piece, task) for task, piece in enumerate(pieces)]
+        found = dict(cluster.map(_propose, proposals))
+        moves = FileRows.all([task.moves_path for task in proposals], [found[task.number][0] for task in proposals])
+        if len(moves):
             store_vector(this.accepted_path, _accept(proposals, load, work))
+            num_updates = sum(updates for _, updates in found.values())
+            shares = moves.split(writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
+            net_files = numbered_paths(this.folder, "nets", len(shares))
+            spreads = [_SpreadTask(this, share, nets, path) for share, path in zip(shares, net_files, strict=True)]
+            moved += sum(cluster.map(_spread, spreads))
             then = work.scratch / f"masks-{uuid.uuid4().hex}.npy"
             create_masks(then, num_nets, num_words)
-            moves = tuple(task.moves_path for task in proposals)
-            makers = [
-                _MakeTask(this, then, nets, moves, moves[task :: len(net_ranges)])
-                for task, nets in enumerate(net_ranges)
-            ]
-            moved += sum(cluster.map(_make, makers))
+            changes = [_MaskTask(this, then, task, nets, net_files) for task in range(len(nets))]
+            run_tasks(cluster, _change_masks, changes)
             now.unlink()
             now = then
         remove_tree(this.folder)
@@ -164,14 +189,16 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
     return moved
 
 
-def _propose(task: _ProposeTask) -> int:
+def _propose(task: _ProposeTask) -> tuple[int, tuple[int, int]]:
+    """Return the task's number, and how many the moves and the nets of their vertices are."""
     work = task.round.work
     hypergraph = work.hypergraph
     weight, net_weight = hypergraph.vertex_weight, hypergraph.net_weight
     part, mask = map_vector(work.part_path), map_vector(task.round.mask_path)
     position, load = map_vector(task.round.state_path)
     window = window_of(position, work.first, mask.shape[2])
-    buckets, found, classes = work.buckets(len(load)), [np.empty((0, 2), dtype=np.int64)], _Classes()
+    buckets, found, classes = work.buckets(len(load)), [np.empty((0, 2), dtype=np.int64)], MoveClasses()
+    num_updates = 0
     for block in hypergraph.vertices.blocks(task.rows):
         moves = np.empty((len(block.offset) - 1, 2), dtype=np.int64)
         count = propose_moves(
@@ -180,15 +207,17 @@ def _propose(task: _ProposeTask) -> int:
         )  # fmt: skip
         found.append(moves[:count].copy())
         classes.add(found[-1][:, 1], weight[found[-1][:, 0]])
+        num_updates += int(np.diff(block.offset)[found[-1][:, 0] - block.first_row].sum())
     store_vector(task.moves_path, np.concatenate(found))
     store_vector(task.classes_path, np.stack(classes.merged()))
-    return sum(map(len, found))
+    return task.number, (sum(map(len, found)), num_updates)
 
 
 def _accept(proposals: Sequence[_ProposeTask], load: NDArray[np.int64], work: Pass) -> NDArray[np.int64]:
     """The (num_accepted,) int64 classes that are made, ascending; updates ``load``."""
-    classes = _Classes()
-    classes.add(*np.concatenate([map_vector(task.classes_path) for task in proposals], axis=1))
+    classes = MoveClasses()
+    for task in proposals:
+        classes.add(*map_vector(task.classes_path))
     move_class, weight = classes.merged()
     buckets = work.buckets(len(load))
     # In random order, so that no part is served first; moves for the balance last, as long as they are needed.
@@ -198,42 +227,41 @@ def _accept(proposals: Sequence[_ProposeTask], load: NDArray[np.int64], work: Pa
     return np.sort(move_class[order[accepted]])
 
 
-def _make(task: _MakeTask) -> int:
+def _spread(task: _SpreadTask) -> int:
+    """Return how many vertices move."""
     work = task.round.work
-    vertices = work.hypergraph.vertices
-    part, mask = map_vector(work.part_path, "r+"), map_vector(task.next_path, "r+")
-    mask[task.nets.start : task.nets.stop] = map_vector(task.round.mask_path)[task.nets.start : task.nets.stop]
-    position, accepted = map_vector(task.round.state_path)[0], map_vector(task.round.accepted_path)
-    offset, ids = vertices.offset(), vertices.ids()
-    moves = [map_vector(path) for path in task.moves]
+    part, accepted = map_vector(work.part_path, "r+"), map_vector(task.round.accepted_path)
+    index = map_vector(task.round.state_path)[0] - work.first
+    moved = 0
+
+    def updates() -> Iterator[NDArray[np.int64]]:
+        nonlocal moved
+        for moves in task.moves:
+            made = accepted_moves(moves, accepted, len(index))
+            part[made[:, 0]] = made[:, 2]
+            moved += len(made)
+            made[:, 1:] = index[made[:, 1:]]
+            yield from net_updates(made, work.hypergraph.vertices)
+
+    write_rows(task.nets_path, updates(), task.nets)
+    return moved
+
+
+def _change_masks(task: _MaskTask) -> None:
+    nets = task.nets[task.number]
+    mask = map_vector(task.next_path, "r+")
+    mask[nets.start : nets.stop] = map_vector(task.round.mask_path)[nets.start : nets.stop]
+    # All leave before any of them joins another part.
     for update in (leave_parts, join_parts):
-        for each in moves:
-            update(each, accepted, offset, ids, position, work.first, mask, task.nets.start, task.nets.stop)
-    return sum(move_to_parts(map_vector(path), accepted, len(position), part) for path in task.own)
+        for path in task.net_files:
+            for rows in rows_within(path, 3, task.number, len(task.nets)):
+                update(rows, mask)
 
 
 def window_of(position: NDArray[np.int64], first: int, num_words: int) -> NDArray[np.int64]:
     """(num_indices,) int64 part at each index of the window that begins at position ``first``."""
     # Sorting the positions inverts the permutation: it gives the part at each of them.
     return np.argsort(position, kind="stable")[first : first + num_words * WORD_BITS]
-
-
-class _Classes:
-    """Sums weights by class of move."""
-
-    def __init__(self) -> None:
-        self._class, self._weight = np.empty((2, 0), dtype=np.int64)
-
-    def add(self, move_class: NDArray[np.int64], weight: NDArray[np.int64]) -> None:
-        """Add the weights of moves."""
-        merged, inverse = np.unique(np.concatenate([self._class, move_class]), return_inverse=True)
-        total = np.zeros(len(merged), dtype=np.int64)
-        np.add.at(total, inverse, np.concatenate([self._weight, weight]))
-        self._class, self._weight = merged, total
-
-    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All classes, ascending, and their weights; both (num_classes,) int64."""
-        return self._class, self._weight
 
 
 @njit(cache=True, nogil=True)

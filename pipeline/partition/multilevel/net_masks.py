@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
-from gnnloom.pipeline.partition.multilevel.pieces import NET_TASKS
+from gnnloom.pipeline.partition.multilevel.pieces import net_tasks
 from gnnloom.pipeline.partition.part_bits import WORD_BITS, bit_of
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.memory_map import map_part_vector
@@ -45,7 +45,10 @@ def fill_masks(
         first: the window holds the parts at positions from ``first`` on.
         mask_path: file that :func:`create_masks` made.
     """
-    tasks = [_FillTask(nets, rows, part_path, position_path, mask_path, first) for rows in nets.ranges(NET_TASKS)]
+    tasks = [
+        _FillTask(nets, rows, part_path, position_path, mask_path, first)
+        for rows in nets.ranges(net_tasks(nets.num_ids))
+    ]
     run_tasks(cluster, _fill_blocks, tasks)
 
 

@@ -39,13 +39,13 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 #: would only spoil.
 _FROM_RANDOM, _FROM_GOOD = (16, 1.5), (4, 0.0)
 #: Rounds of label propagation at each level.
-_ROUNDS = 5
+CLUSTER_PASSES = 5
 #: A cluster may weigh at most one part in the first number, and at each level as much as the second number of average
 #: vertices: slow coarsening makes better cuts.
 _CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 20, 6
 #: Coarsening ends at a level that keeps more than this share of the pins of the level before.  Preset ``auto`` would
 #: need many such levels until one fits in memory, so it gives up early; ``streaming`` uses all of them.
-_TOO_MUCH = {"auto": 0.8, "streaming": 0.95}
+KEPT_SHARE = {"auto": 0.8, "streaming": 0.95}
 #: Bytes for each vertex and each net of a level that one process clusters and refines.  Coarsening holds weights,
 #: labels, cluster loads and the profiles of nets; refinement holds parts and the masks of 64 parts.  More parts take
 #: more masks only if there is room.
@@ -144,7 +144,7 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
         LOGGER.info("coarsening: %s of %s pins remain", f"{num_pins:,}", f"{fine.num_pins:,}")
         # With fewer clusters than this per part, the coarsest hypergraph leaves no choice of balanced parts.
         too_few = clusters.num_clusters < _CLUSTERS_PER_PART * problem.options.parts
-        if too_few or num_pins > _TOO_MUCH[preset] * fine.num_pins:
+        if too_few or num_pins > KEPT_SHARE[preset] * fine.num_pins:
             shutil.rmtree(folder)
             return levels, False
         levels.append(_Level(coarse.on_disk(memory // 2, problem.cluster), clusters))
@@ -154,8 +154,8 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
 def _cluster(hypergraph: DiskHypergraph, problem: PartitionProblem, folder: Path) -> Clusters:
     limit = _cluster_limit(hypergraph, problem.options.parts)
     if hypergraph.is_for_tasks:
-        return cluster_in_rounds(hypergraph, limit, _ROUNDS, folder, problem.cluster)
-    return store_clusters(hypergraph, cluster_vertices(hypergraph, limit, _ROUNDS), folder)
+        return cluster_in_rounds(hypergraph, limit, CLUSTER_PASSES, folder, problem.cluster)
+    return store_clusters(hypergraph, cluster_vertices(hypergraph, limit, CLUSTER_PASSES), folder)
 
 
 def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
@@ -165,11 +165,12 @@ def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
 
 
 def _fits(level: _Level, problem: PartitionProblem, memory: int) -> bool:
-    return _native_bytes(level.hypergraph.num_pins, level.hypergraph.num_vertices, problem) <= memory
+    return fits_natively(level.hypergraph.num_pins, level.hypergraph.num_vertices, problem.options.parts, memory)
 
 
-def _native_bytes(num_pins: int, num_vertices: int, problem: PartitionProblem) -> int:
-    return native_memory(_PROGRAM, _COARSE_PRESET, num_pins, num_vertices, problem.options.parts)
+def fits_natively(num_pins: int, num_vertices: int, parts: int, memory: int) -> bool:
+    """Whether the native partitioner works on a hypergraph within so many bytes."""
+    return native_memory(_PROGRAM, _COARSE_PRESET, num_pins, num_vertices, parts) <= memory
 
 
 def _uncoarsen(
@@ -177,8 +178,7 @@ def _uncoarsen(
 ) -> None:
     """Partition the coarsest level and carry the parts down to ``part``, refining them at every level."""
     options = problem.options
-    passes, heat = _FROM_GOOD if fits else _FROM_RANDOM
-    refinement = Refinement(options.parts, options.imbalance, options.seed, passes, memory // 2, heat)
+    refinement = refinement_of(options.parts, options.imbalance, options.seed, memory, fits=fits)
     for number in reversed(range(len(levels))):
         hypergraph = levels[number].hypergraph
         # The finest level refines the part vector itself; others use a file of their own, which tasks map as well.
@@ -197,6 +197,17 @@ def _uncoarsen(
         # A single level was partitioned in memory as a whole.
         if fits and len(levels) > 1:
             _refine_boundary(hypergraph, path, problem, memory)
+
+
+def refinement_of(parts: int, imbalance: float, seed: int, memory: int, *, fits: bool) -> Refinement:
+    """How every level is refined.
+
+    Args:
+        memory: bytes for the buffers of a worker.
+        fits: whether the native partitioner made the first parts.
+    """
+    passes, heat = _FROM_GOOD if fits else _FROM_RANDOM
+    return Refinement(parts, imbalance, seed, passes, memory // 2, heat)
 
 
 def _place_heavy_first(
@@ -226,7 +237,7 @@ def _part_path(problem: PartitionProblem, number: int) -> Path:
 
 def _refine_boundary(hypergraph: DiskHypergraph, part_path: Path, problem: PartitionProblem, memory: int) -> None:
     refinement = BoundaryRefinement(
-        fits=lambda num_pins, num_vertices: _native_bytes(num_pins, num_vertices, problem) <= memory,
+        fits=lambda num_pins, num_vertices: fits_natively(num_pins, num_vertices, problem.options.parts, memory),
         improve=lambda small, given: _native(problem, small, _BOUNDARY_PRESET, given),
         scratch=problem.scratch,
     )

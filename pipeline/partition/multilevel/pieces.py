@@ -1,17 +1,24 @@
-"""How vertices and nets are divided among tasks; the results of no step depend on it."""
+"""How vertices and nets are divided among tasks; the results of no step depend on it.
+
+The rounds and their counts (``counts``) both take their numbers of tasks from here.
+"""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.external_sort.merge_levels import FEW_SOURCES, OPEN_BYTES, most_sources
 
 #: Vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
 _TASK_VERTICES = 1 << 20
 #: Tasks of a round for each worker: two, so that no worker waits long for the last.
 _TASKS_PER_WORKER = 2
-#: Tasks that read all nets once: a few for each core of a usual machine, so that none waits long for the last.
+#: Fewest tasks that read all nets once: a few for each core of a usual machine, so that none waits long for the last.
 NET_TASKS = 16
+#: Pins of a task that reads all nets once, unless that makes fewer than ``NET_TASKS`` tasks: less than a minute's work.
+_TASK_PINS = 1 << 25
+#: Bytes that a task of a round writes for a vertex that chooses a cluster or a part, at most.
+_CHOICE_BYTES = 24
 
 
 def vertex_pieces(num_vertices: int) -> list[slice]:
@@ -26,6 +33,37 @@ def range_pieces(rows: range, count: int) -> list[range]:
     return [range(a, b) for a, b in pairwise(edges)]
 
 
-def tasks_per_round(cluster: Cluster) -> int:
-    """Return the number of tasks that share the work of a round."""
-    return _TASKS_PER_WORKER * cluster.workers
+def net_tasks(num_pins: int) -> int:
+    """Return the number of tasks that together read all nets once."""
+    return max(NET_TASKS, -(-num_pins // _TASK_PINS))
+
+
+def round_tasks(num_vertices: int, workers: int) -> int:
+    """Return the number of tasks that visit the vertices of a round.
+
+    As many as the workers need, but none holds the choices of more vertices than memory has room for, and files are
+    worth an open even if there are more than a few.
+    """
+    fewest = -(-num_vertices // _TASK_VERTICES)
+    most = max(fewest, most_sources(_CHOICE_BYTES * num_vertices, 1))
+    return min(max(_TASKS_PER_WORKER * workers, fewest), most)
+
+
+def reading_tasks(wanted: int, num_bytes: int, num_files: int) -> int:
+    """Return the number of tasks that each read a range of every file: fewer than wanted if ranges would be too short.
+
+    Args:
+        num_bytes: of all files.
+    """
+    if num_files <= FEW_SOURCES:
+        return wanted
+    return max(1, min(wanted, num_bytes // num_files // OPEN_BYTES))
+
+
+def writing_tasks(wanted: int, num_bytes: int, readers: int) -> int:
+    """Return the number of tasks that write files of which each reader reads a range: few, or long ranges.
+
+    Args:
+        num_bytes: of all files.
+    """
+    return max(1, min(wanted, most_sources(num_bytes, readers)))

@@ -70,6 +70,10 @@ class Refinement:
         # Two masks of 8 bytes for each net and word.
         return max(1, min(all_parts, self.memory // (16 * max(1, num_nets))))
 
+    def windows(self, num_nets: int) -> range:
+        """Return the position of the first part of each window of a pass."""
+        return range(0, self.parts, self.num_words(num_nets) * WORD_BITS)
+
 
 def refine(
     hypergraph: DiskHypergraph,
@@ -101,7 +105,7 @@ def refine(
     limit = _limit(hypergraph, refinement)
     heats = cooling(refinement.heat, refinement.passes)
     in_rounds = hypergraph.is_for_tasks
-    best = BestParts(hypergraph, part_path, limit, scratch / "best.npy") if in_rounds else None
+    best = BestParts(hypergraph, part_path, limit, scratch) if in_rounds else None
     if best:
         best.offer(load, cluster)
     # Moves keep ``load`` exact, so it is summed only once.
@@ -113,7 +117,7 @@ def refine(
         key = stream_key(refinement.seed, f"refinement {number}")
         moved = 0
         # Masks are exact after each filling, and during a pass err only toward more pins than there are.
-        for first in range(0, refinement.parts, num_words * WORD_BITS):
+        for first in refinement.windows(hypergraph.num_nets):
             fill_masks(hypergraph.nets, part_path, position_path, first, mask_path, cluster)
             work = Pass(
                 hypergraph,
@@ -136,7 +140,7 @@ def refine(
         if moved * _TOO_FEW < len(part):
             break
     if best:
-        best.restore(part)
+        best.restore(cluster)
     mask_path.unlink()
     shutil.rmtree(scratch / "rounds", ignore_errors=True)
     return total

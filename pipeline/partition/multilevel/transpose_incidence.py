@@ -1,7 +1,7 @@
 """Transpose an incidence on disk: from the pins of nets to the nets of vertices, by an external sort in tasks.
 
 In a first phase, tasks scatter keys (column, row) into buckets of consecutive columns.  In a second phase, each task
-sorts a bucket and writes its rows where they belong.
+sorts a bucket and writes its rows where they belong.  ``TransposeSizes`` says how many tasks there are.
 """
 
 from __future__ import annotations
@@ -17,20 +17,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
-from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, write_at
+from gnnloom.pipeline.external_sort.spill import write_at
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, create_incidence
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from gnnloom.pipeline.partition.multilevel.range_rows import begins_within, index_of_runs
+from gnnloom.pipeline.partition.multilevel.transpose_sizes import TransposeSizes
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.matrix.csr import index_dtype
-
-#: Bytes for each key of a task: the key and a spare in the sorter, its column, its row, and the row as it is stored.
-_KEY_BYTES = 40
-#: Most keys of a task: 32 MiB of them, so that graphs of millions of edges keep several workers busy.
-_TASK_KEYS = 1 << 22
-#: Tasks get larger rather than more numerous than this, or than one for each worker if that is more, as far as memory
-#: allows: every bucket is read from the files of all tasks.
-_MANY_TASKS = 64
 
 
 @dataclass(frozen=True)
@@ -41,20 +34,17 @@ class _Plan:
         incidence: the lists to transpose.
         result: the transposed lists.
         folder: for temporary files.
-        capacity: keys in the memory of a task.
-        width: columns of a bucket.
     """
 
     incidence: Incidence
     result: Incidence
     folder: Path
-    capacity: int
+    sizes: TransposeSizes
     row_bits: int
-    width: int
 
     @property
     def num_buckets(self) -> int:
-        return -(-self.result.num_rows // self.width)
+        return self.sizes.num_buckets
 
 
 @dataclass(frozen=True)
@@ -106,53 +96,46 @@ def transpose_incidence(
         )
     scratch = folder / "sort"
     scratch.mkdir(parents=True, exist_ok=True)
-    capacity = _capacity(incidence.num_ids, memory, cluster.workers)
-    num_tasks = max(1, -(-incidence.num_ids // capacity))
-    width = max(1, -(-num_columns // min(num_tasks, 1 << BUCKET_BITS)))
+    sizes = TransposeSizes.of(incidence.num_ids, num_columns, memory, cluster.workers)
     result = create_incidence(folder, num_columns, incidence.num_ids, index_dtype(incidence.num_rows))
-    plan = _Plan(incidence, result, scratch, capacity, row_bits, width)
-    scatters = [_ScatterTask(plan, rows, number) for number, rows in enumerate(incidence.ranges(num_tasks))]
+    plan = _Plan(incidence, result, scratch, sizes, row_bits)
+    scatters = [_ScatterTask(plan, rows, number) for number, rows in enumerate(incidence.ranges(sizes.num_files))]
     run_tasks(cluster, _scatter, scatters)
     run_tasks(cluster, _sort, _sort_tasks(plan, len(scatters)))
     shutil.rmtree(scratch)
     return result
 
 
-def _capacity(num_ids: int, memory: int, workers: int) -> int:
-    """How many keys a task holds."""
-    return max(1, min(memory // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
-
-
 def _sort_tasks(plan: _Plan, num_files: int) -> list[_SortTask]:
     first_id = np.zeros(plan.num_buckets + 1, dtype=np.int64)
     for number in range(num_files):
-        begins = map_vector(_begins_path(plan, number))
+        begins = _begins(plan, number)
         first_id += (begins - begins[:, :1]).sum(axis=0)
     return [_SortTask(plan, bucket, num_files, int(first_id[bucket])) for bucket in range(plan.num_buckets)]
 
 
 def _keys_path(plan: _Plan, number: int) -> Path:
-    """File of the keys of a scatter task: runs of at most the capacity, each grouped by bucket."""
+    """File of the keys of a scatter task: runs of at most the capacity, each grouped by bucket; see ``range_rows``."""
     return plan.folder / f"keys-{number:05d}"
 
 
-def _begins_path(plan: _Plan, number: int) -> Path:
-    """File of (num_runs, num_buckets + 1) int64: where each bucket of each run begins in the file of keys."""
-    return plan.folder / f"keys-{number:05d}.npy"
+def _begins(plan: _Plan, number: int) -> NDArray[np.int64]:
+    """(num_runs, num_buckets + 1) int64: where each bucket of each run begins in a file of keys."""
+    return begins_within(np.memmap(_keys_path(plan, number), np.int64, "r"), plan.num_buckets)
 
 
 def _scatter(task: _ScatterTask) -> None:
     """Write the keys ``column << row_bits | row`` of some rows, run after run, and where the buckets begin."""
     plan = task.plan
-    all_begins, written = [np.empty((0, plan.num_buckets + 1), dtype=np.int64)], 0
+    begins, written = [], 0
     with _keys_path(plan, task.number).open("wb", buffering=0) as file:
         for keys in _runs(task):
             ends, scattered = np.zeros(plan.num_buckets + 1, dtype=np.int64), np.empty_like(keys)
-            _scatter_keys(keys, plan.row_bits, plan.width, ends, scattered)
+            _scatter_keys(keys, plan.row_bits, plan.sizes.width, ends, scattered)
             write_at(file.fileno(), 8 * written, scattered)
-            all_begins.append(written + ends[np.newaxis])
+            begins.append(written + ends)
             written += len(keys)
-    store_vector(_begins_path(plan, task.number), np.concatenate(all_begins))
+        write_at(file.fileno(), 8 * written, index_of_runs(begins))
 
 
 def _runs(task: _ScatterTask) -> Iterator[NDArray[np.uint64]]:
@@ -161,7 +144,7 @@ def _runs(task: _ScatterTask) -> Iterator[NDArray[np.uint64]]:
     offset = plan.incidence.offset()
     num_keys = int(offset[task.rows.stop] - offset[task.rows.start])
     # A row may have more ids than a task holds keys.
-    keys = np.empty(min(plan.capacity, num_keys), dtype=np.uint64)
+    keys = np.empty(min(plan.sizes.capacity, num_keys), dtype=np.uint64)
     for block in plan.incidence.blocks(task.rows):
         start = 0
         while start < len(block.ids):
@@ -177,11 +160,11 @@ def _runs(task: _ScatterTask) -> Iterator[NDArray[np.uint64]]:
 
 def _sort(task: _SortTask) -> None:
     plan, result = task.plan, task.plan.result
-    first, last = task.bucket * plan.width, min(result.num_rows, (task.bucket + 1) * plan.width)
+    first, last = task.bucket * plan.sizes.width, min(result.num_rows, (task.bucket + 1) * plan.sizes.width)
     counts, written = np.zeros(last - first, dtype=np.int64), task.first_id
     dtype = np.dtype(result.dtype)
     whole = KeyRange(first << plan.row_bits, (last << plan.row_bits) - 1, list(_segments(task)))
-    sorter = KeySorter(plan.folder / "spill", min(plan.capacity, max(1, whole.entries)), None)
+    sorter = KeySorter(plan.folder / "spill", min(plan.sizes.capacity, max(1, whole.entries)), None)
     with (result.folder / "id").open("r+b", buffering=0) as file:
         for piece in sorter.sort(whole):
             _add_counts(piece.keys, plan.row_bits, first, counts)
@@ -196,8 +179,7 @@ def _sort(task: _SortTask) -> None:
 def _segments(task: _SortTask) -> Iterator[Segment]:
     """Yield where the keys of a bucket are."""
     for number in range(task.num_files):
-        begins = map_vector(_begins_path(task.plan, number))
-        for start, stop in begins[:, task.bucket : task.bucket + 2].tolist():
+        for start, stop in _begins(task.plan, number)[:, task.bucket : task.bucket + 2].tolist():
             if start < stop:
                 yield Segment(_keys_path(task.plan, number), start, stop, 0, 0, None)
 

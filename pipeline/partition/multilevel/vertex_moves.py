@@ -11,7 +11,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.net_lists import nets_within
 from gnnloom.pipeline.partition.part_bits import WORD_BITS, bit_number, bit_of, lowest_bit
 from gnnloom.pipeline.partition.random_moves import accepts_move
 from gnnloom.storage.matrix.random_numbers import unit
@@ -274,70 +273,40 @@ def _leave(mask: NDArray[np.uint64], net: int, word: int, bit: np.uint64) -> Non
 
 
 @njit(cache=True, nogil=True)
-def leave_parts(
-    moves: NDArray[np.int64],
-    accepted: NDArray[np.int64],
-    offset: NDArray[np.int64],
-    ids: NDArray[Any],
-    position: NDArray[np.int64],
-    first: int,
-    mask: NDArray[np.uint64],
-    first_net: int,
-    stop_net: int,
-) -> None:
-    """Take moving vertices out of the masks of a range of nets; all leave before any of them joins another part.
+def leave_parts(updates: NDArray[np.int64], mask: NDArray[np.uint64]) -> None:
+    """Take moving pins out of the masks of their nets; all leave before any of them joins another part.
+
+    Args:
+        updates: (num_updates, 3) int64 net, index of the part that a pin leaves, index of the part that it joins.
+        mask: (num_nets, 2, num_words) uint64; changed.
+    """
+    for k in range(len(updates)):
+        _leave(mask, updates[k, 0], updates[k, 1] // WORD_BITS, bit_of(updates[k, 1]))
+
+
+@njit(cache=True, nogil=True)
+def join_parts(updates: NDArray[np.int64], mask: NDArray[np.uint64]) -> None:
+    """Add moving pins to the masks of their nets; see :func:`leave_parts`."""
+    for k in range(len(updates)):
+        _join(mask, updates[k, 0], updates[k, 2] // WORD_BITS, bit_of(updates[k, 2]))
+
+
+@njit(cache=True, nogil=True)
+def accepted_moves(moves: NDArray[np.int64], accepted: NDArray[np.int64], num_parts: int) -> NDArray[np.int64]:
+    """(num_accepted, 3) int64 vertex, part that it leaves, and part that it joins, of the moves that are made.
 
     Args:
         moves: (num_moves, 2) int64, see :func:`propose_moves`.
-        accepted: (num_accepted,) int64 classes of the moves that are made, ascending.
-        offset, ids: the nets of all vertices, ascending for each.
-        position, first: where the parts lie in the window.
-        mask: (num_nets, 2, num_words) uint64, changed from ``first_net`` up to ``stop_net``.
+        accepted: (num_classes,) int64 classes of the moves that are made, ascending.
     """
-    num_parts = len(position)
-    for k in range(len(moves)):
-        if not _contains(accepted, moves[k, 1]):
-            continue
-        source = position[moves[k, 1] // num_parts % num_parts] - first
-        word, bit = source // WORD_BITS, bit_of(source)
-        for net in nets_within(ids[offset[moves[k, 0]] : offset[moves[k, 0] + 1]], first_net, stop_net):
-            _leave(mask, net, word, bit)
-
-
-@njit(cache=True, nogil=True)
-def join_parts(
-    moves: NDArray[np.int64],
-    accepted: NDArray[np.int64],
-    offset: NDArray[np.int64],
-    ids: NDArray[Any],
-    position: NDArray[np.int64],
-    first: int,
-    mask: NDArray[np.uint64],
-    first_net: int,
-    stop_net: int,
-) -> None:
-    """Add moving vertices to the masks of a range of nets; see :func:`leave_parts`."""
-    num_parts = len(position)
-    for k in range(len(moves)):
-        if not _contains(accepted, moves[k, 1]):
-            continue
-        target = position[moves[k, 1] % num_parts] - first
-        word, bit = target // WORD_BITS, bit_of(target)
-        for net in nets_within(ids[offset[moves[k, 0]] : offset[moves[k, 0] + 1]], first_net, stop_net):
-            _join(mask, net, word, bit)
-
-
-@njit(cache=True, nogil=True)
-def move_to_parts(
-    moves: NDArray[np.int64], accepted: NDArray[np.int64], num_parts: int, part: NDArray[np.int32]
-) -> int:
-    """Make the accepted moves in ``part``, (num_vertices,) int32; returns how many there are."""
-    moved = 0
+    made = np.empty((len(moves), 3), np.int64)
+    count = 0
     for k in range(len(moves)):
         if _contains(accepted, moves[k, 1]):
-            part[moves[k, 0]] = moves[k, 1] % num_parts
-            moved += 1
-    return moved
+            made[count, 0] = moves[k, 0]
+            made[count, 1], made[count, 2] = moves[k, 1] // num_parts % num_parts, moves[k, 1] % num_parts
+            count += 1
+    return made[:count]
 
 
 @njit(cache=True, nogil=True)

@@ -56,6 +56,7 @@ def small_pieces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("gnnloom.pipeline.ingest.names.collect.working_memory", lambda _: 16 * 600)
     patch.setattr("gnnloom.pipeline.ingest.names.merge.working_memory", lambda _: 2 * 700)
     patch.setattr("gnnloom.pipeline.ingest.names.merge.RANGE_BYTES", 300)
+    patch.setattr("gnnloom.pipeline.ingest.names.merge.OPEN_BYTES", 1)
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), min_size=1, max_size=12)

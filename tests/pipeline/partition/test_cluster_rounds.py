@@ -11,7 +11,7 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.partition.multilevel import cluster_joins, disk_hypergraph, pieces
+from gnnloom.pipeline.partition.multilevel import cluster_joins, contraction_sizes, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
@@ -77,13 +77,18 @@ def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(pieces, "_TASK_VERTICES", 100)
     hypergraph = stored(tmp_path, random_adjacency(900, 5000, 1, symmetric=False, loops=False), symmetric=False)
     contents = []
-    for number, cluster in enumerate(CLUSTERS):
+    for number, cluster in enumerate((*CLUSTERS, InProcessCluster(MEMORY))):
+        if number == len(CLUSTERS):
+            # So many tasks that joins are read by fewer than wrote them, and nets are contracted by many.
+            monkeypatch.setattr(pieces, "_TASK_VERTICES", 10)
+            monkeypatch.setattr(pieces, "FEW_SOURCES", 2)
+            monkeypatch.setattr(contraction_sizes, "_FEW_NETS", 40)
         folder = tmp_path / f"level-{number}"
         found = cluster_in_rounds(hypergraph, limit_of(hypergraph), 3, folder, cluster)
         check(hypergraph, found, limit_of(hypergraph))
         contract_nets(hypergraph, found, folder, cluster).on_disk(MEMORY, cluster)
         contents.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()})
-    assert contents[0] == contents[1] == contents[2]
+    assert contents[0] == contents[1] == contents[2] == contents[3]
     names = {str(path) for path in contents[0]}
     # Whatever else the tasks wrote is gone.
     assert names == {

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, incidence, move_rounds
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
-from gnnloom.pipeline.partition.multilevel import transpose_incidence as transpose_module
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
@@ -28,6 +27,7 @@ from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
+from gnnloom.pipeline.partition.multilevel.transpose_sizes import TransposeSizes
 from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
@@ -165,9 +165,9 @@ def test_tasks_that_transpose_do_not_grow_with_their_number(tmp_path: Path) -> N
     [(1 << 24, 2, 4), (1 << 28, 2, 64), (1 << 30, 2, 64), (1 << 30, 100, 100), (1 << 40, 2, 10_486)],
 )
 def test_many_pins_make_transposing_tasks_larger_up_to_the_memory(num_ids: int, workers: int, num_tasks: int) -> None:
-    capacity = transpose_module._capacity(num_ids, 40 * 100 << 20, workers)
-    assert capacity <= 100 << 20
-    assert -(-num_ids // capacity) == num_tasks
+    sizes = TransposeSizes.of(num_ids, 1 << 30, 40 * 100 << 20, workers)
+    assert sizes.capacity <= 100 << 20
+    assert sizes.num_files == num_tasks
 
 
 @EXAMPLES
@@ -359,7 +359,7 @@ def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
 def test_the_number_of_workers_changes_no_byte(catalog: Catalog, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Planned in the client only, so the workers need not know.
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", few)
-    monkeypatch.setattr(move_rounds, "_ROUNDS", 4)
+    monkeypatch.setattr(move_rounds, "ROUNDS", 4)
     digests = set()
     adjacency = random_adjacency(3000, 20000, 1, symmetric=False)
     for workers in (0, 2):
@@ -426,7 +426,7 @@ def test_one_part_needs_no_hypergraph_and_no_memory(catalog: Catalog) -> None:
     for parts in (1, 64):
         for method in ("multilevel", "mtkahypar"):
             options = PartitionOptions(parts, method, memory_limit=1)
-            partition = partition_graph(catalog["g"], graph, options, InProcessCluster(1))
+            partition = partition_graph(catalog["g"], graph, options, InProcessCluster())
             assert len(set(partition.part().tolist())) == parts
 
 

@@ -72,6 +72,23 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     assert f"next to {graph}, complete (undirected=True); choose one with `--graph KEY`" in logged[0]
 
 
+def test_a_plan_counts_what_makes_a_partition_out_of_core(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+
+    def phases(preset: str) -> dict[str, dict[str, Any]]:
+        changes = ("partition.method=multilevel", f"partition.preset={preset}")
+        arguments = [argument for change in changes for argument in ("--set", change)]
+        (stage,) = (each for each in plan(tmp_path, *arguments)["stages"] if each["stage"] == "partition")
+        return {phase["phase"]: phase for phase in stage["phases"]}
+
+    flat, streaming = phases("flat"), phases("streaming")
+    assert list(flat)[:3] == ["store weights", "store nets", "join nets"]
+    assert list(flat)[-4:] == ["check loads", "store parts", "count exchange", "measure load"]
+    assert flat["fill masks"]["repeats"] == 16
+    assert flat["fill masks"]["bytes_written"] == 120 * 16
+    assert {"contract nets", "scatter pins", "inherit parts", "fill masks, level 1"} <= streaming.keys() - flat.keys()
+
+
 #: Large enough that arrays, rather than the process itself, decide the figures.
 LARGER = ("source.vertices=8000", "source.edges=80000", "source.dim=64", "partition.method=random", "train.hidden=64")
 

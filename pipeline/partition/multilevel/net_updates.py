@@ -1,0 +1,60 @@
+"""What the moves of a round change: every net of a vertex that moves, found once for the tasks that change nets.
+
+Otherwise every such task would have to read all moves, and look for its own nets among those of every moved vertex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.multilevel.incidence import Incidence
+
+#: Updates of a run: 24 MiB, and as many again while they are grouped.
+_RUN_UPDATES = 1 << 20
+#: Bytes of an update: a net, and what a pin of it leaves and joins.
+UPDATE_BYTES = 24
+
+
+def net_updates(moves: NDArray[np.int64], vertices: Incidence) -> Iterator[NDArray[np.int64]]:
+    """Yield an update for each net of each vertex that moves, in the order of the moves, some at a time.
+
+    Args:
+        moves: (num_moves, 3) int64 vertex, and what it leaves and joins.
+        vertices: the nets of every vertex.
+
+    Yields:
+        (num_updates, 3) int64 net, and what the pin leaves and joins.
+    """
+    offset, ids = vertices.offset(), vertices.ids()
+    move, done = 0, 0
+    while move < len(moves):
+        rows = np.empty((_RUN_UPDATES, 3), dtype=np.int64)
+        count, move, done = _fill(moves, offset, ids, move, done, rows)
+        yield rows[:count]
+
+
+@njit(cache=True, nogil=True)
+def _fill(
+    moves: NDArray[np.int64],
+    offset: NDArray[np.int64],
+    ids: NDArray[Any],
+    move: int,
+    done: int,
+    rows: NDArray[np.int64],
+) -> tuple[int, int, int]:
+    """Fill rows from the nets of a move that are not done; returns how many, and where the next ones begin."""
+    count = 0
+    while move < len(moves):
+        vertex = moves[move, 0]
+        for position in range(offset[vertex] + done, offset[vertex + 1]):
+            if count == len(rows):
+                return count, move, position - offset[vertex]
+            rows[count, 0], rows[count, 1], rows[count, 2] = ids[position], moves[move, 1], moves[move, 2]
+            count += 1
+        move, done = move + 1, 0
+    return count, move, done

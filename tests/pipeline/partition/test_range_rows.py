@@ -1,0 +1,79 @@
+"""What moves change reaches the tasks that change it: every row once, in the order in which it was written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.partition.multilevel import net_updates
+from gnnloom.pipeline.partition.multilevel.file_rows import FileRows
+from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
+from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
+from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, reading_tasks, round_tasks, writing_tasks
+from gnnloom.pipeline.partition.multilevel.range_rows import rows_within, write_rows
+from gnnloom.pipeline.partition.multilevel.vectors import store_vector
+
+EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@EXAMPLES
+@given(runs=st.lists(st.lists(st.integers(0, 29), max_size=20), max_size=4), count=st.integers(1, 7))
+def test_rows_of_a_range_come_back_in_the_order_in_which_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[list[int]], count: int
+) -> None:
+    path, ranges = tmp_path_factory.mktemp("rows") / "rows", range_pieces(range(30), count)
+    numbers = iter(range(1000))
+    rows = [np.array([(key, next(numbers)) for key in run], dtype=np.int64).reshape(-1, 2) for run in runs]
+    write_rows(path, rows, ranges)
+    written = np.concatenate([np.empty((0, 2), dtype=np.int64), *rows])
+    for number, each in enumerate(ranges):
+        found = np.concatenate([np.empty((0, 2), dtype=np.int64), *rows_within(path, 2, number, len(ranges))])
+        np.testing.assert_array_equal(found, written[(written[:, 0] >= each.start) & (written[:, 0] < each.stop)])
+
+
+@pytest.mark.parametrize("most", [1, 3, 1 << 10])
+def test_every_net_of_a_moving_vertex_is_updated(tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(net_updates, "_RUN_UPDATES", most)
+    with IncidenceWriter(tmp_path, np.dtype(np.int32)) as writer:
+        writer.append(np.array([0, 3, 3, 7]), np.array([1, 4, 6, 0, 1, 2, 9], dtype=np.int32))
+        vertices = writer.close()
+    runs = list(net_updates.net_updates(np.array([[2, 5, 6], [1, 3, 3], [0, 7, 8]]), vertices))
+    assert max(map(len, runs)) <= most
+    assert np.concatenate(runs).tolist() == [[net, 5, 6] for net in (0, 1, 2, 9)] + [[net, 7, 8] for net in (1, 4, 6)]
+
+
+@EXAMPLES
+@given(counts=st.lists(st.integers(0, 9), max_size=6), shares=st.integers(1, 9))
+def test_rows_of_several_files_are_split_evenly(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], shares: int
+) -> None:
+    folder, numbers = tmp_path_factory.mktemp("rows"), np.arange(sum(counts))
+    pieces = np.split(numbers, np.cumsum(counts)[:-1]) if counts else []
+    paths = [store_vector(folder / f"{number}.npy", piece) for number, piece in enumerate(pieces)]
+    found = [np.concatenate(list(share)) for share in FileRows.all(paths, counts).split(shares)]
+    assert len(found) == min(shares, len(numbers))
+    assert [number for each in found for number in each.tolist()] == numbers.tolist()
+    assert all(abs(len(each) - len(numbers) / len(found)) < 1 for each in found)
+
+
+def test_weights_of_classes_are_summed_whatever_is_merged_at_a_time() -> None:
+    rng, classes = np.random.default_rng(0), MoveClasses()
+    move_class, weight = rng.integers(0, 50, (2, 300_000))
+    for piece in np.split(np.arange(300_000), 30):
+        classes.add(move_class[piece], weight[piece])
+    found, total = classes.merged()
+    np.testing.assert_array_equal(found, np.arange(50))
+    np.testing.assert_array_equal(total, np.bincount(move_class, weights=weight))
+
+
+def test_rounds_of_few_vertices_take_few_tasks_and_rounds_of_many_take_many() -> None:
+    assert [round_tasks(10**4, workers) for workers in (1, 4, 1000)] == [2, 8, 16]
+    assert [round_tasks(10**9, workers) for workers in (1, 1000)] == [954, 2000]
+    # Sixteen files are few; of more, every task reads 64 KiB or more, or it is the only one.
+    assert [reading_tasks(100, num_bytes, 16) for num_bytes in (0, 1 << 40)] == [100, 100]
+    assert [reading_tasks(100, num_bytes, 32) for num_bytes in (0, 1 << 22, 1 << 40)] == [1, 2, 100]
+    assert [writing_tasks(100, num_bytes, 32) for num_bytes in (0, 1 << 26, 1 << 40)] == [16, 32, 100]

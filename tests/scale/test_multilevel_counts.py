@@ -1,0 +1,252 @@
+"""What the rounds of the multilevel method do on graphs of any size, counted with the numbers that they run with."""
+
+from __future__ import annotations
+
+import functools
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from scale.counted_cluster import OpenCounter
+from scale.scale_graphs import GRAPHS, Described
+from scale.test_counts import OPEN_BYTES, check_opens
+
+from gnnloom.pipeline.partition.multilevel import (
+    cluster_rounds,
+    counts,
+    disk_hypergraph,
+    move_rounds,
+    out_of_core,
+    pieces,
+    transpose_sizes,
+)
+from gnnloom.pipeline.partition.multilevel.cluster_rounds import ROUNDS
+from gnnloom.pipeline.partition.multilevel.counts import level_counts, levels_at_most, method_counts
+from gnnloom.pipeline.partition.multilevel.level_size import LevelSize, Setting
+from gnnloom.pipeline.partition.multilevel.store_counts import finest_level, store_counts
+from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.shards.sizes import GraphSizes
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
+from gnnloom.storage import Catalog
+from support.graphs import random_adjacency, store_graph
+
+MEMORY = 1 << 30
+#: Most bytes that a phase reads and writes in a pass, relative to the lists of the nets and of the vertices.
+MOST_BYTES = 20
+cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
+on_parts = pytest.mark.parametrize("parts", [64, 1024])
+on_workers = pytest.mark.parametrize("workers", [2, 64, 1024])
+with_presets = pytest.mark.parametrize(
+    ("method", "preset"), [("multilevel", "flat"), ("multilevel", "streaming"), ("auto", "balanced")]
+)
+
+
+def phases(graph: Described, parts: int, workers: int, method: str, preset: str) -> list[PhaseCount]:
+    sizes = graph.source.graph
+    setting = Setting(parts, workers, MEMORY)
+    return method_counts(sizes.block_rows, sizes.block_nnz, setting, method, preset, symmetric=True, directions=1)
+
+
+def lists(graph: Described) -> int:
+    """Bytes of the nets of all vertices and the pins of all nets."""
+    level = finest_level(graph.num_vertices, graph.nnz, 1)
+    return level.bytes_of_nets + level.bytes_of_vertices
+
+
+def _rounds(phase: PhaseCount) -> int:
+    """How often a phase runs in a pass over the vertices."""
+    name = phase.phase.partition(",")[0]
+    return ROUNDS if name.endswith((" joins", " moves", "change clusters", "change masks")) else 1
+
+
+@cases
+@on_parts
+@on_workers
+@with_presets
+def test_rounds_open_few_files_and_share_their_work(
+    graph: Described, parts: int, workers: int, method: str, preset: str
+) -> None:
+    counted, data = phases(graph, parts, workers, method, preset), lists(graph)
+    check_opens(counted)
+    for phase in counted:
+        assert phase.largest_task <= 2 * phase.bytes_read / phase.tasks + (64 << 20), phase
+        assert client_bytes([phase]) <= data // 400 + (20 << 20), phase
+        # A pass consists of rounds. Every task has a table of parts.
+        moved = (phase.bytes_read + phase.bytes_written - phase.tasks * 16 * parts) * _rounds(phase)
+        assert moved <= MOST_BYTES * data, phase
+
+
+@cases
+@on_workers
+def test_opens_of_a_phase_grow_with_its_tasks_and_bytes_and_not_with_the_square_of_the_workers(
+    graph: Described, workers: int
+) -> None:
+    for phase in phases(graph, 64, workers, "multilevel", "streaming"):
+        assert phase.opens <= 16 * phase.arrays * phase.tasks + phase.bytes_read // OPEN_BYTES, phase
+        # Sixteen times the workers, but no more opens than tasks and bytes allow.
+        assert phase.most_opens <= max(64, 4 * phase.largest_task // OPEN_BYTES), phase
+
+
+@pytest.mark.parametrize("graph", GRAPHS[:-1], ids=lambda graph: graph.name)
+def test_a_graph_of_sixteen_times_the_size_takes_about_sixteen_times_the_tasks_and_bytes(graph: Described) -> None:
+    larger = Described("larger", 16 * graph.num_vertices, 16 * graph.nnz, graph.width)
+    small, large = (
+        {phase.phase: phase for phase in phases(each, 64, 64, "multilevel", "streaming")} for each in (graph, larger)
+    )
+    for name, phase in small.items():
+        # Tasks of a large graph make longer ids, so more bytes.
+        assert large[name].tasks <= 33 * phase.tasks, name
+        assert large[name].bytes_read <= 33 * phase.bytes_read, name
+
+
+@cases
+def test_levels_shrink_by_the_share_at_which_coarsening_ends(graph: Described) -> None:
+    finest = finest_level(graph.num_vertices, graph.nnz, 1)
+    for preset, share in (("streaming", 0.95), ("auto", 0.8)):
+        (first, second) = levels_at_most(finest, preset)
+        assert (first, second.num_pins) == (finest, int(share * finest.num_pins))
+        assert second.num_nets <= second.num_pins // 2
+    assert levels_at_most(finest, "flat") == [finest]
+
+
+def test_one_part_takes_no_round() -> None:
+    assert phases(GRAPHS[0], 1, 2, "multilevel", "streaming") == []
+
+
+#: Functions of phases; where other phases call a function of the same name, with the module.
+FUNCTIONS = {
+    "store weights": "_store_weights",
+    "store nets": "store_hypergraph._store_rows",
+    "begin clusters": "_begin",
+    "rate nets": "_rate",
+    "fill profiles": "cluster_rounds._fill",
+    "propose joins": "cluster_rounds._propose",
+    "accept joins": "_accept",
+    "spread joins": "cluster_rounds._spread",
+    "change clusters": "_join",
+    "count clusters": "number_clusters._count",
+    "number clusters": "_number",
+    "name clusters": "_relabel",
+    "contract nets": "_contract_nets",
+    "find identical nets": "_merge_identical",
+    "select nets": "_select",
+    "scatter pins": "_scatter",
+    "sort pins": "_sort",
+    "inherit parts": "_inherit",
+    "count weights": "deal_classes._count",
+    "place vertices": "deal_classes._place",
+    "fill masks": "_fill_blocks",
+    "count cut": "cut._count",
+    "propose moves": "move_rounds._propose",
+    "spread moves": "move_rounds._spread",
+    "change masks": "_change_masks",
+}
+#: Phases that share functions with others, as how often they run depends on the moves.
+SHARED = {"join nets": "_place", "sum loads": "_sum", "check loads": "_sum", "keep parts": "_copy"}
+#: Phases whose tasks share some of the files, as their bounds fall.
+AT_MOST = ("spread joins", "spread moves")
+
+
+class ModuleCounter(OpenCounter):
+    """Finds tasks by the module and the name of their function."""
+
+    def opened_by(self, function: str) -> list[set[str]]:
+        """Files that each task of a function opened."""
+        module, _, name = function.rpartition(".")
+        found = zip(self.opened, self.modules, strict=True)
+        return [files for (each, files), where in found if each == name and where.endswith(module)]
+
+
+@pytest.mark.parametrize("preset", ["flat", "streaming"])
+def test_a_partition_into_64_parts_runs_the_counted_tasks_and_opens_the_counted_files(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, preset: str
+) -> None:
+    _divide_finely(monkeypatch)
+    adjacency = random_adjacency(12_000, 24_000, 1, symmetric=True, loops=False)
+    dataset = catalog.create("g")
+    graph, cluster = store_graph(dataset, adjacency, symmetric=True, num_blocks=7), ModuleCounter()
+    found = partition_graph(dataset, graph, PartitionOptions(64, "multilevel", preset=preset), cluster)
+    levels = [
+        LevelSize(each["vertices"], each["nets"], each["pins"], is_weighted=number > 0)
+        for number, each in enumerate(found.quality["levels"])
+    ]
+    assert len(levels) == (1 if preset == "flat" else 2)
+    counted = _counted(graph.num_blocks, GraphSizes.of(graph), levels, preset)
+    assert {phase.phase.partition(",")[0] for phase in counted} - SHARED.keys() <= FUNCTIONS.keys()
+    planned = {name: [each for each in counted if each.phase.partition(",")[0] == name] for name in FUNCTIONS}
+    opened = {name: [len(files) for files in cluster.opened_by(function)] for name, function in FUNCTIONS.items()}
+    for name in AT_MOST:
+        opens = sum(phase.opens * phase.repeats for phase in planned[name])
+        assert 0.7 * opens <= sum(opened[name]) <= opens, name
+        assert len(opened.pop(name)) == _totals(planned.pop(name))[0], name
+    expected = {name: _totals(each) for name, each in planned.items()}
+    assert {name: (len(each), sum(each), max(each, default=0)) for name, each in opened.items()} == expected
+
+
+def _totals(planned: Sequence[PhaseCount]) -> tuple[int, int, int]:
+    """Tasks, files that they open, and the most that one opens."""
+    tasks, opens = (sum(getattr(each, name) * each.repeats for each in planned) for name in ("tasks", "opens"))
+    return tasks, opens, max((each.most_opens for each in planned), default=0)
+
+
+def _divide_finely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that divide a small graph as the real ones divide a large one, and few passes."""
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
+    monkeypatch.setattr(pieces, "_TASK_VERTICES", 1 << 11)
+    monkeypatch.setattr(pieces, "_TASK_PINS", 1 << 11)
+    monkeypatch.setattr(transpose_sizes, "_TASK_KEYS", 1 << 12)
+    monkeypatch.setattr(transpose_sizes, "_MANY_TASKS", 5)
+    monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (2, 1.5))
+    # Fewer clusters than this for each part end the coarsening, at the second level.
+    monkeypatch.setattr(out_of_core, "_CLUSTERS_PER_PART", 60)
+    for module in (out_of_core, counts):
+        monkeypatch.setattr(module, "CLUSTER_PASSES", 1)
+
+
+def _counted(num_blocks: int, sizes: GraphSizes, levels: Sequence[LevelSize], preset: str) -> list[PhaseCount]:
+    assert len(sizes.block_rows) == num_blocks
+    stored = store_counts(sizes.block_rows, sizes.block_nnz, symmetric=True, directions=1)
+    return [*stored, *level_counts(levels, Setting(64, OpenCounter().workers, MEMORY), preset, fits=False)]
+
+
+class ClientMemory(OpenCounter):
+    """Notes the most that was allocated while no task ran."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        for result in super().map(self._noting(function), items):
+            tracemalloc.reset_peak()
+            yield result
+
+    def _noting(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(function)
+        def noting(item: Any) -> Any:
+            self.most = max(self.most, tracemalloc.get_traced_memory()[1])
+            return function(item)
+
+        return noting
+
+
+@pytest.mark.long
+def test_the_client_holds_no_number_of_a_vertex(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
+    monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (1, 1.5))
+    monkeypatch.setattr(out_of_core, "CLUSTER_PASSES", 1)
+    for module in (cluster_rounds, move_rounds):
+        monkeypatch.setattr(module, "ROUNDS", 2)
+    held: list[int] = []
+    for num_vertices in (4_000, 4_000, 40_000):
+        dataset = catalog.create(f"g{len(held)}")
+        adjacency = random_adjacency(num_vertices, 2 * num_vertices, 1, symmetric=True, loops=False)
+        graph, cluster = store_graph(dataset, adjacency, symmetric=True, num_blocks=4), ClientMemory()
+        tracemalloc.start()
+        partition_graph(dataset, graph, PartitionOptions(4, "multilevel", preset="streaming"), cluster)
+        tracemalloc.stop()
+        held.append(cluster.most)
+    # The first run also loads kernels. A part of every vertex alone would take 144,000 bytes more.
+    assert held[2] <= held[1] + 72_000
