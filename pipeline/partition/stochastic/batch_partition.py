@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from gnnloom.pipeline.partition.stochastic.fit_request import FULL, STOCHASTIC, 
 from gnnloom.pipeline.partition.stochastic.fresh_batches import fresh_volumes
 from gnnloom.pipeline.partition.stochastic.net_pieces import net_pieces
 from gnnloom.pipeline.partition.stochastic.stored_nets import StoredNets
+from gnnloom.storage.format.files import read_json
 from gnnloom.storage.format.memory_map import map_part_vector
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -55,7 +57,7 @@ def partition_for_batches(problem: NativeProblem, part: NDArray[np.int32]) -> di
     Raises:
         BudgetError: the partitioner or the annealing would need more memory than there is.
     """
-    options, folder = problem.options, problem.scratch / "stochastic"
+    options, folder = problem.options, _folder(problem)
     # A native partitioner takes more per pin than the 80 bytes that weighing the nets of batches takes.
     problem.check_memory(problem.num_pins)
     folder.mkdir(exist_ok=True)
@@ -80,3 +82,10 @@ def partition_for_batches(problem: NativeProblem, part: NDArray[np.int32]) -> di
     facts |= {"batch_volume": volume[best], "batch_volume_full": volume["hypergraph"], "batch_gain": gain}
     shutil.rmtree(folder)
     return facts | {"batch_model": best}
+
+
+def _folder(problem: NativeProblem) -> Path:
+    """Folder of the files that a run leaves for the next one if it is interrupted."""
+    # Named by the boot in the stage's plan: if the machine crashes, files can lose what was not on disk yet.
+    boot = read_json(problem.scratch / "plan.json")["boot"]
+    return problem.scratch / f"stochastic-{boot}"

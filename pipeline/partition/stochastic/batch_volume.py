@@ -19,8 +19,8 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.memory_map import map_part_vector
 from gnnloom.storage.matrix.ranges import split_range
 
-#: Nonzeros of a task, times its batches and part vectors: it looks at those of drawn rows, in a second or two.
-_TASK_NONZEROS = 1 << 30
+#: Nonzeros of a task, times its batches and part vectors: it looks at those of drawn rows, in about a second.
+_TASK_NONZEROS = 1 << 29
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,8 @@ def _restrict(problem: DrawnProblem, group: int, numbers: range, cluster: Cluste
     for figures in kept_results(restrict_nets, tasks, cluster):
         total += figures
     drawn.path.unlink(missing_ok=True)
-    return [[int(figure) for figure in row] for row in total]
+    found: list[list[int]] = total.tolist()
+    return found
 
 
 def _stopping_rule(covered: float, times_pins: float, count: int, *, is_late: bool) -> str:
