@@ -174,15 +174,20 @@ def test_a_process_that_ends_without_an_answer_is_an_error(
         fit_apart(problem_of(graph, tmp_path, program()), None, tmp_path / "fit")
 
 
-def test_parts_that_an_earlier_process_found_are_kept(graph: Graph, tmp_path: Path) -> None:
+def test_parts_that_an_earlier_process_found_are_kept_and_what_it_says_is_logged(
+    graph: Graph, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = tmp_path / "fit"
     folder.mkdir()
     nets = StoredNets(tmp_path / "nets", 0, 0, "int32")
     nets.create()
-    for name in (FULL, STOCHASTIC):
-        np.save(folder / name, random_parts(200, 4, 0))
-    # This program cannot run.
+    given = random_parts(200, 4, 0)
+    np.save(folder / FULL, given)
+    # This program cannot run, which nothing without nets needs.
     assert fit_apart(problem_of(graph, tmp_path, program(), batches="walk"), nets, folder) == {}
+    np.testing.assert_array_equal(np.load(folder / FULL), given)
+    assert set(np.load(folder / STOCHASTIC).tolist()) == set(range(4))
+    assert "batches exchange no rows" in caplog.text
 
 
 def test_uniform_batches_are_drawn_without_the_graph(tmp_path: Path) -> None:
