@@ -22,7 +22,7 @@ from gnnloom.pipeline.partition.kept_results import keep_result
 from gnnloom.pipeline.partition.net_lists import select_nets
 from gnnloom.pipeline.partition.stochastic.net_pieces import piece_folder
 from gnnloom.pipeline.partition.stochastic.restricted_nets import NETS, PINS, figures_by_group
-from gnnloom.pipeline.partition.stochastic.stored_nets import StoredNets
+from gnnloom.pipeline.partition.stochastic.stored_nets import OpenNets, StoredNets
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 
 #: Bytes of indexes that a task merges, at least; and of those that it reads of one piece, so that opens are worth it.
@@ -114,7 +114,7 @@ def _index_piece(task: _PieceTask) -> None:
     hashes = [_numbers(task.folder / f"hash-{group}", each, np.uint64) for group, each in enumerate(figures)]
     # Of equal hashes, ``return_index`` gives the first.
     distinct, position, weight = np.unique(np.concatenate(hashes), return_index=True, return_counts=True)
-    batch = np.searchsorted(_ends(figures, NETS), position, side="right")
+    batch = np.searchsorted(_ends(figures), position, side="right")
     columns = (distinct, batch, position, weight)
     keep_result(task.path("index"), np.stack([column.view(np.uint64) for column in columns]))
 
@@ -153,7 +153,7 @@ def _choose_nets(task: _PieceTask) -> None:
     position, weight = position[order], weight[order]
     figures = figures_by_group(task.folder, task.nets.count)
     size = np.concatenate([_numbers(task.folder / f"size-{g}", each, np.int64) for g, each in enumerate(figures)])
-    batch = np.searchsorted(_ends(figures, NETS), position, side="right")
+    batch = np.searchsorted(_ends(figures), position, side="right")
     counts = np.zeros((2, task.nets.count), dtype=np.int64)
     np.add.at(counts[0], batch, 1)
     np.add.at(counts[1], batch, size[position])
@@ -179,7 +179,12 @@ def _place_of_each(nets: DrawnNets, pieces: list[_PieceTask], folder: Path) -> S
 
 
 def _place_nets(task: _PlaceTask) -> None:
-    piece, dtype = task.piece, np.dtype(task.merged.dtype)
+    with task.merged.opened() as merged:
+        _copy_kept(task.piece, merged)
+
+
+def _copy_kept(piece: _PieceTask, merged: OpenNets) -> None:
+    """Write the kept nets of a piece to their places among all."""
     position, weight = np.load(piece.path("chosen"), allow_pickle=False)
     before = iter(np.load(piece.path("before"), allow_pickle=False).T.tolist())
     first = 0
@@ -189,13 +194,13 @@ def _place_nets(task: _PlaceTask) -> None:
         with (piece.folder / f"pin-{group}").open("rb") as file:
             for nets, pins in figures[:, [NETS, PINS]].tolist():
                 size, sizes = sizes[:nets], sizes[nets:]
-                pin = np.fromfile(file, dtype, pins)
+                pin = np.fromfile(file, merged.dtype, pins)
                 chosen = slice(*np.searchsorted(position, (first, first + nets)))
                 kept = np.zeros(nets, dtype=np.bool_)
                 kept[position[chosen] - first] = True
                 first_net, first_pin = next(before)
                 _, pin = select_nets(size, pin, kept)
-                task.merged.write(first_net, first_pin, size[kept], pin, weight[chosen])
+                merged.write(first_net, first_pin, size[kept], pin, weight[chosen])
                 first += nets
 
 
@@ -204,9 +209,9 @@ def _numbers(path: Path, figures: NDArray[np.int64], dtype: Any) -> NDArray[Any]
     return np.fromfile(path, dtype, int(figures[:, NETS].sum()))
 
 
-def _ends(figures: list[NDArray[np.int64]], column: int) -> NDArray[np.int64]:
-    """(count,) the nets or pins up to each batch and including it."""
-    return np.cumsum(np.concatenate([each[:, column] for each in figures]))
+def _ends(figures: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """(count,) the nets of all batches up to each, and including it."""
+    return np.cumsum(np.concatenate([each[:, NETS] for each in figures]))
 
 
 def _mapped(path: Path) -> NDArray[Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,21 +35,14 @@ class StoredNets:
             with (self.folder / name).open("wb") as file:
                 file.truncate(size)
 
-    def write(
-        self, first_net: int, first_pin: int, size: NDArray[np.int64], pin: NDArray[np.int64], weight: NDArray[np.int64]
-    ) -> None:
-        """Write consecutive nets to their place; every place has one writer.
-
-        Args:
-            first_net, first_pin: nets and pins before them.
-            size: (num_nets,) int64 pins of each.
-            pin: (num_pins,) of ``dtype``.
-            weight: (num_nets,) int64.
-        """
-        # The offset of the first net of all is 0, as the file was created.
-        self._write("offset", 8 * (first_net + 1), first_pin + np.cumsum(size))
-        self._write("pin", np.dtype(self.dtype).itemsize * first_pin, pin)
-        self._write("weight", 8 * first_net, weight)
+    @contextmanager
+    def opened(self) -> Iterator[OpenNets]:
+        """Open the files to write nets to their places."""
+        with ExitStack() as stack:
+            offset, pin, weight = (
+                stack.enter_context((self.folder / name).open("r+b")) for name in ("offset", "pin", "weight")
+            )
+            yield OpenNets(offset, pin, weight, np.dtype(self.dtype))
 
     def load(self, vertex_weight: NDArray[np.int64]) -> Hypergraph:
         """Read the hypergraph into memory.
@@ -58,8 +54,34 @@ class StoredNets:
         pin = np.fromfile(self.folder / "pin", self.dtype)
         return Hypergraph(vertex_weight, offset, pin, np.fromfile(self.folder / "weight", np.int64))
 
-    def _write(self, name: str, position: int, values: NDArray[np.int64]) -> None:
-        # Not through a map: workers on several machines would write back whole pages, with the values of others.
-        with (self.folder / name).open("r+b") as file:
-            file.seek(position)
-            file.write(np.ascontiguousarray(values).data)
+
+@dataclass(frozen=True)
+class OpenNets:
+    """The open files of stored nets."""
+
+    offset: BinaryIO
+    pin: BinaryIO
+    weight: BinaryIO
+    dtype: np.dtype[Any]
+
+    def write(
+        self, first_net: int, first_pin: int, size: NDArray[np.int64], pin: NDArray[Any], weight: NDArray[np.int64]
+    ) -> None:
+        """Write consecutive nets to their place; every place has one writer.
+
+        Args:
+            first_net, first_pin: nets and pins before them.
+            size: (num_nets,) int64 pins of each.
+            pin: (num_pins,) of ``dtype``.
+            weight: (num_nets,) int64.
+        """
+        # The offset of the first net of all is 0, as the file was created.
+        _write(self.offset, 8 * (first_net + 1), first_pin + np.cumsum(size))
+        _write(self.pin, self.dtype.itemsize * first_pin, pin)
+        _write(self.weight, 8 * first_net, weight)
+
+
+def _write(file: BinaryIO, position: int, values: NDArray[Any]) -> None:
+    # Not through a map: workers on several machines would write back whole pages, with the values of others.
+    file.seek(position)
+    file.write(np.ascontiguousarray(values).data)
