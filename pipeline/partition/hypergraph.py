@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.block_ranges import row_ranges
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.csr import CSR, index_dtype
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,18 @@ def column_net_hypergraph(
         for block in matrix.blocks():
             num_nets = _append_nets(block.row_offset, block.indptr, block.indices, net_offset, pin, num_nets)
     return Hypergraph(vertex_weights(graph, weights), net_offset[: num_nets + 1], pin[: net_offset[num_nets]])
+
+
+def block_nets(block: CSR) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The nets with two or more pins that the rows of a block make, as they are in the hypergraph.
+
+    Returns:
+        (num_nets + 1,) int64 offsets, and the (num_pins,) pins.
+    """
+    net_offset = np.zeros(block.num_rows + 1, dtype=np.int64)
+    pin = np.empty(block.nnz + block.num_rows, dtype=index_dtype(block.num_columns))
+    num_nets = _append_nets(block.row_offset, block.indptr, block.indices, net_offset, pin, 0)
+    return net_offset[: num_nets + 1], pin[: net_offset[num_nets]]
 
 
 def net_matrices(graph: Graph, transpose: Graph, directions: str) -> list[Graph]:

@@ -23,6 +23,8 @@ from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 _ANNEALING = Preset(seconds=100.0, parts_power=0.3)
 #: Bytes of text for each pin in the file that a program reads.
 _TEXT_BYTES_PER_PIN = 7
+#: Bytes of files for each pin of drawn batches while their nets are merged, as measured; no text is there meanwhile.
+_DRAWN_BYTES_PER_PIN = 17
 
 
 def fill_natively(problem: NativeProblem, part: NDArray[np.int32]) -> dict[str, Any]:
@@ -57,7 +59,9 @@ def native_cost(program: NativeProgram, workload: Workload, preset: Preset) -> C
     # The parent holds the arrays while the child works; ids take 4 bytes, since native programs count in 32 bits.
     arrays = 4 * workload.num_pins + 16 * workload.num_vertices
     memory = BASE_MEMORY + arrays + _peak(program, workload, preset, size)
-    return Cost(memory, _TEXT_BYTES_PER_PIN * size, _cpu_seconds(workload, preset, size))
+    is_drawn = workload.model == "stochastic" and workload.batches != "vertex"
+    disk = (_DRAWN_BYTES_PER_PIN if is_drawn else _TEXT_BYTES_PER_PIN) * size
+    return Cost(memory, disk, _cpu_seconds(workload, preset, size))
 
 
 def _largest_size(workload: Workload) -> int:

@@ -25,6 +25,7 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
     _decode_wide_entries()
     _refine_a_boundary(folder, graph, cluster)
     _partition_in_rounds(folder, graph, cluster)
+    _anneal(graph)
     _unload_a_part()
     _sample(graph)
     _read_ids(folder)
@@ -69,6 +70,19 @@ def _refine_a_boundary(folder: Path, graph: Graph, cluster: Cluster) -> None:
     path = store_vector(folder / "boundary-parts.npy", part)
     hypergraph = store_hypergraph(folder / "boundary-nets", graph, graph, cluster)
     refine_boundary(hypergraph, path, 2, BoundaryRefinement(lambda *_: True, improve, folder), cluster)
+
+
+def _anneal(graph: Graph) -> None:
+    """Weigh the nets of uniform batches and anneal parts, which a process of its own does for partitions."""
+    from gnnloom.pipeline.partition.hypergraph import column_net_hypergraph
+    from gnnloom.pipeline.partition.stochastic.annealing import anneal
+    from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
+    from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
+
+    nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
+    uniform_hypergraph(nets.full, nets.owner, nets.rate, 2)
+    part = np.random.default_rng(0).integers(0, 2, graph.num_vertices, dtype=np.int32)
+    anneal(nets, {((1, 0.1),): part}, 2, 0.2, 0)
 
 
 def _partition_in_rounds(folder: Path, graph: Graph, cluster: Cluster) -> None:

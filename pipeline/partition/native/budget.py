@@ -6,6 +6,9 @@ from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 
+#: What to do if a program does not fit.
+OTHER_METHODS = "use method multilevel, random or block, or more memory"
+
 
 def native_memory(program: NativeProgram, preset: str, size: int, num_vertices: int, parts: int) -> int:
     """Bytes that a native program peaks at; see :meth:`NativeProgram.memory`."""
@@ -13,19 +16,26 @@ def native_memory(program: NativeProgram, preset: str, size: int, num_vertices: 
 
 
 def check_native_memory(
-    program: NativeProgram, preset: str, size: int, num_vertices: int, parts: int, limit: int | None
+    program: NativeProgram,
+    preset: str,
+    size: int,
+    num_vertices: int,
+    parts: int,
+    limit: int | None,
+    way_out: str = OTHER_METHODS,
 ) -> None:
     """Raise BudgetError if a program would run out of memory; called before a hypergraph is built.
 
     Args:
         size: pins of the hypergraph, or entries of the graph.
         limit: bytes that the program may use; None for what the machine has.
+        way_out: end of the message: what to do.
     """
     check_memory(
         f"method {program.name}: {size:,} pins into {parts:,} parts",
         native_memory(program, preset, size, num_vertices, parts),
         limit,
-        "use method multilevel, random or block, or more memory",
+        way_out,
     )
 
 

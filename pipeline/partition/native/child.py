@@ -24,8 +24,8 @@ from gnnloom.pipeline.partition.native.request import RESULT, PartitionRequest
 def main(module: str, folder: Path, parent: int) -> None:
     """Partition the problem in ``folder`` with the program in ``module``, and leave the result there."""
     # Before anything slow: from here on a killed parent takes this process with it.
-    _die_with_parent(parent)
-    _die_first()
+    die_with_parent(parent)
+    die_first()
     request = PartitionRequest.read(folder)
     # Set before the native library is loaded, so that its allocations count as well.
     _limit_memory(request.memory_limit)
@@ -44,7 +44,7 @@ def _limit_memory(limit: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
 
 
-def _die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Ask Linux to kill this process when its parent ends, for whatever reason.
 
     Raises:
@@ -59,7 +59,7 @@ def _die_with_parent(parent: int) -> None:
         sys.exit("the process that waits for this partition has ended")
 
 
-def _die_first() -> None:
+def die_first() -> None:
     """Ask Linux to kill this process rather than its parent when the machine runs out of memory."""
     with suppress(OSError):
         # The highest value there is; a process may always raise its own.

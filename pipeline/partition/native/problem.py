@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, net_matrices
-from gnnloom.pipeline.partition.native.budget import check_native_memory
+from gnnloom.pipeline.partition.native.budget import OTHER_METHODS, check_native_memory
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
 from gnnloom.pipeline.partition.problem import PartitionProblem
+
+_OTHER_MODEL = "use model hypergraph with method multilevel, or more memory"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class NativeProblem(PartitionProblem):
 
     def check_memory(self, size: int) -> None:
         """Raise BudgetError if the program would not fit in memory with ``size`` pins or entries."""
-        options = self.options
-        check_native_memory(
-            self.program, options.preset, size, self.graph.num_vertices, options.parts, options.memory_limit
-        )
+        options, n = self.options, self.graph.num_vertices
+        # Only native programs offer the stochastic model.
+        way_out = _OTHER_MODEL if options.model == "stochastic" else OTHER_METHODS
+        check_native_memory(self.program, options.preset, size, n, options.parts, options.memory_limit, way_out)

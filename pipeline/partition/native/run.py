@@ -146,6 +146,31 @@ def run_child(
     Raises:
         PartitionerError: the command took longer than ``time_limit`` seconds, or left no result.
     """
+    in_time, status = run_program(command, folder, time_limit)
+    if not in_time:
+        raise PartitionerError(
+            f"method {method}: no result after {time_limit:g} seconds; allow more with --time-limit, or choose another"
+            " method"
+        )
+    if not (folder / RESULT).exists():
+        raise PartitionerError(
+            f"method {method}: ended with status {status}{_likely_cause(status, memory_limit)} and left no partition;"
+            f" last line of its output: {last_line(folder)}"
+        )
+    try:
+        return np.asarray(np.load(folder / RESULT, allow_pickle=False))
+    except (OSError, ValueError) as error:
+        raise PartitionerError(
+            f"method {method}: its result cannot be read ({error}); choose another method"
+        ) from error
+
+
+def run_program(command: Sequence[str], folder: Path, time_limit: float | None = None) -> tuple[bool, int]:
+    """Run a command until it ends, or for so many seconds; its output goes to a file in ``folder``.
+
+    Returns:
+        Whether it ended in time, and its exit status.
+    """
     # Output goes to a file: a pipe that nobody reads would block the program once it is full.  The new session makes
     # the child the leader of a process group, so one signal ends everything that it started.
     with (folder / _OUTPUT).open("wb") as output:
@@ -157,22 +182,7 @@ def run_child(
         finally:
             # Also after success and on an interrupt: no process that the program started may stay behind.
             status = _kill_group(process)
-    if not in_time:
-        raise PartitionerError(
-            f"method {method}: no result after {time_limit:g} seconds; allow more with --time-limit, or choose another"
-            " method"
-        )
-    if not (folder / RESULT).exists():
-        raise PartitionerError(
-            f"method {method}: ended with status {status}{_likely_cause(status, memory_limit)} and left no partition;"
-            f" last line of its output: {_last_line(folder)}"
-        )
-    try:
-        return np.asarray(np.load(folder / RESULT, allow_pickle=False))
-    except (OSError, ValueError) as error:
-        raise PartitionerError(
-            f"method {method}: its result cannot be read ({error}); choose another method"
-        ) from error
+    return in_time, status
 
 
 def _likely_cause(status: int, memory_limit: int | None) -> str:
@@ -201,7 +211,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def _last_line(folder: Path) -> str:
+def last_line(folder: Path) -> str:
     """The last line of the program's output that is not empty; of a traceback, the error."""
     lines = (folder / _OUTPUT).read_bytes()[-_TAIL_BYTES:].decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "(none)")

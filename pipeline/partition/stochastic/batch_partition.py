@@ -5,33 +5,34 @@ j sends 1 - (1-q)^c rows on average to a part that holds c of the other pins of 
 the connectivity cut, and about c times q for small q, which makes the edge cut.  A chord of that curve is a full net
 and one 2-pin net for each of its pins, so this hypergraph needs no sampling; its partition is then improved on the
 curve itself.  For other batches, the nets of many drawn batches are merged.
+
+Tasks draw the batches, restrict and merge their nets, and measure the parts; a process of its own fits the parts to the
+nets.  The client holds a few numbers of each task and batch.
 """
 
 from __future__ import annotations
 
 import logging
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import fill_empty_parts
-from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph, net_matrices
-from gnnloom.pipeline.partition.native.budget import check_memory
+from gnnloom.pipeline.partition.hypergraph import net_matrices
 from gnnloom.pipeline.partition.native.problem import NativeProblem
-from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, anneal, annealing_memory
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
-from gnnloom.pipeline.partition.stochastic.batch_volume import batch_volume
 from gnnloom.pipeline.partition.stochastic.deadline import Deadline
-from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_BATCHES, merge_batches
-from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
-from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
+from gnnloom.pipeline.partition.stochastic.drawn_batches import DrawnProblem, merge_batches
+from gnnloom.pipeline.partition.stochastic.fit_request import FULL, STOCHASTIC, fit_apart
+from gnnloom.pipeline.partition.stochastic.fresh_batches import fresh_volumes
+from gnnloom.pipeline.partition.stochastic.net_pieces import net_pieces
+from gnnloom.pipeline.partition.stochastic.stored_nets import StoredNets
+from gnnloom.storage.format.files import read_json
+from gnnloom.storage.format.memory_map import map_part_vector
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
-
-#: Number of batches that decide between two partitions, and of other batches on which the volume is then reported:
-#: the least, the most, and the nonzeros to read, which decide in between.
-_FEWEST_FRESH, _MOST_FRESH, _FRESH_NONZEROS = 20, 200, 1 << 28
 
 
 def partition_for_batches(problem: NativeProblem, part: NDArray[np.int32]) -> dict[str, Any]:
@@ -56,85 +57,35 @@ def partition_for_batches(problem: NativeProblem, part: NDArray[np.int32]) -> di
     Raises:
         BudgetError: the partitioner or the annealing would need more memory than there is.
     """
-    options = problem.options
-    # A native partitioner takes more per pin than the 80 bytes that weighing or drawing the nets of batches takes.
+    options, folder = problem.options, _folder(problem)
+    # A native partitioner takes more per pin than the 80 bytes that weighing the nets of batches takes.
     problem.check_memory(problem.num_pins)
-    matrices = net_matrices(problem.graph, problem.transpose, options.directions)
-    full = column_net_hypergraph(problem.graph, problem.transpose, options.weights, options.directions)
-    nets = BatchNets(full, net_owners(matrices), options.batch_rate)
-    drawer = BatchDrawer(options.batches, problem.graph, options.batch_rate, options.seed)
-    if options.batches == "vertex":
-        stochastic, facts = _partition_uniform(problem, nets)
-    else:
-        stochastic, facts = _partition_drawn(problem, nets, drawer)
-    found = {"hypergraph": problem.native(full), "stochastic": stochastic}
-    if options.batches == "vertex":
-        facts["batch_volume_full_expected"] = nets.expected_volume(found["hypergraph"], options.parts)
-    judging = _fresh_volumes(problem, drawer, found, 0)
+    folder.mkdir(exist_ok=True)
+    drawer = BatchDrawer.of(options.batches, problem.graph, options.batch_rate, options.seed)
+    nets: StoredNets | None = None
+    facts: dict[str, Any] = {}
+    if options.batches != "vertex":
+        matrices = net_matrices(problem.graph, problem.transpose, options.directions)
+        work = folder / "pieces"
+        drawn = DrawnProblem(drawer.num_vertices, net_pieces(matrices, work), drawer.draw, work, folder / "nets")
+        merged = merge_batches(drawn, problem.cluster, Deadline.after(options.time_limit))
+        nets, facts = merged.nets, merged.facts()
+    facts |= fit_apart(problem, nets, folder / "fit")
+    found = {"hypergraph": folder / "fit" / FULL, "stochastic": folder / "fit" / STOCHASTIC}
+    # The batches that choose the better parts would flatter them, so the report uses others.
+    deciding, volume = fresh_volumes(problem, drawer, found, folder)
     # A tie goes to the full-batch parts, which come first.
-    best = min(judging, key=lambda name: judging[name])
-    part[:] = found[best]
-    # The batches that chose the better parts would flatter them, so the report uses others.
-    volume = _fresh_volumes(problem, drawer, found, 1)
+    best = min(deciding, key=lambda name: deciding[name])
+    part[:] = map_part_vector(found[best])
     gain = 1 - volume[best] / volume["hypergraph"] if volume["hypergraph"] else 0.0
     LOGGER.info("stochastic model: %.1f %% fewer rows per batch than the full-batch partition", 100 * gain)
     facts |= {"batch_volume": volume[best], "batch_volume_full": volume["hypergraph"], "batch_gain": gain}
+    shutil.rmtree(folder)
     return facts | {"batch_model": best}
 
 
-def _partition_uniform(problem: NativeProblem, nets: BatchNets) -> tuple[NDArray[np.int32], dict[str, Any]]:
-    """Return parts for batches of uniform vertices, and facts: the closed form of their volume."""
-    options, full = problem.options, nets.full
-    check_memory(
-        f"model stochastic: counting the pins of {full.num_nets:,} nets in {options.parts:,} parts",
-        annealing_memory(full.num_vertices, full.num_nets, full.num_pins, options.parts),
-        options.memory_limit,
-        "use fewer parts or model hypergraph",
-    )
-    chords = uniform_hypergraph(full, nets.owner, nets.rate, options.parts)
-    first = _native(problem, chords)
-    # Two starts: parts that are improved once more, to polish, and the first ones, which annealing may leave.
-    again = problem.native(chords, first)
-    schedules = {POLISHING: again, IMPROVING: first}
-    deadline = Deadline.after(options.time_limit)
-    part, finished = anneal(nets, schedules, options.parts, options.imbalance, options.seed, deadline)
-    fill_empty_parts(part, full.vertex_weight, options.parts)
-    facts = {"batch_volume_expected": nets.expected_volume(part, options.parts)}
-    return part, facts | {"annealing_stopped_by": "passes" if finished else "time"}
-
-
-def _partition_drawn(
-    problem: NativeProblem, nets: BatchNets, drawer: BatchDrawer
-) -> tuple[NDArray[np.int32], dict[str, Any]]:
-    """Return parts for batches of any kind, and facts: what was drawn."""
-    merged = merge_batches(nets.full, nets.owner, drawer.draw, Deadline.after(problem.options.time_limit))
-    return _native(problem, merged.hypergraph), merged.facts()
-
-
-def _native(problem: NativeProblem, hypergraph: Hypergraph) -> NDArray[np.int32]:
-    if not hypergraph.num_nets:
-        LOGGER.warning("model stochastic: batches exchange no rows; the parts are balanced and nothing else")
-    problem.check_memory(hypergraph.num_pins)
-    return problem.native(hypergraph)
-
-
-def _fresh_volumes(
-    problem: NativeProblem, drawer: BatchDrawer, found: dict[str, NDArray[np.int32]], series: int
-) -> dict[str, float]:
-    """Return the rows that each partition sends per batch on average, over batches that no model has seen.
-
-    Args:
-        found: name to (num_vertices,) int32 parts.
-        series: number of the series of batches; batches of different series are different.
-    """
-    options = problem.options
-    matrices = net_matrices(problem.graph, problem.transpose, options.directions)
-    count = min(_MOST_FRESH, max(_FEWEST_FRESH, _FRESH_NONZEROS // max(1, problem.graph.nnz)))
-    # Batches below MOST_BATCHES may have been drawn to make the hypergraph.
-    first = MOST_BATCHES + series * count
-    sent = dict.fromkeys(found, 0)
-    for number in range(first, first + count):
-        batch = drawer.draw(number)
-        for name, part in found.items():
-            sent[name] += sum(batch_volume(matrix, part, options.parts, batch) for matrix in matrices)
-    return {name: rows / count for name, rows in sent.items()}
+def _folder(problem: NativeProblem) -> Path:
+    """Folder of the files that a run leaves for the next one if it is interrupted."""
+    # Named by the boot in the stage's plan: if the machine crashes, files can lose what was not on disk yet.
+    boot = read_json(problem.scratch / "plan.json")["boot"]
+    return problem.scratch / f"stochastic-{boot}"

@@ -6,17 +6,24 @@ Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), Algorithm 3.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
+from gnnloom.pipeline.partition.kept_results import kept_results
+from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches
 from gnnloom.pipeline.partition.stochastic.deadline import NO_DEADLINE, Deadline
+from gnnloom.pipeline.partition.stochastic.merged_nets import DrawnNets, merge_equal
+from gnnloom.pipeline.partition.stochastic.net_pieces import NetPiece
+from gnnloom.pipeline.partition.stochastic.restricted_nets import NUM_FIGURES, RestrictTask, restrict_nets
+from gnnloom.pipeline.partition.stochastic.stored_nets import StoredNets
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.matrix.csr import index_dtype
 
 #: Hoeffding's bound is stated for an error of this share of the largest cost, exceeded with this probability.
 _ERROR, _MISSED = 0.1, 0.05
@@ -27,6 +34,26 @@ _COVERED = 0.9
 MOST_PINS = 4
 #: Most batches that are merged.
 MOST_BATCHES = 2000
+#: Batches of a group, once as many have been drawn.
+_GROUP = 8
+
+
+@dataclass(frozen=True)
+class DrawnProblem:
+    """What batches are drawn of, and where.
+
+    Attributes:
+        pieces: the nets of the full hypergraph.
+        draw: fills a file with the batches of some numbers, by tasks.
+        work: folder of the pieces, which is removed at the end.
+        folder: of the merged nets.
+    """
+
+    num_vertices: int
+    pieces: Sequence[NetPiece]
+    draw: Callable[[range, DrawnBatches, Cluster], None]
+    work: Path
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -34,14 +61,14 @@ class MergedBatches:
     """The nets of some batches.
 
     Attributes:
-        hypergraph: their nets; nets with the same pins are one net, with the weight of all of them.
+        nets: their nets; nets with the same pins are one net, with the weight of all of them.
         count: batches drawn.
         covered: the share of the full hypergraph's pins that lie in at least one batch.
         stopped_by: ``coverage``: the batches contain most pins; ``pins``: they have too many; ``most``: there are
             ``MOST_BATCHES``; ``time``: the deadline came.
     """
 
-    hypergraph: Hypergraph
+    nets: StoredNets
     count: int
     covered: float
     stopped_by: str
@@ -52,7 +79,7 @@ class MergedBatches:
             "batches_hoeffding": hoeffding_batches(),
             "batches_merged": self.count,
             "batches_covered": self.covered,
-            "batches_nets": self.hypergraph.num_nets,
+            "batches_nets": self.nets.num_nets,
             "batches_stopped_by": self.stopped_by,
         }
 
@@ -66,40 +93,80 @@ def hoeffding_batches() -> int:
     return math.ceil(math.log(2 / _MISSED) / (2 * _ERROR**2))
 
 
-def merge_batches(
-    full: Hypergraph,
-    owner: NDArray[np.int64],
-    draw: Callable[[int], NDArray[np.bool_]],
-    deadline: Deadline = NO_DEADLINE,
-) -> MergedBatches:
-    """Draw batches, at least one, until they contain most pins, and merge their nets.
+def merge_batches(problem: DrawnProblem, cluster: Cluster, deadline: Deadline = NO_DEADLINE) -> MergedBatches:
+    """Draw batches, at least one, until they contain most pins, and merge their nets; by tasks, in files.
 
     A batch has a net if it drew the net's owner, with those of its pins that it drew; nets with one pin are dropped.
+    A run that was interrupted goes on where it was.
 
     Args:
-        full: the column-net hypergraph.
-        owner: (num_nets,) int64 the pin of each net that sends.
-        draw: from the number of a batch to (num_vertices,) bool, whether each vertex is drawn.
         deadline: when to stop drawing.
     """
-    sizes: list[NDArray[np.int64]] = []
-    pins: list[NDArray[Any]] = []
-    hashes: list[NDArray[np.uint64]] = []
-    met = np.zeros(full.num_pins, dtype=np.bool_)
+    done = problem.folder / "merged.json"
+    if not done.exists():
+        count, covered, stopped_by = _draw_enough(problem, cluster, deadline)
+        drawn = DrawnNets(problem.work, len(problem.pieces), count, index_dtype(problem.num_vertices).name)
+        nets = merge_equal(drawn, problem.folder, cluster)
+        sizes = {"nets": nets.num_nets, "pins": nets.num_pins, "dtype": nets.dtype}
+        write_json(done, sizes | {"count": count, "covered": covered, "stopped_by": stopped_by})
+    found = read_json(done)
+    # Only now: without them, the work would begin again.
+    shutil.rmtree(problem.work, ignore_errors=True)
+    nets = StoredNets(problem.folder, found["nets"], found["pins"], found["dtype"])
+    return MergedBatches(nets, found["count"], found["covered"], found["stopped_by"])
+
+
+def batch_groups() -> Iterator[range]:
+    """Yield the numbers of the batches that tasks draw and restrict together, up to ``MOST_BATCHES``.
+
+    At most a quarter of the batches is drawn in vain, or a few; and the graph is read once for each group.
+    """
+    start = 0
+    while start < MOST_BATCHES:
+        stop = min(MOST_BATCHES, start + max(1, min(start, max(_GROUP, start // 4))))
+        yield range(start, stop)
+        start = stop
+
+
+def batches_needed(rate: float) -> int:
+    """Return the batches that contain most pins if a pin and its owner are each drawn at this rate."""
+    if rate == 1:
+        return 1
+    return min(MOST_BATCHES, math.ceil(math.log(1 - _COVERED) / math.log1p(-(rate**2))))
+
+
+def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: Deadline) -> tuple[int, float, str]:
+    """Draw batches until a rule applies; returns their number, the share of pins covered, and the rule."""
     # The first batch is drawn whatever the deadline, so that there is a hypergraph to partition.
-    num_pins, covered, stopped_by = 0, 0.0, ""
-    while not stopped_by:
-        size, pin, hashed = _restricted(full.net_offset, full.pin, owner, draw(len(sizes)), met)
-        sizes.append(size)
-        pins.append(pin)
-        hashes.append(hashed)
-        num_pins += len(pin)
-        covered = np.count_nonzero(met) / full.num_pins if full.num_pins else 1.0
-        stopped_by = _stopping_rule(covered, num_pins / max(1, full.num_pins), len(sizes), deadline)
-    return MergedBatches(_merge_equal(full, sizes, pins, hashes), len(sizes), covered, stopped_by)
+    num_pins = 0
+    for group, numbers in enumerate(batch_groups()):
+        for number, (_, pins, met, all_pins) in zip(numbers, _restrict(problem, group, numbers, cluster), strict=True):
+            num_pins += pins
+            covered = met / all_pins if all_pins else 1.0
+            # Time is looked at when a group is done: its batches are worth keeping.
+            is_late = number == numbers[-1] and deadline.is_over
+            stopped_by = _stopping_rule(covered, num_pins / max(1, all_pins), number + 1, is_late=is_late)
+            if stopped_by:
+                return number + 1, covered, stopped_by
+    raise AssertionError("the last rule always applies")
 
 
-def _stopping_rule(covered: float, times_pins: float, count: int, deadline: Deadline) -> str:
+def _restrict(problem: DrawnProblem, group: int, numbers: range, cluster: Cluster) -> list[list[int]]:
+    """Restrict the nets to the batches of a group; returns the figures of each batch, over all pieces."""
+    drawn = DrawnBatches(problem.work / f"drawn-{group}", len(numbers), problem.num_vertices)
+    tasks = [RestrictTask(piece, group, drawn) for piece in problem.pieces]
+    problem.work.mkdir(parents=True, exist_ok=True)
+    if not all(task.result_path.exists() for task in tasks):
+        problem.draw(numbers, drawn, cluster)
+    total = np.zeros((len(numbers), NUM_FIGURES), dtype=np.int64)
+    for figures in kept_results(restrict_nets, tasks, cluster):
+        total += figures
+    drawn.path.unlink(missing_ok=True)
+    found: list[list[int]] = total.tolist()
+    return found
+
+
+def _stopping_rule(covered: float, times_pins: float, count: int, *, is_late: bool) -> str:
     """Return what ends the drawing, one of ``MergedBatches.stopped_by``; empty to draw more.
 
     Args:
@@ -110,59 +177,6 @@ def _stopping_rule(covered: float, times_pins: float, count: int, deadline: Dead
         "coverage": covered >= _COVERED,
         "pins": times_pins > MOST_PINS,
         "most": count >= MOST_BATCHES,
-        "time": deadline.is_over,
+        "time": is_late,
     }
     return next((name for name, applies in rules.items() if applies), "")
-
-
-def _merge_equal(
-    full: Hypergraph, sizes: list[NDArray[np.int64]], pins: list[NDArray[Any]], hashes: list[NDArray[np.uint64]]
-) -> Hypergraph:
-    """Keep the first of the nets with the same hash, weighted by their number."""
-    size, pin = np.concatenate(sizes), np.concatenate(pins)
-    # ``return_index`` gives the first of equal hashes.
-    _, first, weight = np.unique(np.concatenate(hashes), return_index=True, return_counts=True)
-    kept = np.zeros(len(size), dtype=np.bool_)
-    kept[first] = True
-    net_weight = np.zeros(len(size), dtype=np.int64)
-    net_weight[first] = weight
-    return Hypergraph(full.vertex_weight, *select_nets(size, pin, kept), net_weight[kept])
-
-
-@njit(cache=True, nogil=True)
-def _restricted(
-    offset: NDArray[np.int64],
-    pin: NDArray[Any],
-    owner: NDArray[np.int64],
-    batch: NDArray[np.bool_],
-    met: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.uint64]]:
-    """Return sizes, pins and hashes of the nets that a batch has, each with two or more pins.
-
-    Args:
-        met: (num_pins,) whether any batch so far contains each pin; changed.
-    """
-    size = np.empty(len(offset) - 1, np.int64)
-    hashed = np.empty(len(offset) - 1, np.uint64)
-    kept_pin = np.empty(len(pin), pin.dtype)
-    nets, end = 0, 0
-    # Pins are appended as they are found and taken back if the net turns out to have only one.
-    for net in range(len(offset) - 1):
-        if not batch[owner[net]]:
-            continue
-        start, total = end, np.uint64(0)
-        for position in range(offset[net], offset[net + 1]):
-            if batch[pin[position]]:
-                # A pin counts even if its net is dropped below: this batch has shown that the net sends nothing.
-                met[position] = True
-                kept_pin[end] = pin[position]
-                total += pin_hash(pin[position])
-                end += 1
-        # No other part can need the row within this batch.
-        if end - start < 2:
-            end = start
-            continue
-        size[nets], hashed[nets] = end - start, total
-        nets += 1
-    # Copies, so that the buffers for all nets and pins are released.
-    return size[:nets].copy(), kept_pin[:end].copy(), hashed[:nets].copy()

@@ -73,13 +73,13 @@ def net_owners(matrices: Sequence[Graph]) -> NDArray[np.int64]:
     """
     owners = [np.empty(0, dtype=np.int64)]
     for matrix in matrices:
-        owners += [_rows_with_others(block.row_offset, block.indptr, block.indices) for block in matrix.blocks()]
+        owners += [rows_with_others(block.row_offset, block.indptr, block.indices) for block in matrix.blocks()]
     return np.concatenate(owners)
 
 
 @njit(cache=True, nogil=True)
-def _rows_with_others(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the rows with a column other than their own number."""
+def rows_with_others(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the (num_nets,) int64 rows with a column other than their own number, which own the nets of a block."""
     # Owners are matched to nets by position: the same rows as in the hypergraph, in the same order.
     rows = np.empty(len(indptr) - 1, np.int64)
     count = 0

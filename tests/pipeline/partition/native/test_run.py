@@ -76,7 +76,7 @@ def test_a_killed_partitioner_is_reported_with_the_likely_cause(tmp_path: Path) 
 
 def test_linux_kills_a_partitioner_before_its_parent_if_memory_runs_out() -> None:
     code = (
-        "from gnnloom.pipeline.partition.native.child import _die_first; _die_first();"
+        "from gnnloom.pipeline.partition.native.child import die_first; die_first();"
         "print(open('/proc/self/oom_score_adj').read())"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -1,0 +1,152 @@
+"""Fits parts to batches: ``python -m gnnloom.pipeline.partition.stochastic.fit FOLDER PARENT``.
+
+A process of its own holds what does not work in pieces: the whole hypergraph, for a native program and for annealing.
+FOLDER has the request.  PARENT is the number of the process that waits for the result; when it ends, this process ends
+as well.  Parts that are found are kept in files, so that a run that was interrupted begins with the next.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.balance import fill_empty_parts
+from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph, net_matrices, vertex_weights
+from gnnloom.pipeline.partition.kept_results import keep_result
+from gnnloom.pipeline.partition.native.budget import check_memory
+from gnnloom.pipeline.partition.native.child import die_first, die_with_parent
+from gnnloom.pipeline.partition.native.problem import NativeProblem
+from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, anneal, annealing_memory
+from gnnloom.pipeline.partition.stochastic.deadline import Deadline
+from gnnloom.pipeline.partition.stochastic.fit_request import ANSWER, FULL, STOCHASTIC, FitRequest
+from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
+from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.format.files import read_json, write_json
+
+LOGGER = logging.getLogger("gnnloom.pipeline")
+_FACTS = "facts.json"
+
+
+def main(folder: Path, parent: int) -> None:
+    """Fit the parts that the request in ``folder`` asks for, and leave them there with an answer."""
+    # Before anything slow: from here on a killed parent takes this process with it.
+    die_with_parent(parent)
+    die_first()
+    said = _Said()
+    LOGGER.addHandler(said)
+    LOGGER.setLevel(logging.INFO)
+    request = FitRequest.read(folder)
+    try:
+        answer: dict[str, Any] = {"facts": fit(request, folder)}
+    except GnnloomError as error:
+        answer = {"error": [type(error).__name__, str(error)]}
+    write_json(folder / ANSWER, answer | {"said": said.messages})
+
+
+class _Said(logging.Handler):
+    """Keeps what is logged for the process that waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[tuple[int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append((record.levelno, record.getMessage()))
+
+
+def fit(request: FitRequest, folder: Path) -> dict[str, Any]:
+    """Find the parts of the full-batch and of the stochastic hypergraph, in the files ``FULL`` and ``STOCHASTIC``.
+
+    Returns:
+        Facts about the parts; see :func:`gnnloom.pipeline.partition.stochastic.batch_partition.partition_for_batches`.
+
+    Raises:
+        BudgetError: the partitioner or the annealing would need more memory than there is.
+        PartitionerError: the partitioner failed or took too long.
+    """
+    problem = request.problem(folder)
+    options = problem.options
+    if request.nets is not None:
+        nets = request.nets
+        weight = vertex_weights(problem.graph, options.weights)
+        _kept(folder / STOCHASTIC, lambda: _native(problem, nets.load(weight)))
+        _kept(folder / FULL, lambda: problem.native(_full(problem)))
+        return {}
+    full = BatchNets(
+        _full(problem),
+        net_owners(net_matrices(problem.graph, problem.transpose, options.directions)),
+        options.batch_rate,
+    )
+    facts = _fit_uniform(problem, full, folder)
+    found = _kept(folder / FULL, lambda: problem.native(full.full))
+    return facts | {"batch_volume_full_expected": full.expected_volume(found, options.parts)}
+
+
+def _fit_uniform(problem: NativeProblem, nets: BatchNets, folder: Path) -> dict[str, Any]:
+    """Find parts for batches of uniform vertices; returns facts: the closed form of their volume."""
+    path, facts_path = folder / STOCHASTIC, folder / _FACTS
+    if not path.exists():
+        part, facts = _partition_uniform(problem, nets, folder)
+        write_json(facts_path, facts)
+        keep_result(path, part)
+    return read_json(facts_path)
+
+
+def _partition_uniform(
+    problem: NativeProblem, nets: BatchNets, folder: Path
+) -> tuple[NDArray[np.int32], dict[str, Any]]:
+    options, full = problem.options, nets.full
+    check_memory(
+        f"model stochastic: counting the pins of {full.num_nets:,} nets in {options.parts:,} parts",
+        annealing_memory(full.num_vertices, full.num_nets, full.num_pins, options.parts),
+        options.memory_limit,
+        "use fewer parts or model hypergraph",
+    )
+    first, again = _starts(problem, nets, folder)
+    schedules = {POLISHING: again, IMPROVING: first}
+    deadline = Deadline.after(options.time_limit)
+    part, finished = anneal(nets, schedules, options.parts, options.imbalance, options.seed, deadline)
+    fill_empty_parts(part, full.vertex_weight, options.parts)
+    facts = {"batch_volume_expected": nets.expected_volume(part, options.parts)}
+    return part, facts | {"annealing_stopped_by": "passes" if finished else "time"}
+
+
+def _starts(problem: NativeProblem, nets: BatchNets, folder: Path) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the parts that annealing begins with.
+
+    The first ones, which it may leave for better ones; and the same, improved once more, which it polishes.
+    """
+    chords = uniform_hypergraph(nets.full, nets.owner, nets.rate, problem.options.parts)
+    first = _kept(folder / "first.npy", lambda: _native(problem, chords))
+    return first, _kept(folder / "again.npy", lambda: problem.native(chords, first))
+
+
+def _kept(path: Path, find: Callable[[], NDArray[np.int32]]) -> NDArray[np.int32]:
+    """(num_vertices,) int32 parts from a file; found and stored there if it is missing."""
+    if not path.exists():
+        keep_result(path, find())
+    part: NDArray[np.int32] = np.load(path, allow_pickle=False)
+    return part
+
+
+def _full(problem: NativeProblem) -> Hypergraph:
+    options = problem.options
+    return column_net_hypergraph(problem.graph, problem.transpose, options.weights, options.directions)
+
+
+def _native(problem: NativeProblem, hypergraph: Hypergraph) -> NDArray[np.int32]:
+    if not hypergraph.num_nets:
+        LOGGER.warning("model stochastic: batches exchange no rows; the parts are balanced and nothing else")
+    problem.check_memory(hypergraph.num_pins)
+    return problem.native(hypergraph)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,129 @@
+"""The nets that drawn batches have, of one row block and one group of batches, in files.
+
+For group g a piece has these files:
+
+    batches-g.npy   (num_batches, num_figures) int64    the figures of every batch, see ``NETS`` and so on
+    size-g          (num_nets,) int64                   pins of the nets of all batches, batch by batch
+    hash-g          (num_nets,) uint64                  hash of the pins of each
+    pin-g           (num_kept,) int32 or int64          the pins, net by net
+    met-g           (num_bytes,) uint8                  a bit for each pin of the piece: whether any batch has it
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.kept_results import keep_result
+from gnnloom.pipeline.partition.net_lists import pin_hash
+from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
+from gnnloom.pipeline.partition.stochastic.net_pieces import NetPiece
+from gnnloom.storage.format.files import written_aside
+
+#: Columns of the figures of a batch: its nets and their pins; the pins of the piece that lie in this or an earlier
+#: batch; and all pins of the piece.
+NUM_FIGURES = 4
+NETS, PINS, MET, ALL_PINS = range(NUM_FIGURES)
+
+
+@dataclass(frozen=True)
+class RestrictTask:
+    """Restricts the nets of a piece to the batches of a group.
+
+    Attributes:
+        group: number of the group; the groups before it have been done.
+        drawn: its batches.
+    """
+
+    piece: NetPiece
+    group: int
+    drawn: DrawnBatches
+
+    @property
+    def result_path(self) -> Path:
+        return self.piece.folder / f"batches-{self.group}.npy"
+
+
+def restrict_nets(task: RestrictTask) -> None:
+    """Write the files of a piece and a group; the figures come last."""
+    piece, group, nets = task.piece, task.group, task.piece.nets()
+    piece.folder.mkdir(parents=True, exist_ok=True)
+    met = _met_before(piece, group, len(nets.pin))
+    figures = []
+    with ExitStack() as stack:
+        names = (f"size-{group}", f"pin-{group}", f"hash-{group}")
+        asides = [stack.enter_context(written_aside(piece.folder / name)) for name in names]
+        files = [stack.enter_context(aside.open("wb")) for aside in asides]
+        # One batch at a time in memory, since a group may have several times the pins of the piece.
+        for bits in task.drawn.bits():
+            restricted = _restricted(nets.offset, nets.pin, nets.owner, bits, met)
+            for file, values in zip(files, restricted, strict=True):
+                file.write(values.data)
+            size, pin, _ = restricted
+            figures.append((len(size), len(pin), np.count_nonzero(met), len(nets.pin)))
+    with written_aside(piece.folder / f"met-{group}") as aside:
+        aside.write_bytes(np.packbits(met).data)
+    keep_result(task.result_path, np.array(figures, dtype=np.int64))
+
+
+def figures_by_group(folder: Path, count: int) -> list[NDArray[np.int64]]:
+    """Read the (num_batches, num_figures) figures of a piece, group by group, for the first ``count`` batches."""
+    found: list[NDArray[np.int64]] = []
+    while (left := count - sum(map(len, found))) > 0:
+        path = folder / f"batches-{len(found)}.npy"
+        found.append(np.load(path, allow_pickle=False)[:left])
+    return found
+
+
+def _met_before(piece: NetPiece, group: int, num_pins: int) -> NDArray[np.bool_]:
+    """(num_pins,) whether a batch of the groups before this one has each pin."""
+    if not group:
+        return np.zeros(num_pins, dtype=np.bool_)
+    packed = np.fromfile(piece.folder / f"met-{group - 1}", np.uint8)
+    return np.unpackbits(packed, count=num_pins).view(np.bool_)
+
+
+@njit(cache=True, nogil=True)
+def _restricted(
+    offset: NDArray[np.int64],
+    pin: NDArray[Any],
+    owner: NDArray[np.int64],
+    bits: NDArray[np.uint8],
+    met: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.uint64]]:
+    """Return sizes, pins and hashes of the nets that a batch has, each with two or more pins.
+
+    Args:
+        bits: (num_bytes,) of the batch.
+        met: (num_pins,) whether any batch so far contains each pin; changed.
+    """
+    size = np.empty(len(offset) - 1, np.int64)
+    hashed = np.empty(len(offset) - 1, np.uint64)
+    kept_pin = np.empty(len(pin), pin.dtype)
+    nets, end = 0, 0
+    # Pins are appended as they are found and taken back if the net turns out to have only one.
+    for net in range(len(offset) - 1):
+        if not is_drawn(bits, owner[net]):
+            continue
+        start, total = end, np.uint64(0)
+        for position in range(offset[net], offset[net + 1]):
+            if is_drawn(bits, pin[position]):
+                # A pin counts even if its net is dropped below: this batch has shown that the net sends nothing.
+                met[position] = True
+                kept_pin[end] = pin[position]
+                total += pin_hash(pin[position])
+                end += 1
+        # No other part can need the row within this batch.
+        if end - start < 2:
+            end = start
+            continue
+        size[nets], hashed[nets] = end - start, total
+        nets += 1
+    # Copies, so that the buffers for all nets and pins are released.
+    return size[:nets].copy(), kept_pin[:end].copy(), hashed[:nets].copy()

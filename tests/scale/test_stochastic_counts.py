@@ -1,0 +1,130 @@
+"""What partitions for mini-batches take: the tasks that draw and merge batches, and those that measure the parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scale.counted_cluster import OpenCounter
+from scale.scale_graphs import GRAPHS, Described
+from scale.test_counts import check_opens, check_shares
+
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets
+from gnnloom.pipeline.partition.stochastic.counts import BatchSizes, measuring_counts, merging_counts
+from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_BATCHES, MOST_PINS, batch_groups
+from gnnloom.pipeline.partition.stochastic.fit_request import FULL, STOCHASTIC
+from gnnloom.pipeline.shards.sizes import GraphSizes
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.storage import Catalog
+from support.graphs import random_adjacency, store_graph
+from support.partitions import random_parts
+
+cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
+rates = pytest.mark.parametrize("rate", [0.02, 0.06, 0.3])
+
+
+def sizes(graph: Described, rate: float) -> BatchSizes:
+    blocks = graph.source.graph
+    return BatchSizes.even(blocks.block_rows, blocks.block_nnz, blocks.entry_bytes, rate)
+
+
+def phases_of(phases: list[PhaseCount], name: str) -> list[PhaseCount]:
+    return [phase for phase in phases if phase.phase == name]
+
+
+@cases
+@rates
+def test_drawing_and_merging_open_few_files_and_read_the_graph_once_for_each_group(
+    graph: Described, rate: float
+) -> None:
+    described = sizes(graph, rate)
+    counted = merging_counts(described)
+    check_opens(counted)
+    # Four times the pins at most, and the last group; and the offsets, sizes, hashes and indexes of their nets.
+    drawn = int(1.25 * MOST_PINS * (4 + 5 * 8) * (graph.nnz + graph.num_vertices))
+    merged = [phase for phase in counted if phase.phase not in {"draw batches", "restrict nets"}]
+    check_shares(merged, graph.matrix_bytes + drawn, (graph.matrix_bytes + drawn) / (2 << 20) + 64)
+    restricted = phases_of(counted, "restrict nets")
+    assert len(restricted) == len(described.groups) <= 30
+    for phase in restricted:
+        assert phase.tasks == graph.source.graph.num_blocks
+        # A bit of every row, and a look at each column of drawn rows.
+        looks = max(described.groups) * (graph.num_vertices / 8 + rate * graph.nnz + phase.tasks)
+        assert phase.bytes_read <= 1.1 * graph.matrix_bytes + looks
+
+
+@cases
+@rates
+def test_measuring_opens_three_files_in_a_task_and_reads_the_graph_a_few_times(graph: Described, rate: float) -> None:
+    counted = measuring_counts(sizes(graph, rate))
+    check_opens(counted)
+    (measured,) = phases_of(counted, "measure batches")
+    assert measured.most_opens == 3
+    batches = 2 * max(20, min(200, (1 << 28) // graph.nnz))
+    looks = 2 * batches * (graph.num_vertices / 8 + 5 * rate * (graph.num_vertices + graph.nnz) + measured.tasks)
+    # Several tasks read a block if one would look at too much.
+    blocks = graph.source.graph.num_blocks
+    assert measured.tasks <= blocks + (2 * batches * graph.nnz >> 29)
+    assert measured.bytes_read <= 1.1 * -(-measured.tasks // blocks) * graph.matrix_bytes + looks
+
+
+def test_groups_of_batches_waste_at_most_a_quarter() -> None:
+    groups = list(batch_groups())
+    assert [number for group in groups for number in group] == list(range(MOST_BATCHES))
+    for group in groups[1:]:
+        assert len(group) <= max(8, group.start // 4)
+        assert len(group) <= group.start
+    assert len(groups) <= 30
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_stochastic_partition_runs_the_counted_tasks_and_opens_the_counted_files(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool
+) -> None:
+    def fit(problem: Any, _: Any, folder: Any) -> dict[str, Any]:
+        folder.mkdir()
+        for name in (FULL, STOCHASTIC):
+            np.save(folder / name, random_parts(problem.graph.num_vertices, 4, 0))
+        return {}
+
+    monkeypatch.setattr(batch_partition, "fit_apart", fit)
+    dataset, cluster, rate = catalog.create("g"), OpenCounter(), 0.3
+    graph = store_graph(dataset, random_adjacency(500, 4000, 1, symmetric=symmetric), symmetric=symmetric, num_blocks=4)
+    directions = "forward" if symmetric else "both"
+    options = PartitionOptions(4, model="stochastic", batches="walk", batch_rate=rate, directions=directions)
+    quality = partition_graph(dataset, graph, options, cluster).quality
+    blocks = GraphSizes.of(graph)
+    described = BatchSizes(
+        blocks.block_rows,
+        blocks.block_nnz,
+        blocks.entry_bytes,
+        1 if symmetric else 2,
+        rate,
+        quality["batches_merged"],
+    )
+    assert described.count > 8
+    counted = merging_counts(described) + measuring_counts(described)
+    for phase, function in (
+        ("restrict nets", "restrict_nets"),
+        ("index nets", "_index_piece"),
+        ("merge nets", "_merge_bucket"),
+        ("choose nets", "_choose_nets"),
+        ("measure batches", "_count_batches"),
+    ):
+        planned = phases_of(counted, phase)
+        assert cluster.tasks(function) == sum(each.tasks for each in planned) > 0, phase
+        assert sum(cluster.opens(function)) == sum(each.opens for each in planned), phase
+    (placed,) = phases_of(counted, "place nets")
+    # The three files of the result are opened to write parts of them.
+    assert sum(cluster.opens("_place_nets")) == placed.opens + 3 * placed.tasks
+    drawn = [each for each in counted if each.phase.startswith("draw")]
+    assert cluster.tasks("_draw_batches") == sum(each.tasks for each in drawn)
+
+
+def test_ranges_of_hashes_hold_16_mib_of_indexes_and_128_kib_of_each() -> None:
+    assert merged_nets.num_buckets(0, 1) == 1
+    assert merged_nets.num_buckets(10 * (16 << 20) // 32, 128) == 10
+    assert merged_nets.num_buckets(10 * (16 << 20) // 32 + 1, 128) == 11
+    assert merged_nets.num_buckets(10 * (16 << 20) // 32, 256) == 5
