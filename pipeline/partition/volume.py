@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.kept_results import keep_results, kept_results
 from gnnloom.pipeline.partition.pair_sums import TABLE_CELLS, pair_sums
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY, working_memory
 from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.format.artifact import Artifact
@@ -85,21 +85,26 @@ class CountBuffers:
     """What a task that counts a row block holds, whatever the size of the block.
 
     Attributes:
-        memory: bytes that the worker may use.
+        memory: bytes that the worker may use; with less than the minimum, it counts as with the minimum.
     """
 
     num_parts: int
     memory: int
 
     @property
+    def _share(self) -> int:
+        """Bytes of the table, and of a range."""
+        return working_memory(max(self.memory, MINIMUM_MEMORY)) // 4
+
+    @property
     def has_table(self) -> bool:
         """Whether pairs are counted in a table with a cell for each; otherwise by sorting those of each range."""
-        return 8 * self.num_parts**2 <= min(8 * TABLE_CELLS, working_memory(self.memory) // 4)
+        return 8 * self.num_parts**2 <= min(8 * TABLE_CELLS, self._share)
 
     @property
     def range_nonzeros(self) -> int:
         """Nonzeros that are read at a time, unless a stored chunk has more."""
-        return working_memory(self.memory) // 4 // _NONZERO_BYTES
+        return self._share // _NONZERO_BYTES
 
     def peak_memory(self, chunk_nonzeros: int) -> int:
         """Bytes of all buffers, where a stored chunk has ``chunk_nonzeros`` nonzeros."""
@@ -124,9 +129,6 @@ def count_exchange(transpose: Graph, part_path: Path, num_parts: int, work: Path
         transpose: the transpose of that matrix; its row j lists the vertices that need vertex j.
         part_path: ``.npy`` file with the (num_vertices,) int32 parts, all in 0..num_parts-1; workers share its memory.
         work: folder for the tasks' results.
-
-    Raises:
-        BudgetError: the memory of a worker leaves no room for buffers.
     """
     work.mkdir(parents=True, exist_ok=True)
     buffers = CountBuffers(num_parts, cluster.memory)
