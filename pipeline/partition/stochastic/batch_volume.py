@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.kept_results import keep_result, kept_results
+from gnnloom.pipeline.partition.kept_results import keep_results, kept_results
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.graph import Graph
@@ -89,7 +89,7 @@ def _count_batches(task: _VolumeTask) -> None:
         for row, batch in enumerate(bits):
             last_row[:] = -1
             sent[row, column] = _count_batch(block.row_offset, block.indptr, block.indices, part, batch, last_row)
-    keep_result(task.result_path, sent)
+    keep_results(task.result_path, [sent])
 
 
 @njit(cache=True, nogil=True)

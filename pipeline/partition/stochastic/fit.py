@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.balance import fill_empty_parts
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph, net_matrices, vertex_weights
-from gnnloom.pipeline.partition.kept_results import keep_result
+from gnnloom.pipeline.partition.kept_results import keep_results
 from gnnloom.pipeline.partition.native.budget import check_memory
 from gnnloom.pipeline.partition.native.child import die_first, die_with_parent
 from gnnloom.pipeline.partition.native.problem import NativeProblem
@@ -95,7 +95,7 @@ def _fit_uniform(problem: NativeProblem, nets: BatchNets, folder: Path) -> dict[
     if not path.exists():
         part, facts = _partition_uniform(problem, nets, folder)
         write_json(facts_path, facts)
-        keep_result(path, part)
+        keep_results(path, [part])
     return read_json(facts_path)
 
 
@@ -131,7 +131,7 @@ def _starts(problem: NativeProblem, nets: BatchNets, folder: Path) -> tuple[NDAr
 def _kept(path: Path, find: Callable[[], NDArray[np.int32]]) -> NDArray[np.int32]:
     """(num_vertices,) int32 parts from a file; found and stored there if it is missing."""
     if not path.exists():
-        keep_result(path, find())
+        keep_results(path, [find()])
     part: NDArray[np.int32] = np.load(path, allow_pickle=False)
     return part
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.kept_results import keep_result
+from gnnloom.pipeline.partition.kept_results import keep_results
 from gnnloom.pipeline.partition.net_lists import select_nets
 from gnnloom.pipeline.partition.stochastic.net_pieces import piece_folder
 from gnnloom.pipeline.partition.stochastic.restricted_nets import NETS, PINS, figures_by_group
@@ -116,7 +116,7 @@ def _index_piece(task: _PieceTask) -> None:
     distinct, position, weight = np.unique(np.concatenate(hashes), return_index=True, return_counts=True)
     batch = np.searchsorted(_ends(figures), position, side="right")
     columns = (distinct, batch, position, weight)
-    keep_result(task.path("index"), np.stack([column.view(np.uint64) for column in columns]))
+    keep_results(task.path("index"), [np.stack([column.view(np.uint64) for column in columns])])
 
 
 def _merge_bucket(task: _BucketTask) -> None:
@@ -127,7 +127,7 @@ def _merge_bucket(task: _BucketTask) -> None:
     first = np.flatnonzero(np.diff(hashed[order], prepend=~hashed[order[:1]]))
     total = np.add.reduceat(weight[order], first) if len(first) else weight
     kept = np.stack([piece[order[first]], position[order[first]], total]).view(np.int64)
-    keep_result(task.nets.bucket_path(task.bucket), kept[:, np.lexsort((kept[1], kept[0]))])
+    keep_results(task.nets.bucket_path(task.bucket), [kept[:, np.lexsort((kept[1], kept[0]))]])
 
 
 def _bucket_of(task: _BucketTask, number: int) -> NDArray[np.uint64]:
@@ -157,9 +157,9 @@ def _choose_nets(task: _PieceTask) -> None:
     counts = np.zeros((2, task.nets.count), dtype=np.int64)
     np.add.at(counts[0], batch, 1)
     np.add.at(counts[1], batch, size[position])
-    keep_result(task.path("chosen"), np.stack([position, weight]))
+    keep_results(task.path("chosen"), [np.stack([position, weight])])
     # The last file, which says that both are there.
-    keep_result(task.path("kept"), counts)
+    keep_results(task.path("kept"), [counts])
 
 
 def _place_of_each(nets: DrawnNets, pieces: list[_PieceTask], folder: Path) -> StoredNets:
@@ -170,7 +170,7 @@ def _place_of_each(nets: DrawnNets, pieces: list[_PieceTask], folder: Path) -> S
     before = np.cumsum(total, axis=1) - total
     # Within a batch, the pieces follow each other.
     for task in pieces:
-        keep_result(task.path("before"), before)
+        keep_results(task.path("before"), [before])
         before += np.load(task.path("kept"), allow_pickle=False)
     num_nets, num_pins = total.sum(axis=1).tolist()
     merged = StoredNets(folder, num_nets, num_pins, nets.dtype)

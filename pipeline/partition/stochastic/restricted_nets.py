@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.kept_results import keep_result
+from gnnloom.pipeline.partition.kept_results import keep_results
 from gnnloom.pipeline.partition.net_lists import pin_hash
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
 from gnnloom.pipeline.partition.stochastic.net_pieces import NetPiece
@@ -69,7 +69,7 @@ def restrict_nets(task: RestrictTask) -> None:
             figures.append((len(size), len(pin), np.count_nonzero(met), len(nets.pin)))
     with written_aside(piece.folder / f"met-{group}") as aside:
         aside.write_bytes(np.packbits(met).data)
-    keep_result(task.result_path, np.array(figures, dtype=np.int64))
+    keep_results(task.result_path, [np.array(figures, dtype=np.int64)])
 
 
 def figures_by_group(folder: Path, count: int) -> list[NDArray[np.int64]]:
