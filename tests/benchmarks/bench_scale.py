@@ -1,17 +1,21 @@
 """Stages on graphs that are large for one machine: what the client, the workers and the largest process take.
 
-    python tests/benchmarks/bench_scale.py [--cases npz,rows] [--scale small|full] [--program FILE]
+    python tests/benchmarks/bench_scale.py [--cases npz,rows,multilevel] [--scale small|full] [--program FILE]
 
 ``npz``: ingest of an archive in the layout of ogbn-papers100M (4 GB at full scale: edges, and 128 features per vertex)
 with two workers, members stored or deflated.  ``rows``: row shards of a directed R-MAT graph in random parts (2^22
-vertices in 512 parts at full scale) with two workers.  The program is ``gnnloom`` of this environment, or of that of an
-earlier version.  "Busy" is the share of the time in which both workers compute, wait for a core or wait for the disk,
-from when one of them first does to when one last does, the start of their processes included.
+vertices in 512 parts at full scale) with two workers.  ``multilevel``: partition of an undirected R-MAT graph (2^22
+vertices into 64 parts at full scale) out of core, with one worker and with two.
+
+The program is ``gnnloom`` of this environment, or of that of an earlier version.  "Busy" is the share of the time in
+which all workers compute, wait for a core or wait for the disk, from when one of them first does to when one last does,
+the start of their processes included.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -27,6 +31,7 @@ NPZ = {"small": (100_000, 800_000), "full": (5_000_000, 90_000_000)}
 DEFLATED_SHARE, WIDTH = 8, 128
 #: Scale of the R-MAT graph, and parts.
 ROWS = {"small": (14, 64), "full": (22, 512)}
+MULTILEVEL = {"small": (10, 4), "full": (22, 64)}
 
 
 def main() -> None:
@@ -40,7 +45,7 @@ def main() -> None:
     for case in options.cases.split(","):
         with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-scale-") as folder:
             for name, seen in CASES[case](program, Path(folder), options.scale):
-                _report(name, seen)
+                _report(name, seen, 1 if name.endswith(".alone") else WORKERS)
 
 
 def _npz(program: Path, folder: Path, scale: str) -> Iterator[tuple[str, Watched]]:
@@ -62,12 +67,29 @@ def _rows(program: Path, folder: Path, scale: str) -> Iterator[tuple[str, Watche
     yield "rows", _gnnloom(program, folder, "shard", "g", "--parts", str(parts))
 
 
-CASES: dict[str, Callable[[Path, Path, str], Iterator[tuple[str, Watched]]]] = {"npz": _npz, "rows": _rows}
+def _multilevel(program: Path, folder: Path, scale: str) -> Iterator[tuple[str, Watched]]:
+    rmat, parts = MULTILEVEL[scale]
+    for name, workers in (("alone", 1), ("together", WORKERS)):
+        # Another dataset, as a partition is made once.
+        _gnnloom(program, folder, "generate", name, "rmat", "--scale", str(rmat), "--edge-factor", "16")
+        arguments = ("--parts", str(parts), "--method", "multilevel")
+        found = _gnnloom(program, folder, "partition", name, *arguments, workers=workers)
+        result = json.loads(found.output)
+        print(f"RESULT multilevel.{name}.rows_sent {result['km1']} rows")
+        print(f"RESULT multilevel.{name}.imbalance {result['imbalance']:.4g} share")
+        yield f"multilevel.{name}", found
 
 
-def _gnnloom(program: Path, folder: Path, command: str, *arguments: str) -> Watched:
+CASES: dict[str, Callable[[Path, Path, str], Iterator[tuple[str, Watched]]]] = {
+    "npz": _npz,
+    "rows": _rows,
+    "multilevel": _multilevel,
+}
+
+
+def _gnnloom(program: Path, folder: Path, command: str, *arguments: str, workers: int = WORKERS) -> Watched:
     print(f"{command} {arguments[0]}", file=sys.stderr)
-    common = ("--workers", str(WORKERS), "--memory", "1G")
+    common = ("--workers", str(workers), "--memory", "1G")
     return watch([str(program), "--catalog", str(folder / "catalog"), command, *arguments, *common, "--json"])
 
 
@@ -89,8 +111,7 @@ def _write_archive(folder: Path, num_vertices: int, num_edges: int, *, is_deflat
     np.savez(folder / "raw" / "node-label.npz", node_label=rng.integers(0, 8, (num_vertices, 1)).astype(np.float32))
 
 
-def _report(name: str, seen: Watched) -> None:
-    workers = seen.others[:WORKERS]
+def _report(name: str, seen: Watched, workers: int) -> None:
     figures = {
         "wall": (seen.wall, "s"),
         "processor": (seen.processor, "s"),
@@ -98,9 +119,9 @@ def _report(name: str, seen: Watched) -> None:
         "client.private": (seen.client.private, "B"),
         "largest.private": (max(process.private for process in (seen.client, *seen.others)), "B"),
         "largest.resident": (max(process.resident for process in (seen.client, *seen.others)), "B"),
-        "busy": (seen.busy(WORKERS), "share"),
+        "busy": (seen.busy(workers), "share"),
     }
-    for worker, process in enumerate(workers):
+    for worker, process in enumerate(seen.others[:workers]):
         figures[f"worker{worker}.processor"] = (process.processor, "s")
     for figure, (value, unit) in figures.items():
         print(f"RESULT {name}.{figure} {value:.6g} {unit}", flush=True)
