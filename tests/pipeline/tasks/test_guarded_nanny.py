@@ -73,6 +73,7 @@ def test_only_the_kill_of_a_worker_that_held_too_much_is_blamed_on_memory(monkey
             list(cluster.map(be_killed, [0]))
 
 
+@pytest.mark.long
 def test_workers_on_mpi_ranks_are_ended_for_memory_of_their_own_and_not_for_mapped_files(tmp_path: Path) -> None:
     command = [find_mpiexec(), "-n", "3", *MPI_PYTHON, str(PROGRAM), str(tmp_path)]
     done = subprocess.run(command, env=rank_environment(3), capture_output=True, text=True, check=False, timeout=240)
