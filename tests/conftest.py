@@ -11,6 +11,16 @@ import pytest
 
 from gnnloom.storage import Catalog
 
+#: Rooms whose files come first, because they have slow tests, of which none should run alone at the end.
+_FIRST = ("workflows", "trainer", "pipeline")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the files by room."""
+    tests = Path(__file__).parent
+    rooms = {room: number for number, room in enumerate(_FIRST)}
+    items.sort(key=lambda item: rooms.get(item.path.relative_to(tests).parts[0], len(rooms)))
+
 
 @pytest.fixture(autouse=True, scope="session")
 def heard_interrupts() -> None:
