@@ -48,10 +48,7 @@ def check_run(run: Run) -> int:
     for folder in (run.checkpoints, run.best_checkpoint):
         for epoch in checkpoint_epochs(folder):
             _verify_checkpoint(folder, epoch)
-    # Whether there is a folder, not an index: a folder without its index is damage, which opening it reports.
-    if run.predictions_path.is_dir():
-        run.predictions().verify()
-        check_tree(run.predictions_path, run.predictions().records, {PREDICTIONS_INDEX})
+    _verify_predictions(run)
     _check_links(run.path)
     # A process that writes the run changes its lists at any time.
     if not is_held(lock_path(run.path.parents[1], "runs", run.name)):
@@ -110,6 +107,31 @@ def _check_recipe(path: Path) -> None:
         check_text(path.read_bytes(), str(path))
         with parsing(path, "a recipe"):
             tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _verify_predictions(run: Run) -> None:
+    # Whether there is a folder, not an index: a folder without its index is damage, which opening it reports.
+    while (folder := run.predictions_path).is_dir():
+        before = _identity(folder)
+        try:
+            predictions = run.predictions()
+            predictions.verify()
+            check_tree(folder, predictions.records, {PREDICTIONS_INDEX})
+        except (CorruptError, FileNotFoundError, NotFoundError):
+            # A run that goes on may have replaced them in the meantime, which is not damage.
+            if _identity(run.predictions_path) == before:
+                raise
+        else:
+            return
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """What tells a folder from another one that takes its name; None if there is none."""
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _verify_checkpoint(folder: Path, epoch: int) -> None:
