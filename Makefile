@@ -30,10 +30,10 @@ install: .venv/installed
 demo: install
 	$(BIN)/gnnloom demo
 
-# Four processes keep two cores busy, because tests wait for the ranks and commands that they start. The order of files
+# Three processes keep two cores busy, because tests wait for the ranks and commands that they start. The order of files
 # is that of tests/conftest.py.
 test: .venv/installed-for-tests
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test-long: .venv/installed-for-tests
 	$(BIN)/python -m pytest -m long

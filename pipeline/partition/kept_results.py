@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import written_aside
+from gnnloom.storage.format.numpy_files import load_array
 
 
 class KeepsResult(Protocol):
@@ -45,4 +46,4 @@ def _arrays(path: Path) -> Iterator[NDArray[Any]]:
     size = path.stat().st_size
     with path.open("rb") as file:
         while file.tell() < size:
-            yield np.load(file, allow_pickle=False)
+            yield load_array(file)

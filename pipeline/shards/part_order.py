@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.format.numpy_files import load_array
 from gnnloom.storage.matrix.permutation import PARTITION_ORDER
 
 
@@ -55,7 +56,7 @@ class PartOrder:
         return cls(path)
 
     def forward(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        positions: NDArray[np.int64] = np.load(self.path, mmap_mode="r", allow_pickle=False)[ids]
+        positions: NDArray[np.int64] = load_array(self.path, mmap_mode="r")[ids]
         return positions
 
     def to_json(self) -> dict[str, Any]:

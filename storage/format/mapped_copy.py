@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.files import sync_folder, sync_tree
 from gnnloom.storage.format.locks import held, lock_path, share
+from gnnloom.storage.format.numpy_files import load_array
 from gnnloom.storage.machine_memory import available_memory
 
 #: Folder of the copies in a dataset, and the kind by which their locks are named.
@@ -191,7 +192,7 @@ def _bytes_of(chunk: NDArray[Any], content: ArrayContent) -> memoryview:
 
 def _map(path: Path, content: ArrayContent) -> np.memmap[Any, Any]:
     try:
-        array: np.memmap[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = cast("np.memmap[Any, Any]", load_array(path, mmap_mode="r"))
     except (OSError, ValueError) as error:
         raise CorruptError(f"{path}: damaged copy ({error}); remove the folder") from error
     if (array.shape, array.dtype) != (content.shape, content.dtype):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.native.hmetis import write_lines
+from gnnloom.storage.format.numpy_files import load_array
 
 
 def write_metis(path: Path, graph: AdjacencyGraph, vertex_weight: NDArray[np.int64]) -> None:
@@ -41,4 +42,4 @@ def save_graph(path: Path, graph: AdjacencyGraph, vertex_weight: NDArray[np.int6
 def load_graph(path: Path) -> list[NDArray[np.int32]]:
     """Read what :func:`save_graph` wrote: offsets, neighbors, vertex weights and edge weights, all int32."""
     with path.open("rb") as file:
-        return [np.load(file, allow_pickle=False) for _ in range(4)]
+        return [load_array(file) for _ in range(4)]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import GIVEN, GRAPH, HYPERGRAPH, PartitionRequest
 from gnnloom.pipeline.partition.preset import Preset
+from gnnloom.storage.format.numpy_files import load_array
 
 #: Bytes for each vertex and part in the cache of gains; ``large-k`` recomputes gains instead.
 _GAIN = 4
@@ -51,7 +52,7 @@ def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
     else:
         problem = library.hypergraph_from_file(str(folder / HYPERGRAPH), context, mtkahypar.FileFormat.HMETIS)
     if request.improve:
-        given = np.load(folder / GIVEN, allow_pickle=False)
+        given = load_array(folder / GIVEN)
         found = problem.create_partitioned_hypergraph(context, request.parts, given)
         found.improve_partition(context, request.improve)
     else:

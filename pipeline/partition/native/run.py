@@ -32,6 +32,7 @@ from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import GIVEN, GRAPH, HYPERGRAPH, RESULT, PartitionRequest
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.storage.errors import PartitionerError
+from gnnloom.storage.format.numpy_files import load_array
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.machine_memory import memory_text
 
@@ -158,7 +159,7 @@ def run_child(
             f" last line of its output: {last_line(folder)}"
         )
     try:
-        return np.asarray(np.load(folder / RESULT, allow_pickle=False))
+        return np.asarray(load_array(folder / RESULT))
     except (OSError, ValueError) as error:
         raise PartitionerError(
             f"method {method}: its result cannot be read ({error}); choose another method"

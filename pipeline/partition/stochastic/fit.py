@@ -29,6 +29,7 @@ from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
 from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.numpy_files import load_array
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 _FACTS = "facts.json"
@@ -132,7 +133,7 @@ def _kept(path: Path, find: Callable[[], NDArray[np.int32]]) -> NDArray[np.int32
     """(num_vertices,) int32 parts from a file; found and stored there if it is missing."""
     if not path.exists():
         keep_results(path, [find()])
-    part: NDArray[np.int32] = np.load(path, allow_pickle=False)
+    part: NDArray[np.int32] = load_array(path)
     return part
 
 

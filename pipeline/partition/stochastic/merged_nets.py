@@ -24,6 +24,7 @@ from gnnloom.pipeline.partition.stochastic.net_pieces import piece_folder
 from gnnloom.pipeline.partition.stochastic.restricted_nets import NETS, PINS, figures_by_group
 from gnnloom.pipeline.partition.stochastic.stored_nets import OpenNets, StoredNets
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
+from gnnloom.storage.format.numpy_files import load_array
 
 #: Bytes of indexes that a task merges, at least; and of those that it reads of one piece, so that opens are worth it.
 _BUCKET_BYTES, _SLICE_BYTES = 16 << 20, 128 << 10
@@ -166,12 +167,12 @@ def _place_of_each(nets: DrawnNets, pieces: list[_PieceTask], folder: Path) -> S
     """Create the merged nets, and write for each piece the nets and pins before those of each batch."""
     total = np.zeros((2, nets.count), dtype=np.int64)
     for task in pieces:
-        total += np.load(task.path("kept"), allow_pickle=False)
+        total += load_array(task.path("kept"))
     before = np.cumsum(total, axis=1) - total
     # Within a batch, the pieces follow each other.
     for task in pieces:
         keep_results(task.path("before"), [before])
-        before += np.load(task.path("kept"), allow_pickle=False)
+        before += load_array(task.path("kept"))
     num_nets, num_pins = total.sum(axis=1).tolist()
     merged = StoredNets(folder, num_nets, num_pins, nets.dtype)
     merged.create()
@@ -185,8 +186,8 @@ def _place_nets(task: _PlaceTask) -> None:
 
 def _copy_kept(piece: _PieceTask, merged: OpenNets) -> None:
     """Write the kept nets of a piece to their places among all."""
-    position, weight = np.load(piece.path("chosen"), allow_pickle=False)
-    before = iter(np.load(piece.path("before"), allow_pickle=False).T.tolist())
+    position, weight = load_array(piece.path("chosen"))
+    before = iter(load_array(piece.path("before")).T.tolist())
     first = 0
     # One batch at a time, because the nets of other pieces come between those of two batches.
     for group, figures in enumerate(figures_by_group(piece.folder, piece.nets.count)):
@@ -215,4 +216,4 @@ def _ends(figures: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    return np.asarray(load_array(path, mmap_mode="r"))

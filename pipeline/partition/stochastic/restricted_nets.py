@@ -25,6 +25,7 @@ from gnnloom.pipeline.partition.net_lists import pin_hash
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
 from gnnloom.pipeline.partition.stochastic.net_pieces import NetPiece
 from gnnloom.storage.format.files import written_aside
+from gnnloom.storage.format.numpy_files import load_array
 
 #: Columns of the figures of a batch: its nets and their pins; the pins of the piece that lie in this or an earlier
 #: batch; and all pins of the piece.
@@ -77,7 +78,7 @@ def figures_by_group(folder: Path, count: int) -> list[NDArray[np.int64]]:
     found: list[NDArray[np.int64]] = []
     while (left := count - sum(map(len, found))) > 0:
         path = folder / f"batches-{len(found)}.npy"
-        found.append(np.load(path, allow_pickle=False)[:left])
+        found.append(load_array(path)[:left])
     return found
 
 
