@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
+from gnnloom.pipeline.sources.reading.byte_ranges import RANGE_BYTES, whole_or_ranges
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.line_counts import count_data_lines
 from gnnloom.pipeline.sources.reading.lines import (
@@ -32,8 +33,6 @@ from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Bytes of a local, uncompressed file that one task reads.
-RANGE_BYTES = 64 << 20
 #: Length of the shortest line with an entry: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _FIELDS = ("pattern", "real", "integer")
@@ -110,15 +109,11 @@ class MatrixMarketEdges:
         return max(matrix.num_vertices for matrix in self.matrices)
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [span for number, matrix in enumerate(self.matrices) for span in self._ranges_of(number, matrix)]
-
-    def _ranges_of(self, number: int, matrix: MatrixHeader) -> Iterator[SourceRange]:
-        size = matrix.file.size if matrix.file.is_seekable else None
-        if size is None or size - matrix.data_at <= self.range_bytes:
-            yield SourceRange(number, 0, -1)
-            return
-        for start in range(matrix.data_at, size, self.range_bytes):
-            yield SourceRange(number, start, min(start + self.range_bytes, size))
+        return [
+            span
+            for number, matrix in enumerate(self.matrices)
+            for span in whole_or_ranges(number, matrix.file, self.range_bytes, matrix.data_at)
+        ]
 
     def surveys(self) -> Sequence[SourceRange]:
         return [] if self.is_counted else [span for span in self.ranges() if span.stop >= 0]

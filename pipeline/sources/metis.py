@@ -18,6 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
+from gnnloom.pipeline.sources.reading.byte_ranges import RANGE_BYTES, whole_or_ranges
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.line_counts import count_uncommented
 from gnnloom.pipeline.sources.reading.lines import bad_line, check_ends_with_feed, first_line
@@ -41,8 +42,6 @@ from gnnloom.pipeline.sources.reading.numerals import (
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Bytes of a local, uncompressed file that one task reads.
-RANGE_BYTES = 64 << 20
 #: Number of bytes parsed at a time.
 BLOCK_BYTES = 2 << 20
 
@@ -125,15 +124,11 @@ class MetisEdges:
         return self._cut() if self.is_checked else [SourceRange(number, 0, -1) for number in range(len(self.graphs))]
 
     def _cut(self) -> list[SourceRange]:
-        return [span for number, graph in enumerate(self.graphs) for span in self._ranges_of(number, graph)]
-
-    def _ranges_of(self, number: int, graph: MetisHeader) -> Iterator[SourceRange]:
-        size = graph.file.size if graph.file.is_seekable else None
-        if size is None or size - graph.data_at <= self.range_bytes:
-            yield SourceRange(number, 0, -1)
-            return
-        for start in range(graph.data_at, size, self.range_bytes):
-            yield SourceRange(number, start, min(start + self.range_bytes, size))
+        return [
+            span
+            for number, graph in enumerate(self.graphs)
+            for span in whole_or_ranges(number, graph.file, self.range_bytes, graph.data_at)
+        ]
 
     def surveys(self) -> Sequence[SourceRange]:
         """All ranges, twice: to count their lines, then their edges; none if every file is one range."""

@@ -22,6 +22,7 @@ from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
 from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading import name_parser
+from gnnloom.pipeline.sources.reading.byte_ranges import RANGE_BYTES, byte_ranges
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.header import begins_with_header
 from gnnloom.pipeline.sources.reading.line_counts import count_data_lines
@@ -33,8 +34,6 @@ from gnnloom.pipeline.sources.reading.text_layout import data_blocks, separator_
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Number of bytes of a local uncompressed file that one task reads.
-RANGE_BYTES = 64 << 20
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _ANY_ID = np.iinfo(np.int64).max
@@ -125,14 +124,7 @@ class TextEdges:
         return estimate_lines(self.files)
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [span for number, file in enumerate(self.files) for span in self._ranges_of(number, file)]
-
-    def _ranges_of(self, number: int, file: SourceFile) -> Iterator[SourceRange]:
-        if not file.is_seekable or file.size is None:
-            yield SourceRange(number, 0, -1)
-            return
-        for start in range(0, file.size, self.range_bytes):
-            yield SourceRange(number, start, min(start + self.range_bytes, file.size))
+        return [span for number, file in enumerate(self.files) for span in byte_ranges(number, file, self.range_bytes)]
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         """Read one range; a ``stop`` of -1 stands for the end of the file.

@@ -126,7 +126,7 @@ def _verify_predictions(run: Run) -> None:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """What tells a folder from another one that takes its name; None if there is none."""
+    """Numbers that change when another folder takes the name; None if there is no folder."""
     try:
         found = folder.stat()
     except FileNotFoundError:

@@ -132,6 +132,15 @@ def test_files_and_targets_that_the_manual_names_exist() -> None:
             assert f"\n{target}:" in makefile, f"{page}: make {target}"
 
 
+def test_the_manual_says_which_tests_are_long() -> None:
+    page = (DOCS / "explanation" / "guarantees.md").read_text()
+    for name, test, mark in re.findall(r"`(tests/[\w/.-]+\.py)::(\w+)`( \(long\))?", page):
+        text = (ROOT / name).read_text()
+        decorators = text.partition(f"\ndef {test}(")[0].rpartition("\n\n")[2]
+        is_long = "pytest.mark.long" in decorators or bool(re.search(r"^pytestmark = .*long", text, re.MULTILINE))
+        assert is_long == bool(mark), f"{name}::{test}"
+
+
 def test_every_guarantee_names_what_shows_it() -> None:
     page = (DOCS / "explanation" / "guarantees.md").read_text()
     for section in page.split("\n## ")[1:]:

@@ -198,20 +198,15 @@ class StageInputs:
     @cached_property
     def parts(self) -> PartSizes:
         """The stored partition, or what is expected of a random one."""
-        partition, stored = self.recipe.partition, self._stored_partition
+        partition, stored = self.recipe.partition, self.stored_partition
         if stored is not None:
             return PartSizes.of(stored)
         return PartSizes.at_random(self.graph, partition.parts if partition is not None else 1)
 
     @property
-    def stored_partition(self) -> Partition | None:
-        """The partition, if it is there."""
-        return self._stored_partition
-
-    @property
     def expects_random_parts(self) -> bool:
         """Whether the rows that ranks exchange are those of random parts, since the partition does not exist yet."""
-        return self.recipe.grid is None and self._stored_partition is None
+        return self.recipe.grid is None and self.stored_partition is None
 
     @cached_property
     def _shard_source(self) -> ShardSource:
@@ -300,6 +295,7 @@ class StageInputs:
         return Vertices(artifact) if artifact else None
 
     @cached_property
-    def _stored_partition(self) -> Partition | None:
+    def stored_partition(self) -> Partition | None:
+        """The partition, if it is there."""
         artifact = self._stored("partition")
         return Partition(artifact) if artifact else None

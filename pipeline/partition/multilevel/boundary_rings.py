@@ -110,7 +110,7 @@ def find_boundary(
     folder: Path,
     cluster: Cluster,
 ) -> Boundary | None:
-    """Find the widest boundary that fits, of at most ``WIDEST`` rings; None if there is no cut, or no ring fits.
+    """Find the widest boundary that fits, up to ``WIDEST`` rings; None if no net is cut, or even one ring is too large.
 
     Args:
         part_path: file of the (num_vertices,) int32 parts.

@@ -11,21 +11,23 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.reading.numerals import FEED, HASH, PERCENT, is_blank, is_end, next_line, skip_blanks
 
 
-def count_data_lines(blocks: Iterable[tuple[int, NDArray[Any]]]) -> int:
-    """Number of lines that are neither blank nor comments, which begin with ``#`` or ``%``.
+def count_data_lines(blocks: Iterable[tuple[int, NDArray[Any]]], *, has_comments: bool = True) -> int:
+    """Number of lines that are neither blank nor comments.
 
     Args:
         blocks: offset and whole lines, (num_bytes,) uint8, of every block.
+        has_comments: whether lines that begin with ``#`` or ``%`` are comments.
     """
-    return sum(int(_count_data_lines(block)) for _, block in blocks)
+    return sum(int(_count_data_lines(block, has_comments)) for _, block in blocks)
 
 
 @njit(cache=True, nogil=True)
-def _count_data_lines(text: Any) -> int:
+def _count_data_lines(text: Any, has_comments: bool) -> int:
     count, at = 0, 0
     while at < len(text):
         first = skip_blanks(text, at)
-        count += not (is_end(text, first) or text[first] == HASH or text[first] == PERCENT)
+        is_comment = has_comments and (text[first] == HASH or text[first] == PERCENT)
+        count += not (is_end(text, first) or is_comment)
         at = next_line(text, at)
     return count
 

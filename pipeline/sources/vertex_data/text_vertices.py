@@ -10,7 +10,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.columns import (
@@ -24,8 +23,8 @@ from gnnloom.pipeline.sources.reading.columns import (
     read_targets,
 )
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.line_counts import count_data_lines
 from gnnloom.pipeline.sources.reading.lines import whole_lines
-from gnnloom.pipeline.sources.reading.numerals import is_end, next_line, skip_blanks
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
 
@@ -167,14 +166,4 @@ def _index_rows(file: SourceFile) -> tuple[tuple[RowStart, ...], int]:
 
 
 def _count_rows(file: SourceFile, start: int, stop: int | None) -> int:
-    return sum(int(_count_lines(block)) for _, block in whole_lines(file, start, stop))
-
-
-@njit(cache=True, nogil=True)
-def _count_lines(text: Any) -> int:
-    """Number of lines that are not blank."""
-    count, at = 0, 0
-    while at < len(text):
-        count += not is_end(text, skip_blanks(text, at))
-        at = next_line(text, at)
-    return count
+    return count_data_lines(whole_lines(file, start, stop), has_comments=False)

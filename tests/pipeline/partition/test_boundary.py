@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +33,7 @@ from gnnloom.pipeline.partition.native.run import native_partition
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
+from support.late import LateCluster
 from support.partitions import random_parts
 from support.twice import TwiceCluster
 
@@ -41,25 +41,6 @@ HERE = InProcessCluster()
 MEMORY = 1 << 26
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class LateCluster(InProcessCluster):
-    """Runs the tasks that look for a boundary again one and two phases later, as workers do that were given up."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.earlier: list[tuple[Callable[[Any], Any], Sequence[Any]]] = []
-        self.late = 0
-
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        for late, tasks in self.earlier[-2:]:
-            for task in tasks:
-                self.late += 1
-                with contextlib.suppress(FileNotFoundError):
-                    late(task)
-        yield from map(function, items)
-        if function.__module__.endswith("boundary_rings"):
-            self.earlier.append((function, items))
 
 
 class UntracedCluster(InProcessCluster):
@@ -266,7 +247,8 @@ def test_tasks_of_any_number_and_order_make_the_parts_of_one_process(
         hypergraph = contract_nets(hypergraph, clusters, tmp_path / "coarse", HERE).on_disk(MEMORY, HERE)
     assert moved_by_number(tmp_path, hypergraph, 3000, HERE) == BY_ONE_PROCESS[weighted]
     split_into_tasks(monkeypatch)
-    late = LateCluster()
+    # One and two phases later.
+    late = LateCluster(lambda function: function.__module__.endswith("boundary_rings"), slice(-2, None), after=False)
     for cluster in (HERE, TwiceCluster(), ThreadedCluster(3, MEMORY), late):
         assert moved_by_number(tmp_path, hypergraph, 3000, cluster) == BY_ONE_PROCESS[weighted]
     assert late.late > 0

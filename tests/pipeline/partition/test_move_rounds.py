@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +26,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCl
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.memory_map import create_part_vector
 from support.graphs import random_adjacency, store_graph
+from support.late import LateCluster
 from support.partitions import transpose_of
 from support.twice import TwiceCluster
 
@@ -35,26 +34,6 @@ HERE = InProcessCluster()
 PARTS, MEMORY = 16, 1 << 26
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class LateCluster(InProcessCluster):
-    """Runs the tasks of a round of moves again after the next round, like workers that were taken for dead."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.earlier: list[tuple[Callable[[Any], Any], Sequence[Any]]] = []
-        self.late = 0
-
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        yield from map(function, items)
-        if function in (move_rounds._propose, move_rounds._spread, move_rounds._change_masks):
-            self.earlier.append((function, items))
-            # A round has three phases.
-            for late, tasks in self.earlier[-6:-3]:
-                for task in tasks:
-                    self.late += 1
-                    with contextlib.suppress(FileNotFoundError):
-                        late(task)
 
 
 def stored(folder: Path, adjacency: Any, *, symmetric: bool = True, directions: str = "forward") -> DiskHypergraph:
@@ -158,7 +137,9 @@ def test_tasks_of_any_size_make_the_same_moves(tmp_path: Path, parts: int, monke
     """150 parts are refined in three windows."""
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
     hypergraph = stored(tmp_path, skewed(1500, 9000), symmetric=False, directions="both")
-    late = LateCluster()
+    phases = (move_rounds._propose, move_rounds._spread, move_rounds._change_masks)
+    # After the next round, each of which has three phases.
+    late = LateCluster(lambda function: function in phases, slice(-6, -3), after=True)
     clusters = (HERE, TwiceCluster(), ThreadedCluster(3, MEMORY), late)
     found = {refined(hypergraph, tmp_path, cluster, parts, 2).tobytes() for cluster in clusters}
     assert len(found) == 1

@@ -262,7 +262,7 @@ def test_rows_of_text_are_read_from_anywhere(
 ) -> None:
     monkeypatch.setattr(text_vertices, "_INDEX_BYTES", index_bytes)
     path = tmp_path / "feature.csv"
-    # Blank lines are no rows.
+    # Blank lines do not count as rows.
     path.write_text("\n\n".join(f"{row},{row * row}" for row in range(N)) + end)
     source = TextVertices.open(str(path), "feature")
     assert source.num_vertices() == N

@@ -42,6 +42,7 @@ def test_an_error_that_stays_is_raised(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_arrays_of_python_objects_are_refused(tmp_path: Path) -> None:
+    # The only way to make such a file, which must not be read.
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="pickle"):
         load_array(tmp_path / "objects.npy")
