@@ -18,13 +18,15 @@ from gnnloom.pipeline.partition.multilevel.boundary_plan import WIDEST, Boundary
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
+from gnnloom.pipeline.partition.multilevel.counts import boundary_counts
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.level_size import Setting
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes, total_tasks
 from gnnloom.storage import Catalog
 from support.graphs import store_graph
 
@@ -68,7 +70,7 @@ def test_the_pins_are_read_once_however_wide_the_boundary_is(graph: Described) -
     counted = phases(graph)
     pins = graph.nnz + graph.num_vertices
     # Only the search for cut nets reads all pins; a step reads bytes of every vertex and net, and what fits in memory.
-    per_vertex = sum(phase.bytes_read for phase in counted) - 2 * 8 * pins - (WIDEST + 1) * 8 * MEMORY
+    per_vertex = sum(phase.bytes_read * phase.repeats for phase in counted) - 2 * 8 * pins - (WIDEST + 1) * 8 * MEMORY
     assert per_vertex <= 64 * graph.num_vertices + PARTS * 16 * (graph.num_vertices / pieces._TASK_VERTICES + 1)
 
 
@@ -107,8 +109,8 @@ def test_a_boundary_is_refined_by_the_counted_tasks_that_open_the_counted_files(
     counted = BoundaryPlan.for_hypergraph(hypergraph).counts(2, pins, weighted=weighted)
     for function in dict.fromkeys(FUNCTIONS.values()):
         planned = [phase for phase in counted if FUNCTIONS[phase.phase] == function]
-        assert cluster.tasks(function) == sum(phase.tasks for phase in planned), function
-        assert sum(cluster.opens(function)) == sum(phase.opens for phase in planned), function
+        assert cluster.tasks(function) == total_tasks(planned), function
+        assert sum(cluster.opens(function)) == sum(phase.opens * phase.repeats for phase in planned), function
         if planned:
             assert max(cluster.opens(function)) == max(phase.most_opens for phase in planned) > 1, function
 
@@ -125,3 +127,14 @@ def ladder(folder: Path, *, weighted: bool) -> DiskHypergraph:
     coarse = folder / ".work" / "coarse"
     clusters = store_clusters(hypergraph, np.arange(length * width) // 2, coarse)
     return contract_nets(hypergraph, clusters, coarse, HERE).on_disk(MEMORY, HERE)
+
+
+@cases
+def test_a_plan_counts_the_boundary_where_a_graph_does_not_fit_in_memory(graph: Described) -> None:
+    def counted(memory: int, preset: str = "auto") -> list[PhaseCount]:
+        setting = Setting(PARTS, 2, memory)
+        return boundary_counts(graph.num_vertices, graph.nnz, 1, setting, "multilevel", preset)
+
+    assert [phase.phase for phase in counted(MEMORY)] == [name for name in FUNCTIONS if name != "select weights"]
+    assert counted(MEMORY, "streaming") == []
+    assert counted(1 << 50) == []

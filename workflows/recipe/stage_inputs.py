@@ -10,7 +10,7 @@ from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import project_ingest
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
 from gnnloom.pipeline.partition.counts import measured_counts
-from gnnloom.pipeline.partition.multilevel.counts import method_counts
+from gnnloom.pipeline.partition.making_counts import making_counts
 from gnnloom.pipeline.partition.multilevel.level_size import Setting
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
@@ -112,13 +112,13 @@ class StageInputs:
 
     @property
     def partition_phases(self) -> list[PhaseCount]:
-        """What the tasks that make the partition out of core, if any do, and those that store and measure it will do.
+        """What the tasks that make the partition, if any do, and those that store and measure it will do.
 
         Raises:
             BudgetError: the memory leaves no room for buffers.
         """
         graph, partition = self.graph, self.recipe.partition
-        made = [] if partition is None else self._multilevel_phases(partition)
+        made = [] if partition is None else self._making_phases(partition)
         measured = measured_counts(
             graph.block_rows,
             graph.block_nnz,
@@ -128,16 +128,11 @@ class StageInputs:
         )
         return [*made, *measured]
 
-    def _multilevel_phases(self, partition: PartitionOptions) -> list[PhaseCount]:
-        graph = self.graph
-        return method_counts(
-            graph.block_rows,
-            graph.block_nnz,
-            Setting(partition.parts, self.workers, self.assignment.cluster.memory),
-            partition.method,
-            partition.preset,
-            symmetric=graph.symmetric,
-            directions=2 if partition.directions == "both" and not graph.symmetric else 1,
+    def _making_phases(self, partition: PartitionOptions) -> list[PhaseCount]:
+        graph, memory = self.graph, self.assignment.cluster.memory
+        setting = Setting(partition.parts, self.workers, memory)
+        return making_counts(
+            graph.block_rows, graph.block_nnz, graph.entry_bytes, partition, setting, symmetric=graph.symmetric
         )
 
     @property

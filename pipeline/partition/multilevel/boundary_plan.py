@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.pieces import NET_TASKS, vertex_pieces
@@ -65,9 +65,8 @@ class BoundaryPlan:
             read=self._lists(self.num_nets) + _PART * self.num_pins,
             written=_RING * self.num_nets,
         )
-        grown = [self._grow(pins) for _ in range(rings)]
-        selected = self._select(pins, weighted=weighted)
-        return [cut, *(phase for ring in grown for phase in ring), *selected, *self._label(parts)]
+        grown = [replace(phase, repeats=rings) for phase in self._grow(pins)]
+        return [cut, *grown, *self._select(pins, weighted=weighted), *self._label(parts)]
 
     def _grow(self, pins: int) -> list[PhaseCount]:
         """The phases of one ring."""

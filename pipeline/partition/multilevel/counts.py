@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gnnloom.pipeline.partition.choice import MOST_PINS
+from gnnloom.pipeline.partition.multilevel.boundary_plan import BoundaryPlan
 from gnnloom.pipeline.partition.multilevel.cluster_counts import cluster_counts, contract_counts, transpose_counts
 from gnnloom.pipeline.partition.multilevel.level_size import LevelSize, Setting
 from gnnloom.pipeline.partition.multilevel.out_of_core import CLUSTER_PASSES, KEPT_SHARE, fits_natively, refinement_of
@@ -22,6 +23,7 @@ from gnnloom.pipeline.partition.multilevel.refine_counts import (
 )
 from gnnloom.pipeline.partition.multilevel.store_counts import finest_level, store_counts
 from gnnloom.pipeline.partition.multilevel_cost import MULTILEVEL_PRESETS
+from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.settings import QUALITY_METHOD
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
@@ -46,7 +48,7 @@ def method_counts(
 ) -> list[PhaseCount]:
     """Count the phases that make parts, for a finest level and at most one more; none if not by this method.
 
-    Refinement of the boundary, which preset ``auto`` adds where a level fits in memory, is not counted.
+    What preset ``auto`` adds where a level fits in memory, :func:`boundary_counts` counts.
 
     Args:
         block_rows, block_nnz: rows and nonzeros of each row block of the graph.
@@ -62,11 +64,28 @@ def method_counts(
     if runs is None or setting.parts in {1, finest.num_vertices}:
         return []
     stored = store_counts(block_rows, block_nnz, symmetric=symmetric, directions=directions)
-    fits = runs == "auto" and fits_natively(
-        finest.num_pins, finest.num_vertices, setting.parts, working_memory(setting.memory)
-    )
+    fits = runs == "auto" and _fits(finest, setting)
     levels = [finest] if fits else levels_at_most(finest, runs)
     return [*stored, *level_counts(levels, setting, runs, fits=fits)]
+
+
+def boundary_counts(
+    num_vertices: int, nnz: int, directions: int, setting: Setting, method: str, preset: str
+) -> list[PhaseCount]:
+    """Count the phases that find the boundary of the finest level, as large as a worker's memory allows.
+
+    There are none unless preset ``auto`` runs on several levels; the boundaries of coarser levels are smaller.
+    """
+    finest = finest_level(num_vertices, nnz, directions)
+    if chosen_preset(method, preset, finest.num_pins) != "auto" or _fits(finest, setting):
+        return []
+    pins = working_memory(setting.memory) // MT_KAHYPAR.bytes_per_pin
+    return BoundaryPlan.of(finest.num_vertices, finest.num_nets, finest.num_pins).counts(setting.parts, pins)
+
+
+def _fits(level: LevelSize, setting: Setting) -> bool:
+    """Whether a level is partitioned in memory as a whole."""
+    return fits_natively(level.num_pins, level.num_vertices, setting.parts, working_memory(setting.memory))
 
 
 def levels_at_most(finest: LevelSize, preset: str) -> list[LevelSize]:

@@ -86,6 +86,8 @@ def test_a_plan_counts_what_makes_a_partition_out_of_core(tmp_path: Path) -> Non
     assert list(flat)[-4:] == ["check loads", "store parts", "count exchange", "measure load"]
     assert flat["fill masks"]["repeats"] == 16
     assert flat["fill masks"]["bytes_written"] == 120 * 16
+    # Preset ``auto`` partitions so small a graph in memory as a whole, so there is no boundary.
+    assert "find cut nets" not in phases("auto")
     assert {"contract nets", "scatter pins", "inherit parts", "fill masks, level 1"} <= streaming.keys() - flat.keys()
 
 
@@ -166,3 +168,16 @@ def test_what_to_run_or_show_is_named_once(arguments: list[str], message: str) -
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 2
     assert message in done.output
+
+
+def test_a_plan_counts_the_tasks_of_the_stochastic_model(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(RECIPE.replace('method = "random"', 'method = "mtkahypar"'))
+
+    def phases(batches: str) -> list[str]:
+        changes = ("partition.model=stochastic", f"partition.batches={batches}")
+        arguments = [argument for change in changes for argument in ("--set", change)]
+        (stage,) = (each for each in plan(tmp_path, *arguments)["stages"] if each["stage"] == "partition")
+        return [phase["phase"] for phase in stage["phases"]]
+
+    assert phases("vertex")[:2] == ["draw fresh batches", "measure batches"]
+    assert {"restrict nets", "index nets", "merge nets", "choose nets", "place nets"} <= set(phases("walk"))
