@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from gnnloom.storage import Catalog
+from support.mpi import rank_command
 
 #: Rooms whose files come first, because they have slow tests, of which none should run alone at the end.
 _FIRST = ("workflows", "trainer", "pipeline")
+#: Folder of a `sitecustomize`, which every Python loads that finds it on its path.
+_UNSYNCED = Path(__file__).parent / "support" / "unsynced"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,9 +35,18 @@ def heard_interrupts() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def disk_that_is_not_waited_for() -> Iterator[None]:
-    """Skip fsync in this process: no test simulates a power failure. Commands that tests start still sync."""
+    """Skip fsync, here and in all Python processes that tests start: no test simulates a power failure."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
+        patch.setenv("PYTHONPATH", str(_UNSYNCED), prepend=os.pathsep)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def forked_ranks() -> Iterator[None]:
+    """Fork the ranks that commands in this process start, rather than have each import torch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gnnloom.trainer.job.launch.rank_python", rank_command)
         yield
 
 

@@ -25,7 +25,7 @@ from gnnloom.pipeline.sources.source import SourceRange
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ingest_peers import TOOLS
-from peak import Measured, run
+from processes import Watched, watch
 
 #: Numbers of edges by scale.
 EDGES = {"small": (2_000_000,), "full": (20_000_000, 100_000_000)}
@@ -82,13 +82,13 @@ def _write_edges(folder: Path, count: int, kind: str) -> Path:
 
 
 def _compare(path: Path, count: int, kind: str, peers: Sequence[str], folder: Path) -> None:
-    found: dict[str, Measured] = {}
+    found: dict[str, Watched] = {}
     for tool in [OURS, *peers]:
         out = folder / "out"
         out.mkdir()
         # Nothing that an earlier tool wrote may go to the disk while this one is measured.
         os.sync()
-        found[tool] = run(_command(tool, path, out), {"OMP_NUM_THREADS": "1"})
+        found[tool] = watch(_command(tool, path, out), {"OMP_NUM_THREADS": "1"})
         shutil.rmtree(out)
     sizes = {json.loads(measured.output.splitlines()[-1])["nnz"] for measured in found.values()}
     if len(sizes) != 1:
@@ -103,14 +103,14 @@ def _command(tool: str, path: Path, out: Path) -> list[str]:
     return [sys.executable, str(Path(__file__).with_name("ingest_peers.py")), tool, str(path), str(out)]
 
 
-def _report(name: str, count: int, found: dict[str, Measured]) -> None:
+def _report(name: str, count: int, found: dict[str, Watched]) -> None:
     _print_table(name, count, found)
     for key, (value, unit) in _results(count, found).items():
         print(f"RESULT ingest_{name}_{key} {value:.4g} {unit}")
     sys.stdout.flush()
 
 
-def _print_table(name: str, count: int, found: dict[str, Measured]) -> None:
+def _print_table(name: str, count: int, found: dict[str, Watched]) -> None:
     ours = found[OURS]
     print(f"\n{name}: {count:,} edges")
     heads = ("wall s", "cpu s", "M edges/s", "largest MB", "all MB", "wall x", "memory x")
@@ -120,15 +120,15 @@ def _print_table(name: str, count: int, found: dict[str, Measured]) -> None:
             one.wall,
             one.processor,
             count / one.wall / 1e6,
-            one.peak_process / 1e6,
-            one.peak_total / 1e6,
+            one.largest / 1e6,
+            one.together / 1e6,
             one.wall / ours.wall,
-            one.peak_total / ours.peak_total,
+            one.together / ours.together,
         )
         print(f"{tool:14}" + "".join(f"{number:11.2f}" for number in numbers))
 
 
-def _results(count: int, found: dict[str, Measured]) -> dict[str, tuple[float, str]]:
+def _results(count: int, found: dict[str, Watched]) -> dict[str, tuple[float, str]]:
     """Value and unit of every figure, by name."""
     ours = found[OURS]
     inside = json.loads(ours.output.splitlines()[-1])["seconds"]
@@ -137,15 +137,15 @@ def _results(count: int, found: dict[str, Measured]) -> dict[str, tuple[float, s
         "processor": (ours.processor, "s"),
         "rate": (count / ours.wall / 1e6, "Medges/s"),
         "rate_without_start": (count / inside / 1e6, "Medges/s"),
-        "peak_process": (ours.peak_process / 1e6, "MB"),
-        "peak_all_processes": (ours.peak_total / 1e6, "MB"),
+        "peak_process": (ours.largest / 1e6, "MB"),
+        "peak_all_processes": (ours.together / 1e6, "MB"),
     }
     for tool, one in found.items():
         if tool != OURS:
             results[f"wall_{tool}_over_gnnloom"] = (one.wall / ours.wall, "x")
             results[f"processor_{tool}_over_gnnloom"] = (one.processor / ours.processor, "x")
-            results[f"memory_{tool}_over_gnnloom"] = (one.peak_total / ours.peak_total, "x")
-            results[f"memory_{tool}_over_gnnloom_process"] = (one.peak_process / ours.peak_process, "x")
+            results[f"memory_{tool}_over_gnnloom"] = (one.together / ours.together, "x")
+            results[f"memory_{tool}_over_gnnloom_process"] = (one.largest / ours.largest, "x")
     return results
 
 

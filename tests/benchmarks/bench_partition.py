@@ -31,8 +31,8 @@ from typing import Any
 import kinds
 import levels
 import numpy as np
-import peak
 from numpy.typing import NDArray
+from processes import watch
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
@@ -173,9 +173,9 @@ def plan(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, f
     for method, preset in PLANNED[options.scale]:
         command = ["partition", dataset.name, "--parts", str(parts), "--method", method, "--workers", "0"]
         chosen = ["--preset", preset] if preset else []
-        taken = peak.run([*GNNLOOM, "--catalog", str(catalog.root), *command, *chosen], {})
+        taken = watch([*GNNLOOM, "--catalog", str(catalog.root), *command, *chosen])
         name = f"plan {method} {preset}".rstrip()
-        yield f"{name} memory", projected[method, preset].memory / taken.peak_total, "x"
+        yield f"{name} memory", projected[method, preset].memory / taken.together, "x"
         yield f"{name} processor", projected[method, preset].cpu_seconds / taken.processor, "x"
 
 

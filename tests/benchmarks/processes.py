@@ -7,15 +7,15 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peak import PAGE, family
-
 #: Seconds between two measurements.
-INTERVAL = 0.1
+INTERVAL = 0.05
+#: Bytes of a page, in which /proc/PID/statm counts.
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -34,19 +34,20 @@ class Process:
     private: int = 0
     at_work: set[int] = field(default_factory=set)
 
-    def update(self, pid: int, look: int) -> None:
-        """Look at the process once more, if it still runs."""
+    def update(self, pid: int, look: int) -> int:
+        """Look at the process once more; returns its resident bytes, 0 if it has ended."""
         try:
             status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
             threads = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
         except (OSError, ValueError):
-            return
+            return 0
         self.processor = max(self.processor, (int(status[11]) + int(status[12])) / _TICK)
-        self.resident = max(self.resident, resident * PAGE)
-        self.private = max(self.private, (resident - shared) * PAGE)
+        self.resident = max(self.resident, resident * _PAGE)
+        self.private = max(self.private, (resident - shared) * _PAGE)
         if any(thread.rpartition(")")[2].split()[0] in "RD" for thread in threads):
             self.at_work.add(look)
+        return resident * _PAGE
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Watched:
         processor: seconds of all processes, as the system counted them.
         client: the process that was started.
         others: its descendants, those with the most processor time first.
+        together: resident bytes of all of them at one moment, at the peak.
         output: its standard output.
     """
 
@@ -65,7 +67,13 @@ class Watched:
     processor: float
     client: Process
     others: tuple[Process, ...]
+    together: int
     output: str
+
+    @property
+    def largest(self) -> int:
+        """Resident bytes of the largest process."""
+        return max(process.resident for process in (self.client, *self.others))
 
     def busy(self, workers: int) -> float:
         """Share of the time, from the first to the last work of so many descendants, in which all work."""
@@ -74,20 +82,24 @@ class Watched:
         return len(set.intersection(*looks)) / (max(either) - min(either) + 1)
 
 
-def watch(command: Sequence[str]) -> Watched:
+def watch(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Watched:
     """Run a command to its end.
+
+    Args:
+        command: program and arguments.
+        environment: variables that are added to those of this process.
 
     Raises:
         SystemExit: the command failed; the message ends with its standard error.
     """
     found: dict[int, Process] = {}
-    look = 0
+    look = together = 0
     started, before = time.perf_counter(), os.times()
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        root = subprocess.Popen(command, stdout=output, stderr=errors, text=True)
+        given = {**os.environ, **(environment or {})}
+        root = subprocess.Popen(command, stdout=output, stderr=errors, text=True, env=given)
         while root.poll() is None:
-            for pid in family(root.pid):
-                found.setdefault(pid, Process()).update(pid, look)
+            together = max(together, sum(found.setdefault(p, Process()).update(p, look) for p in _family(root.pid)))
             look += 1
             time.sleep(INTERVAL)
         wall, after = time.perf_counter() - started, os.times()
@@ -98,7 +110,19 @@ def watch(command: Sequence[str]) -> Watched:
         printed = output.read()
     client = found.pop(root.pid)
     others = sorted(found.values(), key=lambda process: -process.processor)
-    return Watched(wall, sum(after[2:4]) - sum(before[2:4]), client, tuple(others), printed)
+    return Watched(wall, sum(after[2:4]) - sum(before[2:4]), client, tuple(others), together, printed)
+
+
+def _family(pid: int) -> list[int]:
+    """Return a process and its descendants, as far as they still run."""
+    found = [pid]
+    for parent in found:
+        try:
+            for tasks in Path(f"/proc/{parent}/task").iterdir():
+                found += [int(child) for child in (tasks / "children").read_text().split()]
+        except OSError:
+            continue
+    return found
 
 
 @contextmanager

@@ -69,7 +69,6 @@ def parsed_bytes(path: Path, arrays: list[str], monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here has to survive a crash of the machine."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
     monkeypatch.setattr(artifact_file, "sync_paths", lambda _: None)
 
 

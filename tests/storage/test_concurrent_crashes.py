@@ -131,12 +131,6 @@ _SETTINGS = settings(
 )
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Durability against a crash of the machine is not what is tested here.
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 @settings(_SETTINGS, max_examples=5, derandomize=True)
 @given(programs=_PROGRAMS)
 def test_processes_that_crash_together_leave_a_catalog_intact(programs: list[list[Operation]]) -> None:

@@ -30,9 +30,6 @@ class Crashes(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="crashes-"))
-        self.patch = pytest.MonkeyPatch()
-        # Durability against a crash of the machine is not what is tested here.
-        self.patch.setattr("os.fsync", lambda _: None)
         self.finished: set[int] = set()
 
     @initialize()
@@ -98,7 +95,6 @@ class Crashes(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "catalog"):
             end_well(self.dataset)
-        self.patch.undo()
         shutil.rmtree(self.folder)
 
 

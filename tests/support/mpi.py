@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,8 @@ from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
 TESTS = Path(__file__).resolve().parents[1]
 MPI_PYTHON = (sys.executable, "-m", "mpi4py")
 _SERVER = Path(__file__).with_name("rank_server.py")
+#: Looked up here, as a test may set another one, whose content goes with the test.
+_TEMPORARY = tempfile.gettempdir()
 
 
 def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
@@ -45,7 +48,9 @@ def running_ranks() -> list[psutil.Process]:
 
 
 def _environment(ranks: int) -> dict[str, str]:
-    return {**rank_environment(ranks), "PYTHONPATH": str(TESTS)}
+    found = rank_environment(ranks)
+    inherited = [found["PYTHONPATH"]] if found.get("PYTHONPATH") else []
+    return {**found, "PYTHONPATH": os.pathsep.join([str(TESTS), *inherited])}
 
 
 @cache

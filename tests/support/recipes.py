@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from support.mpi import rank_command
 
 #: Settings for a few seconds of work, with a partitioner that does not start a process.
 TINY = (
@@ -49,6 +51,11 @@ epochs = 4
 #: Environment variable that marks every process of a job.
 _MARK = "GNNLOOM_TEST_JOB"
 GNNLOOM = str(Path(sys.executable).parent / "gnnloom")
+
+
+def forked_program() -> list[str]:
+    """The command, run by Python processes that this process's server of ranks forks."""
+    return [*rank_command(), "-m", "gnnloom.workflows.cli.main"]
 
 
 def run_arguments(recipe: str, catalog: Path, *settings: str, more: tuple[str, ...] = ()) -> list[str]:
@@ -155,6 +162,6 @@ class LocalJob(Job):
 class MpiJob(Job):
     """``mpirun -n RANKS gnnloom ... --cluster mpi``."""
 
-    def __init__(self, ranks: int, arguments: list[str], program: tuple[str, ...] = (GNNLOOM,)) -> None:
+    def __init__(self, ranks: int, arguments: list[str], program: Sequence[str] = (GNNLOOM,)) -> None:
         command = [find_mpiexec(), "-n", str(ranks), *program, *arguments, "--cluster", "mpi", "--json"]
         super().__init__(command, rank_environment(ranks))

@@ -174,8 +174,7 @@ def launch_program(
     """
     with own_folder() as folder:
         result = folder / "result.json"
-        # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
-        program = [sys.executable, "-m", "mpi4py", "-m", module, *arguments, "--result", str(result)]
+        program = [*rank_python(), "-m", module, *arguments, "--result", str(result)]
         environment = rank_environment(ranks, threads)
         # This process reads the ranks' exit code; the file is for ranks that a batch job starts.
         environment.pop(EXIT_CODE_FILE, None)
@@ -205,6 +204,12 @@ def _reported(lines: Sequence[str]) -> str:
     begun = list(itertools.dropwhile(lambda line: not line.startswith(_ERROR), lines))
     table = itertools.takewhile(lambda line: line.startswith("  "), begun[1:])
     return "\n".join([line.removeprefix(_ERROR) for line in begun[:1]] + list(table))
+
+
+def rank_python() -> list[str]:
+    """Return the command that runs a rank's Python; ``-m MODULE`` follows it."""
+    # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
+    return [sys.executable, "-m", "mpi4py"]
 
 
 def find_mpiexec() -> str:

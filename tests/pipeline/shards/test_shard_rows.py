@@ -208,7 +208,6 @@ def test_weights_stay_with_their_edges(catalog: Catalog) -> None:
 def test_the_size_of_segments_changes_no_byte(
     catalog: Catalog, size: int, reorder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
     adjacency = random_adjacency(50, 300, 2, symmetric=False)
     part = random_parts(50, 3, 1)
 
@@ -236,7 +235,6 @@ def _degree_order(adjacency: Any, part: NDArray[np.int32], rank: int) -> NDArray
 def test_reordered_rows_begin_with_the_largest_degree(
     catalog: Catalog, parts: int, symmetric: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
     monkeypatch.setattr("gnnloom.pipeline.shards.row_order._MOVED_BYTES", 100)
     adjacency = random_adjacency(80, 400, parts, symmetric=symmetric)
@@ -267,8 +265,7 @@ def test_reordered_rows_begin_with_the_largest_degree(
         shard_rows(dataset, partition, HERE, reorder="size")
 
 
-def test_reordered_rows_keep_their_weights(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
+def test_reordered_rows_keep_their_weights(catalog: Catalog) -> None:
     adjacency = random_adjacency(40, 150, 0, symmetric=True)
     adjacency.data = np.random.default_rng(1).random(adjacency.nnz).astype(np.float32)
     dataset = catalog.create("g")

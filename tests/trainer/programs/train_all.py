@@ -1,7 +1,6 @@
 """Trains a list of configurations and predicts with others, each on as many of this job's ranks as it asks for."""
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -35,8 +34,6 @@ def wait_asleep() -> None:
 
 
 def main(given: str, result: str) -> None:
-    # Waiting for the disk is a third of the time of such small runs, and no test here is about power failures.
-    os.fsync = lambda _: None  # type: ignore[assignment]
     world = MpiCommunicator(MPI.COMM_WORLD)
     jobs = json.loads(Path(given).read_text())
     groups = {size: world.group(int(world.rank < size), world.rank) for size in sorted({job["ranks"] for job in jobs})}

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from gnnloom.storage import Catalog
 from gnnloom.workflows.cli.main import cli
+from support.in_process import run_command
 
 STAGES = ["ingest", "generate", "features", "partition", "shard", "train", "predict"]
 COMMANDS = [*STAGES, "sample", "export", "report", "run", "demo", "doctor", "check"]
@@ -24,9 +25,7 @@ EDGES = "# a comment\n0\t1\n1\t2\n2\t0\n2\t3\n3\t3\n0\t1\n"
 
 
 def gnnloom(catalog: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
-    program = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(catalog), *arguments]
-    return subprocess.run(program, check=False, capture_output=True, text=True, timeout=300)
+    return run_command("--catalog", str(catalog), *arguments)
 
 
 def succeed(catalog: Path, *arguments: str) -> dict[str, Any]:

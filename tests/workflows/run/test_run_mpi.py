@@ -14,7 +14,8 @@ import pytest
 
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.run.stages import SAVED_RECIPE
-from support.recipes import GNNLOOM, TINY, MpiJob, run_arguments, run_here
+from support.in_process import run_command
+from support.recipes import GNNLOOM, TINY, MpiJob, forked_program, run_arguments, run_here
 from support.slurm import write_slurm
 
 COMPARED = ("keys", "digests", "loss", "test_accuracy")
@@ -38,7 +39,11 @@ def compared(result: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The result of a small quick start, run by one command on this machine."""
-    return run_here(run_arguments("quick-start", tmp_path_factory.mktemp("here"), *TINY, "cluster.workers=0"))
+    folder = tmp_path_factory.mktemp("here")
+    done = run_command(*run_arguments("quick-start", folder, *TINY, "cluster.workers=0"), "--json")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(tmp_path: Path, here: dict[str, Any]) -> None:
@@ -49,7 +54,7 @@ def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(tmp_pat
     folder = tmp_path / "quick-start" / "runs" / here["run"]
     assert Recipe.read(folder / SAVED_RECIPE, tmp_path / "elsewhere").training.epochs == 4
     out.write_bytes(b"of another run")
-    again = MpiJob(4, arguments)
+    again = MpiJob(4, arguments, forked_program())
     assert compared(succeed(again)) == compared(here)
     assert "begins" not in again.log
     assert out.read_bytes() == predicted

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.recipes import GNNLOOM, TINY, MpiJob, run_arguments
+from support.recipes import GNNLOOM, TINY, MpiJob, forked_program, run_arguments
 
 MPI4PY = (sys.executable, "-m", "mpi4py", "-m", "gnnloom.workflows.cli.main")
 
@@ -37,7 +37,9 @@ def test_an_error_in_the_client_ends_the_job_with_its_code_and_one_message(
 def test_an_error_that_all_ranks_see_is_printed_once(
     tmp_path: Path, ranks: int, settings: tuple[str, ...], message: str
 ) -> None:
-    code, _, log = MpiJob(ranks, run_arguments("quick-start", tmp_path, *TINY, *settings)).finish(timeout=120)
+    code, _, log = MpiJob(ranks, run_arguments("quick-start", tmp_path, *TINY, *settings), forked_program()).finish(
+        timeout=120
+    )
     assert code == 3
     assert log.count("error: ") == 1
     assert message in log
