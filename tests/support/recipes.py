@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from support.in_process import run_command
 from support.mpi import rank_command
 
 #: Settings for a few seconds of work, with a partitioner that does not start a process.
@@ -64,9 +65,9 @@ def run_arguments(recipe: str, catalog: Path, *settings: str, more: tuple[str, .
     return ["--catalog", str(catalog), "run", recipe, *given, *more]
 
 
-def run_here(arguments: list[str], timeout: float = 300) -> dict[str, Any]:
-    """Run the command on this machine with ``--json``; returns the object that it prints."""
-    done = subprocess.run([GNNLOOM, *arguments, "--json"], check=False, capture_output=True, text=True, timeout=timeout)
+def run_here(arguments: list[str]) -> dict[str, Any]:
+    """Run the command on this machine, in this process, with ``--json``; returns the object that it prints."""
+    done = run_command(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
     assert isinstance(content, dict)

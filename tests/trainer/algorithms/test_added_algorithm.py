@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gnnloom.storage import Catalog
+from support.in_process import run_command
 from support.plugins import install_plugin
 from support.problems import problem
 
@@ -52,6 +53,9 @@ ALGORITHM = Algorithm(
 '''
 
 
+TRAIN = ("train", "graph", "--ranks", "2", "--hidden", "4,4", "--epochs", "3", "--dtype", "float64", "--json")
+
+
 class Installed:
     """A catalog with grid shards, and an environment in which the toy is installed."""
 
@@ -66,8 +70,7 @@ class Installed:
         return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
     def train(self, *arguments: str) -> dict[str, Any]:
-        fixed = ("--ranks", "2", "--hidden", "4,4", "--epochs", "3", "--dtype", "float64", "--json")
-        done = self.run("train", "graph", *fixed, *arguments)
+        done = self.run(*TRAIN, *arguments)
         assert done.returncode == 0, done.stderr
         result: dict[str, Any] = json.loads(done.stdout)
         return result
@@ -79,7 +82,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def test_an_added_algorithm_trains_from_the_command_line(installed: Installed) -> None:
-    expected = installed.train("--algorithm", "broadcast")
+    # Without the package, which only processes of their own find.
+    expected = json.loads(
+        run_command("--catalog", str(installed.catalog.root), *TRAIN, "--algorithm", "broadcast").stdout
+    )
     found = installed.train("--algorithm", "toy", "--toy-rounds", "2", "--run", "twice")
     assert found["loss"] == expected["loss"]
     assert (found["algorithm"], found["grid"]) == ("toy", [2])

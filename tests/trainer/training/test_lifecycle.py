@@ -22,7 +22,8 @@ from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import find_mpiexec, launch, launch_prediction, rank_environment
-from support.mpi import MPI_PYTHON, TESTS, run_ranks, train_all
+from support.in_process import run_command
+from support.mpi import TESTS, run_ranks, train_all
 from support.problems import Problem, problem
 from support.tolerance import assert_close
 
@@ -159,10 +160,8 @@ def test_sigterm_ends_ranks_that_have_not_begun_within_seconds(
 
 
 def test_a_training_that_cannot_fit_the_memory_is_refused_before_it_reads(catalog: Catalog) -> None:
-    command = [str(Path(sys.executable).with_name("gnnloom")), "--catalog", str(catalog.root), "train", "graph/huge"]
-    done = subprocess.run(
-        [*command, "--ranks", "2", "--hidden", "100000000"], capture_output=True, text=True, check=False, timeout=120
-    )
+    command = ["--catalog", str(catalog.root), "train", "graph/huge", "--ranks", "2", "--hidden", "100000000"]
+    done = run_command(*command)
     assert done.returncode == BudgetError.exit_code
     (line,) = [line for line in done.stderr.splitlines() if "error" in line]
     assert re.search(
@@ -220,4 +219,3 @@ def test_ranks_share_the_cores() -> None:
     assert rank_environment(10_000)["OMP_NUM_THREADS"] == "1"
     assert rank_environment(1, threads=3)["OMP_NUM_THREADS"] == "3"
     assert Path(find_mpiexec()).exists()
-    assert MPI_PYTHON[1:] == ("-m", "mpi4py")

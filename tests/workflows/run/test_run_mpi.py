@@ -14,7 +14,6 @@ import pytest
 
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.run.stages import SAVED_RECIPE
-from support.in_process import run_command
 from support.recipes import GNNLOOM, TINY, MpiJob, forked_program, run_arguments, run_here
 from support.slurm import write_slurm
 
@@ -39,11 +38,7 @@ def compared(result: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The result of a small quick start, run by one command on this machine."""
-    folder = tmp_path_factory.mktemp("here")
-    done = run_command(*run_arguments("quick-start", folder, *TINY, "cluster.workers=0"), "--json")
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return run_here(run_arguments("quick-start", tmp_path_factory.mktemp("here"), *TINY, "cluster.workers=0"))
 
 
 def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(tmp_path: Path, here: dict[str, Any]) -> None:
