@@ -31,6 +31,11 @@ def readable_range(low: float, high: float) -> str:
     return f"about {' to '.join(shown)}{unit}"
 
 
+def readable_estimate(count: float) -> str:
+    """Format an estimated count, such as ``about 1.4 M``."""
+    return readable_range(count - 0.5, count + 0.5)
+
+
 #: Units of large counts.
 _UNITS = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
 

@@ -14,7 +14,7 @@ from gnnloom.workflows.cli.clock import command_seconds
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 
 #: Commands import everything that they print with from this module.
-__all__ = ["readable", "readable_bytes", "readable_seconds", "show", "show_rows"]
+__all__ = ["readable", "readable_bytes", "readable_seconds", "show", "show_groups", "show_rows"]
 
 
 def show(content: Mapping[str, Any], *, as_json: bool, title: str, hide: Iterable[str] = ()) -> None:
@@ -61,3 +61,18 @@ def show_rows(
     for row in rows:
         table.add_row(*row)
     Console(stderr=on_stderr).print(table)
+
+
+def show_groups(columns: Sequence[str], groups: Mapping[str, Iterable[Sequence[str]]], title: str) -> None:
+    """Print a table with a heading for each group of rows, and without lines, so that more columns fit."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", no_wrap=not number)
+    for group, rows in groups.items():
+        table.add_row(group, style="bold")
+        for first, *others in rows:
+            table.add_row(f"  {first}", *others)
+    console = Console()
+    # A title that belongs to the table would be folded at its width.
+    console.print(title, style="bold", highlight=False)
+    console.print(table)

@@ -15,7 +15,7 @@ from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores, thre
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.workflows.cli.output import readable, show, show_rows
-from gnnloom.workflows.formatting import readable_range
+from gnnloom.workflows.formatting import readable_estimate, readable_range
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -71,7 +71,7 @@ def _for_people(projection: IngestProjection, *, compact: bool) -> dict[str, Any
     if low != high:
         content["entries"] = readable_range(*(projection.entries * share for share in shares))
     if low != high or compact:
-        content["vertices"] = readable_range(projection.vertices - 0.5, projection.vertices + 0.5)
+        content["vertices"] = readable_estimate(projection.vertices)
     return content
 
 

@@ -5,34 +5,26 @@ from __future__ import annotations
 import json
 import logging
 import signal
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from gnnloom.pipeline.tasks.phase_counts import client_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import find_mpiexec
 from gnnloom.trainer.job.stop import StopRequest, preparing_signals
 from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
-from gnnloom.workflows.cli.output import readable, show_rows
 from gnnloom.workflows.cli.output import show as show_object
+from gnnloom.workflows.cli.output import show_rows
 from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
 from gnnloom.workflows.recipe.new_recipe import write_new_recipe
-from gnnloom.workflows.recipe.rank_counts import RankCount
 from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
 from gnnloom.workflows.recipe.request import Assignment, Request
-from gnnloom.workflows.recipe.second_graph import other_graphs
 from gnnloom.workflows.recipe.stages import STAGES, Workload
 from gnnloom.workflows.run.local import prepare_here, train_here
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 from gnnloom.workflows.run.stages import summary
-
-if TYPE_CHECKING:
-    from gnnloom.workflows.recipe.projection import Projection
 
 
 @click.command("run")
@@ -128,7 +120,10 @@ def run_command(
     if emit:
         _emit(request, out, as_json=as_json)
     elif plan:
-        _show_plan(request.check(), as_json=as_json)
+        # Projections import the planning of every stage, which a run needs only as far as it goes.
+        from gnnloom.workflows.cli.recipe_plan import show_recipe_plan
+
+        show_recipe_plan(request.check(), as_json=as_json)
     elif dry_run:
         _show_workload(request.check().workload, as_json=as_json)
     elif cluster == "mpi":
@@ -157,83 +152,6 @@ def _show_files(name: str | None, new: Path | None, *, as_json: bool) -> None:
             show_object({"recipes": recipes}, as_json=True, title="")
         else:
             show_rows(("recipe", "summary"), rows)
-
-
-def _show_plan(assignment: Assignment, *, as_json: bool) -> None:
-    from gnnloom.workflows.recipe.projection import project_recipe
-
-    projections = project_recipe(assignment)
-    others = other_graphs(assignment.recipe, assignment.workload.all_keys["graph"])
-    if as_json:
-        stages = [projection.to_json() for projection in projections]
-        show_object({"stages": stages, "warnings": others}, as_json=True, title="")
-        return
-    rows = [
-        (
-            each.stage,
-            "done" if each.is_done else "would run",
-            readable("memory_bytes", each.memory),
-            readable("disk_bytes", each.disk),
-            readable("scratch_bytes", each.scratch),
-            readable("seconds", each.seconds),
-            each.note,
-        )
-        for each in projections
-    ]
-    show_rows(("stage", "state", "memory", "disk", "scratch", "processor time", "note"), rows)
-    _show_phases(projections)
-    for sentence in others:
-        click.echo(f"note: {sentence}", err=True)
-
-
-def _show_phases(projections: Sequence[Projection]) -> None:
-    """Show what the tasks of every phase would do, a table for each stage."""
-    columns = ("phase", "times", "tasks", "opens", "most", "read", "written", "largest")
-    for each in projections:
-        rows = [
-            (
-                phase.phase,
-                f"{phase.repeats:,}",
-                f"{phase.tasks:,}",
-                f"{phase.opens:,}",
-                f"{phase.most_opens:,}",
-                readable("bytes", phase.bytes_read),
-                readable("bytes", phase.bytes_written),
-                readable("bytes", phase.largest_task),
-            )
-            for phase in each.phases
-        ]
-        if rows:
-            held = readable("bytes", client_bytes(each.phases))
-            show_rows(
-                columns,
-                rows,
-                f"{each.stage}: tasks, for which the client holds {held} at most; files opened (most by a task), bytes"
-                " (most read by a task), each time that a phase runs",
-            )
-        if each.rank is not None:
-            _show_rank(each.stage, each.rank)
-
-
-def _show_rank(stage: str, rank: RankCount) -> None:
-    traffic = (
-        ("unknown", "unknown")
-        if rank.messages is None
-        else (f"{rank.messages:,.0f}", readable("bytes", rank.bytes_sent))
-    )
-    show_rows(
-        ("ranks", "reads", "holds", "parses", "messages", "sends"),
-        [
-            (
-                f"{rank.ranks:,}",
-                readable("bytes", rank.bytes_read),
-                readable("bytes", rank.bytes_held),
-                readable("bytes", rank.metadata),
-                *traffic,
-            )
-        ],
-        f"{stage}: what a rank reads of the shards, holds, parses of their manifests, and sends in an epoch",
-    )
 
 
 def _run_here(request: Request, *, as_json: bool) -> None:

@@ -18,13 +18,14 @@ from gnnloom.trainer.training.projection import (
     project_new_training,
     project_training,
 )
+from gnnloom.workflows.formatting import readable_estimate
 from gnnloom.workflows.recipe.rank_counts import RankCount, count_rank
 from gnnloom.workflows.recipe.request import Assignment
 from gnnloom.workflows.recipe.stage_inputs import StageInputs
 from gnnloom.workflows.recipe.stages import Stage
 
 #: What a projection assumes of a partition that does not exist yet.
-_RANDOM_PARTS = "exchanges as with random parts, which is the most"
+_RANDOM_PARTS = "exchange as for random parts, an upper bound"
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def project_recipe(assignment: Assignment) -> list[Projection]:
 
 def _graph(stage: Stage, inputs: StageInputs) -> Projection:
     found, graph = inputs.ingest, inputs.graph
-    note = f"about {graph.num_vertices:.2g} vertices and {graph.nnz:.2g} entries"
+    note = f"{readable_estimate(graph.num_vertices)} vertices and {readable_estimate(graph.nnz)} entries"
     return Projection(
         stage.name,
         stage.key,
@@ -101,7 +102,7 @@ def _graph(stage: Stage, inputs: StageInputs) -> Projection:
 def _vertices(stage: Stage, inputs: StageInputs) -> Projection:
     vertices, memory = inputs.vertices, inputs.assignment.cluster.memory
     note = f"{vertices.num_features} features" if vertices.num_features else "features not read yet"
-    note = f"{note}; before compression"
+    note = f"{note}; disk space before compression"
     phases = tuple(inputs.vertex_phases)
     return Projection(stage.name, stage.key, False, memory, vertices.stored_bytes, 0, None, note, phases)
 
@@ -146,7 +147,7 @@ def _predict(stage: Stage, inputs: StageInputs) -> Projection:
     config, section = inputs.assignment.workload.config, inputs.recipe.predict
     disk = prediction_bytes(inputs.shards, config, embeddings=section is not None and section.embeddings)
     memory = max(_training(inputs).peak_memory)
-    return Projection(stage.name, stage.key, False, memory, disk, 0, None, "before compression")
+    return Projection(stage.name, stage.key, False, memory, disk, 0, None, "disk space before compression")
 
 
 def _training(inputs: StageInputs) -> TrainProjection:

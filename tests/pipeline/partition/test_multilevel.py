@@ -359,7 +359,7 @@ def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
 def test_the_number_of_workers_changes_no_byte(catalog: Catalog, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Planned in the client only, so the workers need not know.
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", few)
-    monkeypatch.setattr(move_rounds, "ROUNDS", 4)
+    monkeypatch.setattr(move_rounds, "ROUNDS", 2)
     digests = set()
     adjacency = random_adjacency(3000, 20000, 1, symmetric=False)
     for workers in (0, 2):

@@ -50,9 +50,9 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     assert phases["shards"]["write ranks"]["tasks"] == before[-1]["rank"]["ranks"] == 3
     assert phases["vertices"]["write rows: feature"]["bytes_written"] == 120 * 8 * 4
     shown = gnnloom("--catalog", str(tmp_path / "catalog"), "run", str(path), "--plan")
-    assert "shards: tasks, for which the client holds" in shown
-    assert "halos" in shown
-    assert "train: what a rank reads of the shards" in shown
+    assert "shards: exchange as for random parts, an upper bound; the client holds" in shown
+    assert "  collect halos " in shown
+    assert "what each rank of the training reads and sends" in shown
     assignment = Request(path, tmp_path / "catalog", last="shards").check()
     prepare(assignment, InProcessCluster(assignment.cluster.memory))
     after = plan(tmp_path)
