@@ -16,7 +16,7 @@ from gnnloom.storage.format.listing import outdated_run_lists
 from gnnloom.storage.format.locks import is_held, lock_path
 from gnnloom.storage.format.seal import check_text
 from gnnloom.storage.runs.checkpoint import CHECKPOINT_INDEX, checkpoint_epochs, read_checkpoint
-from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX
+from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
 from gnnloom.storage.runs.provenance import read_sessions
 from gnnloom.storage.runs.run import Run
 
@@ -114,12 +114,12 @@ def _verify_predictions(run: Run) -> None:
     while (folder := run.predictions_path).is_dir():
         before = _identity(folder)
         try:
-            predictions = run.predictions()
+            predictions = Predictions(folder)
             predictions.verify()
             check_tree(folder, predictions.records, {PREDICTIONS_INDEX})
         except (CorruptError, FileNotFoundError, NotFoundError):
-            # A run that goes on may have replaced them in the meantime, which is not damage.
-            if _identity(run.predictions_path) == before:
+            # A run that goes on may have replaced or renamed them in the meantime, which is not damage.
+            if run.predictions_path == folder and _identity(folder) == before:
                 raise
         else:
             return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gnnloom.storage import Catalog
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.faults import VARIABLE, InjectedError, forget_plans
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.predictions import Predictions
 from support.crashing import train
@@ -29,9 +31,26 @@ def test_an_artifact_that_is_removed_meanwhile_is_not_damaged(tmp_path: Path, mo
     assert [finding for finding in findings if finding.kind == "graph" and not finding.is_damaged]
 
 
-@pytest.mark.parametrize("is_replaced", [True, False])
+def _publish_and_fail(dataset: Dataset) -> None:
+    """Train on, and fail when the former predictions have lost their name and the new ones have none yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, "predictions.publish:raise")
+        forget_plans()
+        with pytest.raises(InjectedError):
+            train(dataset, 2)
+    forget_plans()
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "is_damaged"),
+    [
+        pytest.param(lambda dataset: train(dataset, 2), False, id="replaced"),
+        pytest.param(_publish_and_fail, False, id="renamed"),
+        pytest.param(lambda _: None, True, id="untouched"),
+    ],
+)
 def test_predictions_that_are_replaced_meanwhile_are_not_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Dataset], None], is_damaged: bool
 ) -> None:
     dataset, verify, calls = Catalog(tmp_path).create("web"), Predictions.verify, []
     train(dataset, 1)
@@ -39,12 +58,11 @@ def test_predictions_that_are_replaced_meanwhile_are_not_damaged(
     def replace_first(self: Predictions) -> None:
         calls.append(self.path)
         if len(calls) == 1:
-            if is_replaced:
-                train(dataset, 2)
+            meanwhile(dataset)
             raise FileNotFoundError(self.path / "label")
         verify(self)
 
     monkeypatch.setattr(Predictions, "verify", replace_first)
     (finding,) = [finding for finding in dataset.verify(quick=True) if finding.kind == "runs"]
-    assert finding.is_damaged == (not is_replaced)
-    assert len(calls) == 1 + is_replaced
+    assert finding.is_damaged == is_damaged
+    assert len(calls) == 2 - is_damaged
