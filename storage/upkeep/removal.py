@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from gnnloom.storage.catalog import Dataset, check_name
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import WORK
@@ -24,13 +26,19 @@ def remove_artifact(dataset: Dataset, kind: str, key: str, *, force: bool = Fals
     """
     name = f"{kind}/{key}"
     path = dataset.path / check_name(kind, "artifact kind") / check_name(key, "artifact")
-    if not path.is_dir():
-        raise NotFoundError(f"dataset {dataset.name} has no {name}")
+    _check_exists(path, name, dataset)
     node = None if force else lineage(dataset).get(name)
     if node is not None and node.outputs:
         raise InputError(f"{path}: needed by {', '.join(node.outputs)}; remove these first, or use --force")
     with held(lock_path(dataset.path, kind, key)) as is_ours:
         if not is_ours:
             raise InputError(f"{path}: is being written by another process; wait for it, or end it")
+        # Another process may have removed it in the meantime.
+        _check_exists(path, name, dataset)
         remove_tree_and_scratch(path, WORK)
     refresh_list(dataset.path)
+
+
+def _check_exists(path: Path, name: str, dataset: Dataset) -> None:
+    if not path.is_dir():
+        raise NotFoundError(f"dataset {dataset.name} has no {name}")

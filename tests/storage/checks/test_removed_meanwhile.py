@@ -1,17 +1,20 @@
-"""Verifying a dataset while another process removes or replaces something reports no damage."""
+"""What another process removes or replaces meanwhile is neither damage nor a failure."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.faults import VARIABLE, InjectedError, forget_plans
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.predictions import Predictions
+from gnnloom.storage.upkeep import removal
 from support.crashing import train
 from support.small_catalogs import store_small_dataset
 
@@ -29,6 +32,22 @@ def test_an_artifact_that_is_removed_meanwhile_is_not_damaged(tmp_path: Path, mo
     findings = dataset.verify(quick=True)
     assert "shards" not in {finding.kind for finding in findings}
     assert [finding for finding in findings if finding.kind == "graph" and not finding.is_damaged]
+
+
+def test_an_artifact_that_is_removed_twice_at_once_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = store_small_dataset(Catalog(tmp_path))
+    key, lineage = dataset.find("shards").key, removal.lineage
+
+    def remove_first(of: Dataset) -> Mapping[str, Any]:
+        found = lineage(of)
+        shutil.rmtree(of.path / "shards" / key)
+        return {name: node for name, node in found.items() if not name.startswith("shards/")}
+
+    monkeypatch.setattr(removal, "lineage", remove_first)
+    with pytest.raises(NotFoundError, match=f"dataset web has no shards/{key}"):
+        dataset.remove_artifact("shards", key)
 
 
 def _publish_and_fail(dataset: Dataset) -> None:
