@@ -205,7 +205,7 @@ class Run:
         except FileNotFoundError:
             raise IncompleteError(f"{self.path}: the run has not finished; train again to finish it") from None
         if not isinstance(result.get("epochs"), int):
-            raise CorruptError(f"{path}: lacks the number of epochs; remove it, and train again to make it anew")
+            raise CorruptError(f"{path}: lacks the number of epochs; remove it and train again to recreate it")
         return result
 
     @property

@@ -193,7 +193,7 @@ def _draw_followers(
 def _compacted(
     dashboard: NDArray[np.int32], weight: NDArray[np.int64], first: NDArray[np.int64], bits: int, enlargement: float
 ) -> tuple[NDArray[np.int32], int]:
-    """Fill the dashboard anew from the frontier; return it, larger if it was too small, and the slots in use."""
+    """Refill the dashboard from the frontier; return it, larger if it was too small, and the slots in use."""
     needed = 0
     for position in range(len(weight)):
         needed += _slots(weight[position], bits)

@@ -491,7 +491,7 @@ def _known_seconds(dataset: Dataset, config: TrainConfig, shards: str) -> tuple[
         try:
             before, lines = TrainConfig.of_run(run), run.metrics()
         except GnnloomError:
-            continue  # a damaged run, or one of a model that is not installed, tells no time
+            continue  # a damaged run, or one of a model that is not installed, has no time
         if not lines or run.inputs().get("shards") != shards:
             continue
         if all(getattr(before, field) == getattr(config, field) for field in _SIZE_FIELDS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from importlib.util import find_spec
@@ -34,7 +34,7 @@ from gnnloom.workflows.cli.options import (
     json_option,
     key_option,
 )
-from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show, show_rows
+from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show, show_groups
 from gnnloom.workflows.cli.progress import shown_progress
 from gnnloom.workflows.cli.shard_plans import show_shards_plan
 
@@ -240,18 +240,19 @@ def _show_projections(name: str, projections: list[MethodProjection], *, as_json
     if as_json:
         show({"dataset": name, "methods": [asdict(each) for each in projections]}, as_json=True, title="")
         return
-    rows = [
-        (
-            f"--quality {each.preset}" if each.chosen else f"{each.method} {each.preset}",
+    groups: dict[str, list[Sequence[str]]] = {"--quality": [], "--method and --preset": []}
+    for each in projections:
+        cells = (
+            each.preset if each.chosen else f"{each.method} {each.preset}",
             each.model,
             readable_bytes(each.memory),
             readable_bytes(each.disk),
             readable_seconds(each.cpu_seconds),
             "yes" if each.fits else "no",
         )
-        for each in projections
-    ]
-    show_rows(("method", "model", "memory", "scratch", "processor time", "fits"), rows, f"ways to partition {name}")
+        groups["--quality" if each.chosen else "--method and --preset"].append(cells)
+    columns = ("", "model", "memory", "scratch", "processor time", "fits")
+    show_groups(columns, groups, f"partitioning methods for {name}")
     for each in projections:
         if each.chosen:
             click.echo(f"--quality {each.preset}: {each.chosen}")

@@ -24,5 +24,5 @@ def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> Non
         from gnnloom.trainer.training.rehearsal import workspace_memory
 
         projection = replace(projection, workspace_memory=workspace_memory(with_its_run(config)))
-    title = f"plan: run {projection.run} of {projection.dataset} (estimates, but for the workspace)"
+    title = f"plan: run {projection.run} of {projection.dataset} (estimates, except for the workspace)"
     show(projection.to_json(), as_json=as_json, title=title)

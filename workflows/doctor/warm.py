@@ -59,7 +59,7 @@ def warm_kernels() -> Iterator[Finding]:
 
 def cache_folder(kernels: list[Any]) -> str:
     """Return the folder below which numba keeps what it compiled; NUMBA_CACHE_DIR chooses another one."""
-    # The cache of each source file is in a folder of its own: ``__pycache__`` beside it, unless that is not writable.
+    # The cache of each source file is in a folder of its own: ``__pycache__`` next to it, unless that is not writable.
     return str(os.path.commonpath([kernel.stats.cache_path for kernel in kernels]))
 
 

@@ -46,7 +46,7 @@ def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDA
     # The largest state of this step; int16 suffices because nets of more than ``_LARGEST_NET`` pins have none.
     profile = np.empty((hypergraph.num_nets, SLOTS), dtype=label.dtype)
     count = np.empty((hypergraph.num_nets, SLOTS), dtype=np.int16)
-    # Moves keep up to date only clusters that have a slot, so each round fills the profiles anew.
+    # Moves keep up to date only clusters that have a slot, so each round refills the profiles.
     for _ in range(rounds):
         for block in hypergraph.nets.blocks():
             fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile, count)
