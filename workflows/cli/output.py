@@ -8,10 +8,14 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from gnnloom.workflows.cli.clock import command_seconds
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
+
+#: Longer cells than this are prose, which may be folded.
+_PROSE_WIDTH = 32
 
 #: Commands import everything that they print with from this module.
 __all__ = ["readable", "readable_bytes", "readable_seconds", "show", "show_groups", "show_rows"]
@@ -54,25 +58,59 @@ def _cell(name: str, value: Any) -> str:
 def show_rows(
     columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, *, on_stderr: bool = False
 ) -> None:
-    """Print a table; all columns but the first are aligned to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console(stderr=on_stderr).print(table)
+    """Print a table, with names and prose on the left and figures on the right; without lines if it is too wide."""
+    console, table = Console(stderr=on_stderr), Table(title=title, title_justify="left", title_style="bold")
+    listed = list(rows)
+    _fill(table, columns, listed)
+    if _width(console, table).maximum > console.width:
+        _fix_widths(table, listed)
+        if _width(console, table).minimum > console.width:
+            _print_without_lines(console, columns, listed, title)
+            return
+    console.print(table)
 
 
 def show_groups(columns: Sequence[str], groups: Mapping[str, Iterable[Sequence[str]]], title: str) -> None:
-    """Print a table with a heading for each group of rows, and without lines, so that more columns fit."""
+    """Print a table without lines, with a heading for each group of rows, which are indented."""
+    rows: list[Sequence[str]] = []
+    for group, each in groups.items():
+        rows.append((group, *[""] * (len(columns) - 1)))
+        rows += [(f"  {first}", *others) for first, *others in each]
+    _print_without_lines(Console(), columns, rows, title)
+
+
+def _print_without_lines(
+    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None
+) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=not number)
-    for group, rows in groups.items():
-        table.add_row(group, style="bold")
-        for first, *others in rows:
-            table.add_row(f"  {first}", *others)
-    console = Console()
-    # A title that belongs to the table would be folded at its width.
-    console.print(title, style="bold", highlight=False)
+    _fill(table, columns, rows)
+    _fix_widths(table, rows)
+    if title is not None:
+        # A title that belongs to the table would be folded at its width.
+        console.print(title, style="bold", highlight=False, markup=False)
     console.print(table)
+
+
+def _fill(table: Table, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    for number, column in enumerate(columns):
+        is_text = number == 0 or _widest(rows, number) > _PROSE_WIDTH
+        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+
+
+def _fix_widths(table: Table, rows: Sequence[Sequence[str]]) -> None:
+    """Let only prose and headings be folded: a name or a number is hard to read in pieces."""
+    for number, column in enumerate(table.columns):
+        widest = _widest(rows, number)
+        if widest <= _PROSE_WIDTH:
+            column.width = max([widest, *map(len, str(column.header).split())])
+
+
+def _widest(rows: Sequence[Sequence[str]], column: int) -> int:
+    return max((len(row[column]) for row in rows), default=0)
+
+
+def _width(console: Console, table: Table) -> Measurement:
+    """The least and the largest useful width of a table, on a console of any width."""
+    return console.measure(table, options=console.options.update(max_width=10_000))

@@ -15,6 +15,7 @@ from gnnloom.storage.faults import VARIABLE, InjectedError, forget_plans
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.upkeep import removal
+from gnnloom.storage.upkeep.lineage import lineage
 from support.crashing import train
 from support.small_catalogs import store_small_dataset
 
@@ -38,7 +39,7 @@ def test_an_artifact_that_is_removed_twice_at_once_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = store_small_dataset(Catalog(tmp_path))
-    key, lineage = dataset.find("shards").key, removal.lineage
+    key = dataset.find("shards").key
 
     def remove_first(of: Dataset) -> Mapping[str, Any]:
         found = lineage(of)
