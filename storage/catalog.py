@@ -263,6 +263,7 @@ class Catalog:
         """Delete a dataset with all its artifacts and runs.
 
         Raises:
+            NotFoundError: there is no such dataset.
             InputError: a process is writing to it.
         """
         path = self.dataset(name).path
@@ -270,7 +271,12 @@ class Catalog:
         taken = next((lock for lock in sorted((path / LOCKS).glob("*")) if is_held(lock)), None)
         if taken is not None:
             raise InputError(f"{path}: {taken.name} is being written by another process; wait for it, or end it")
-        remove_tree_and_scratch(path, f"*/*/{WORK}")
+        try:
+            remove_tree_and_scratch(path, f"*/*/{WORK}")
+        except FileNotFoundError:
+            # If another process has removed it in the meantime, this says so.
+            self.dataset(name)
+            raise
 
     def _open(self, path: Path) -> Dataset:
         """Open the dataset in this folder; the one method that a subclass with its own class of datasets overrides."""

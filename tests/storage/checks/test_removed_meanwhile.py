@@ -13,6 +13,7 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.faults import VARIABLE, InjectedError, forget_plans
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.work_folder import remove_tree_and_scratch
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.upkeep import removal
 from gnnloom.storage.upkeep.lineage import lineage
@@ -49,6 +50,19 @@ def test_an_artifact_that_is_removed_twice_at_once_is_not_there(
     monkeypatch.setattr(removal, "lineage", remove_first)
     with pytest.raises(NotFoundError, match=f"dataset web has no shards/{key}"):
         dataset.remove_artifact("shards", key)
+
+
+def test_a_dataset_that_is_removed_twice_at_once_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = Catalog(tmp_path)
+    store_small_dataset(catalog)
+
+    def remove_first(path: Path, pattern: str) -> None:
+        shutil.rmtree(path)
+        remove_tree_and_scratch(path, pattern)
+
+    monkeypatch.setattr("gnnloom.storage.catalog.remove_tree_and_scratch", remove_first)
+    with pytest.raises(NotFoundError, match="no such dataset"):
+        catalog.remove("web")
 
 
 def _publish_and_fail(dataset: Dataset) -> None:
