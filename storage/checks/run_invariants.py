@@ -126,7 +126,7 @@ def _verify_predictions(run: Run) -> None:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """Numbers that change when another folder takes the name; None if there is no folder."""
+    """Inode and time of modification, which differ if the folder was replaced; None if it does not exist."""
     try:
         found = folder.stat()
     except FileNotFoundError:

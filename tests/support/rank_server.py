@@ -134,6 +134,7 @@ def _take_over(request: dict[str, Any], files: list[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    # A Python that is started there would have these on its path.
     sys.path[:0] = [request["folder"], *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     sys.argv = ["mpi4py", *request["arguments"]]
 

@@ -94,5 +94,5 @@ def _show_rank(rank: RankCount) -> None:
                 *traffic,
             )
         ],
-        "what each rank of the training reads and sends in an epoch",
+        "what each rank of the training reads and sends (messages and bytes of an epoch)",
     )

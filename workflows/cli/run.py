@@ -120,7 +120,7 @@ def run_command(
     if emit:
         _emit(request, out, as_json=as_json)
     elif plan:
-        # Projections import the planning of every stage, which a run needs only as far as it goes.
+        # Imported here, because it loads the planning code of every stage.
         from gnnloom.workflows.cli.recipe_plan import show_recipe_plan
 
         show_recipe_plan(request.check(), as_json=as_json)

@@ -44,11 +44,10 @@ def fail(catalog: Path, *arguments: str) -> tuple[int, str]:
 
 
 def store_web(root: Path) -> Path:
-    """Ingest a tiny graph in this process; returns its source."""
+    """Ingest a tiny graph; returns its source."""
     source = root.parent / "edges.txt"
     source.write_text(EDGES)
-    done = CliRunner().invoke(cli, ["--catalog", str(root), "ingest", "web", str(source), "--workers", "0"])
-    assert done.exit_code == 0, done.output
+    succeed(root, "ingest", "web", str(source), "--workers", "0")
     return source
 
 

@@ -86,7 +86,7 @@ def test_a_plan_counts_what_makes_a_partition_out_of_core(tmp_path: Path) -> Non
     assert list(flat)[-4:] == ["check loads", "store parts", "count exchange", "measure load"]
     assert flat["fill masks"]["repeats"] == 16
     assert flat["fill masks"]["bytes_written"] == 120 * 16
-    # Preset ``auto`` partitions so small a graph in memory as a whole, so there is no boundary.
+    # Preset ``auto`` partitions a graph this small in memory, without a boundary to refine.
     assert "find cut nets" not in phases("auto")
     assert {"contract nets", "scatter pins", "inherit parts", "fill masks, level 1"} <= streaming.keys() - flat.keys()
 
