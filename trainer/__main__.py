@@ -5,11 +5,11 @@
 
 An error that all ranks know of is reported once, by the lowest rank that has it, and every rank exits with the error's
 code. An error of storage, of the system or of memory that only one rank meets is reported in one line by that rank,
-which ends the job with the error's code. Any other exception ends the whole job at once, with its traceback
-(``-m mpi4py`` ensures that). On SIGTERM (or SIGUSR1, which MPICH's launcher forwards) a training writes a checkpoint
-after the current epoch and exits with code 75; the same command continues from there. A prediction ends at once.
-``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file, rank 0 writes such a code there, and all
-ranks exit with code 0.
+which ends the job with the error's code. Any other exception ends the whole job at once, with its traceback (also while
+modules are imported, thanks to ``-m mpi4py``). On SIGTERM (or SIGUSR1, which MPICH's launcher forwards) a training
+writes a checkpoint after the current epoch and exits with code 75; the same command continues from there. A prediction
+ends at once. ``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file, rank 0 writes such a code
+there, and all ranks exit with code 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import Any
 from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.mpi import end_job, finalize, world
+from gnnloom.trainer.comm.ending import end_job, finalize
+from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
@@ -46,9 +47,8 @@ def main(arguments: Sequence[str]) -> int:
         if error.reports:
             sys.stderr.write(f"error: {error}\n")
         return error.code
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the other ranks would wait forever
         end_job(error)
-        raise
     if comm.rank == 0 and job.result is not None:
         write_json(job.result, result)
     return EXIT_STOPPED if result["state"] == "stopped" else 0

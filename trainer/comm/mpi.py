@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,7 +13,6 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.errors import in_one_line
 from gnnloom.storage.faults import fault_point
 from gnnloom.trainer.comm.communicator import Reduction, Request
 from gnnloom.trainer.comm.traffic import Kind, Ring, Traffic
@@ -275,37 +273,3 @@ def world() -> MpiCommunicator:
 def duplicate_world() -> RawCommunicator:
     """A raw MPI communicator of all ranks, for a library that must not share ours. Collective; free it after use."""
     return MPI.COMM_WORLD.Dup()
-
-
-def abort(code: int) -> NoReturn:
-    """End all ranks of the job at once."""
-    # The process ends inside MPI, and whatever Python has buffered is lost.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    MPI.COMM_WORLD.Abort(code)
-    # Not reached; an MPI that returns from it must not let this rank go on.
-    os._exit(code)
-
-
-def end_job(error: BaseException) -> None:
-    """End the job for an error that only this rank knows of, in one line; returns if the error is a defect.
-
-    The other ranks wait for this one somewhere, so they cannot be asked to leave by themselves.
-    """
-    reported = in_one_line(error)
-    if reported is None:
-        return
-    message, code = reported
-    where = f"rank {MPI.COMM_WORLD.Get_rank()}: " if MPI.COMM_WORLD.Get_size() > 1 else ""
-    # One write, so that lines of several ranks do not mix.
-    sys.stderr.write(f"error: {where}{message}\n")
-    abort(code)
-
-
-def finalize() -> None:
-    """Shut MPI down cleanly. Collective.
-
-    Call it before a rank exits with a non-zero code that all ranks share: ``python -m mpi4py`` would otherwise take
-    the code for a failure of this rank alone, and abort the others.
-    """
-    MPI.Finalize()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.comm.agreement import CollectiveError, together
-from gnnloom.trainer.comm.mpi import abort, duplicate_world, end_job, world
+from gnnloom.trainer.comm.ending import end_job
+from gnnloom.trainer.comm.mpi import duplicate_world, world
 from gnnloom.trainer.job.launch import StoppedError
 
 Result = TypeVar("Result")
@@ -80,5 +80,3 @@ def _ending_job_on_crash() -> Iterator[None]:
         raise
     except BaseException as error:  # noqa: BLE001 - see above
         end_job(error)
-        traceback.print_exc()
-        abort(1)

@@ -6,7 +6,6 @@ import logging
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,8 @@ from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, serve_ranks
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, end_job, finalize, world
+from gnnloom.trainer.comm.ending import end_job, finalize
+from gnnloom.trainer.comm.mpi import RawCommunicator, duplicate_world, world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
 from gnnloom.trainer.planner.forecast import record_forecast
@@ -224,8 +224,6 @@ def end_job_on_error() -> Iterator[None]:
         raise
     except BaseException as error:  # noqa: BLE001 - the other ranks would wait forever
         end_job(error)
-        traceback.print_exc()
-        abort(1)
 
 
 def leave(code: int) -> NoReturn:

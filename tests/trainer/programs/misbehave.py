@@ -5,6 +5,7 @@ import sys
 
 from mpi4py import MPI
 
+from gnnloom.trainer.comm.ending import end_job
 from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
@@ -34,7 +35,10 @@ def main(what: str, catalog: str, dataset: str, ranks: int) -> None:
     if what == "trace":
         trace_files()
     stop = {"raise": raise_on_one_rank, "trace": lambda: False}[what]
-    train(MpiCommunicator(MPI.COMM_WORLD), config, stop)
+    try:
+        train(MpiCommunicator(MPI.COMM_WORLD), config, stop)
+    except ZeroDivisionError as error:
+        end_job(error)
 
 
 signal.signal(signal.SIGTERM, signal.SIG_DFL)

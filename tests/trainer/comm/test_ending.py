@@ -1,0 +1,59 @@
+"""A rank that ends the job has its reason printed before the job ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gnnloom.trainer.comm.ending import wait_until_read
+from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from support.mpi import MPI_PYTHON, TESTS
+
+
+@pytest.mark.parametrize("repetition", range(5))
+def test_a_slow_launcher_prints_why_a_rank_ended_the_job(repetition: int) -> None:
+    program = str(TESTS / "trainer" / "programs" / "last_words.py")
+    done = subprocess.run(
+        # Ranks of their own, as the program stops the process that has started it.
+        [find_mpiexec(), "-n", "3", *MPI_PYTHON, program],
+        env=rank_environment(3),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "error: rank 1: out of memory (of rank 1)\n" in done.stderr
+    assert done.returncode == 1
+
+
+def test_a_full_pipe_is_waited_for_until_it_has_been_read() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"the reason")
+    reader = threading.Timer(0.2, os.read, (reading, 4096))
+    started = time.monotonic()
+    reader.start()
+    wait_until_read(writing, 60)
+    assert 0.2 <= time.monotonic() - started < 60
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_pipe_that_nobody_reads_and_a_file_do_not_keep_a_rank(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"the reason")
+    started = time.monotonic()
+    wait_until_read(writing, 0.1)
+    assert time.monotonic() - started >= 0.1
+    os.close(reading)
+    os.close(writing)
+    with (tmp_path / "log").open("wb") as file:
+        file.write(b"the reason")
+        file.flush()
+        wait_until_read(file.fileno(), 60)
+    assert time.monotonic() - started < 60

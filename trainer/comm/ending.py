@@ -1,0 +1,76 @@
+"""How a rank ends: together with all others, or for an error that only it knows of."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import stat
+import sys
+import termios
+import time
+import traceback
+from typing import NoReturn
+
+from mpi4py import MPI
+
+from gnnloom.storage.errors import in_one_line
+
+#: Most seconds for which a rank that ends the job waits until the launcher has read what it wrote.
+_READ_SECONDS = 5.0
+_POLL_SECONDS = 1e-3
+
+
+def abort(code: int) -> NoReturn:
+    """End all ranks of the job at once."""
+    # The process ends inside MPI, and whatever Python has buffered is lost.
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        wait_until_read(stream.fileno())
+    MPI.COMM_WORLD.Abort(code)
+    # Not reached; an MPI that returns from it must not let this rank go on.
+    os._exit(code)
+
+
+def end_job(error: BaseException) -> NoReturn:
+    """End the job for an error that only this rank knows of: in one line, or with the traceback of a defect.
+
+    The other ranks wait for this one somewhere, so they cannot be asked to leave by themselves.
+    """
+    reported = in_one_line(error)
+    if reported is None:
+        traceback.print_exception(error)
+        abort(1)
+    message, code = reported
+    where = f"rank {MPI.COMM_WORLD.Get_rank()}: " if MPI.COMM_WORLD.Get_size() > 1 else ""
+    # One write, so that lines of several ranks do not mix.
+    sys.stderr.write(f"error: {where}{message}\n")
+    abort(code)
+
+
+def wait_until_read(file: int, seconds: float = _READ_SECONDS) -> None:
+    """Wait until a pipe is empty, for at most so many seconds; anything else than a pipe is not waited for.
+
+    MPICH's launcher ends a job as soon as a rank aborts it, and loses what it has not read from the ranks by then: the
+    line with the reason.
+    """
+    ends = time.monotonic() + seconds
+    while _unread_bytes(file) and time.monotonic() < ends:
+        time.sleep(_POLL_SECONDS)
+
+
+def _unread_bytes(file: int) -> int:
+    if not stat.S_ISFIFO(os.fstat(file).st_mode):
+        return 0
+    unread = array.array("i", [0])
+    fcntl.ioctl(file, termios.FIONREAD, unread)
+    return unread[0]
+
+
+def finalize() -> None:
+    """Shut MPI down cleanly. Collective.
+
+    Call it before a rank exits with a non-zero code that all ranks share: ``python -m mpi4py`` would otherwise take
+    the code for a failure of this rank alone, and abort the others.
+    """
+    MPI.Finalize()
