@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
+from gnnloom.pipeline.external_sort.raw_files import read_open_file, write_at
 
 #: Bytes that are written at a time.
 COPY_BYTES = 16 << 20

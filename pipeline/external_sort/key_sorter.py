@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane
 from gnnloom.pipeline.external_sort.radix import (
     MERGE_MODES,
     Keys,
@@ -28,7 +29,8 @@ from gnnloom.pipeline.external_sort.radix import (
     sort_keys,
     unique_keys,
 )
-from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, gather_units, read_bytes, write_at
+from gnnloom.pipeline.external_sort.raw_files import write_at
+from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, gather_units
 
 
 @dataclass(frozen=True)
@@ -59,13 +61,13 @@ class Segment:
     """Entries ``start`` to ``stop`` of a file. Without an encoding, the entries are the keys.
 
     Attributes:
-        path: the file.
+        file: the file, open.
         entries_at: byte offset of the file's keys, or of the low bits of its entries.
         weights_at: byte offset of its weights.
         encoding: how entries become keys; None for plain keys.
     """
 
-    path: Path
+    file: OpenLane
     start: int
     stop: int
     entries_at: int
@@ -81,11 +83,11 @@ class Segment:
         ``scratch`` is at least as long as ``keys``.
         """
         if self.encoding is None:
-            read_bytes(self.path, self.entries_at + 8 * self.start, keys)
+            self.file.read(self.entries_at + 8 * self.start, keys)
         else:
             self._decode(self.encoding, keys, scratch.view(np.uint32))
         if len(weights):
-            read_bytes(self.path, self.weights_at + 4 * self.start, weights)
+            self.file.read(self.weights_at + 4 * self.start, weights)
 
     def gather(
         self,
@@ -109,11 +111,11 @@ class Segment:
         """
         form = self.encoding
         if form is None:
-            raise ValueError(f"{self.path}: plain keys are not grouped by unit; use read() and sort them")
+            raise ValueError(f"{self.file.path}: plain keys are not grouped by unit; use read() and sort them")
         low, high = self._read_entries(form, scratch[0].view(np.uint32))
         own_weights = scratch[1][: len(self)]
         if len(weights):
-            read_bytes(self.path, self.weights_at + 4 * self.start, own_weights)
+            self.file.read(self.weights_at + 4 * self.start, own_weights)
         gather_units(
             low,
             high,
@@ -132,11 +134,11 @@ class Segment:
     def _read_entries(self, form: Encoding, scratch: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[Any]]:
         """Low and high bits of the entries, as views of ``scratch``: together at most 8 bytes per entry."""
         low = scratch[: len(self)]
-        read_bytes(self.path, self.entries_at + 4 * self.start, low)
+        self.file.read(self.entries_at + 4 * self.start, low)
         high: NDArray[Any] = np.empty(0, dtype=np.uint8)
         if form.high_dtype is not None:
             high = scratch[len(self) : 2 * len(self)].view(form.high_dtype)[: len(self)]
-            read_bytes(self.path, form.high_at + form.high_dtype.itemsize * self.start, high)
+            self.file.read(form.high_at + form.high_dtype.itemsize * self.start, high)
         return low, high
 
     def _decode(self, form: Encoding, keys: Keys, scratch: NDArray[np.uint32]) -> None:
@@ -310,9 +312,10 @@ class KeySorter:
         shift = max(0, (whole.last_key - whole.first_key).bit_length() - BUCKET_BITS)
         try:
             offsets = self._scatter_again(whole, shift, path)
-            for narrower in self._sub_ranges(whole, shift, path, offsets):
-                # Each level removes BUCKET_BITS bits of the range, so this ends with single keys.
-                yield from self.sort(narrower)
+            with OpenFiles(self._folder) as files:
+                for narrower in self._sub_ranges(whole, shift, files.lane(Lane(path.name)), offsets):
+                    # Each level removes BUCKET_BITS bits of the range, so this ends with single keys.
+                    yield from self.sort(narrower)
         finally:
             path.unlink(missing_ok=True)
 
@@ -342,13 +345,15 @@ class KeySorter:
                 written += count
         return np.stack(offsets)
 
-    def _sub_ranges(self, whole: KeyRange, shift: int, path: Path, offsets: NDArray[np.int64]) -> Iterator[KeyRange]:
+    def _sub_ranges(
+        self, whole: KeyRange, shift: int, file: OpenLane, offsets: NDArray[np.int64]
+    ) -> Iterator[KeyRange]:
         """Consecutive buckets that fit the buffer together, and single buckets that do not."""
         sizes = np.diff(offsets, axis=1).sum(axis=0)
         for first, last in grouped(sizes, self._capacity):
             pairs = zip(offsets[:, first].tolist(), offsets[:, last].tolist(), strict=True)
             # One segment per buffer, in the order of the buffers: equal keys stay in the order of the source.
-            segments = [Segment(path, a, b, 0, 8 * whole.entries, None) for a, b in pairs if a < b]
+            segments = [Segment(file, a, b, 0, 8 * whole.entries, None) for a, b in pairs if a < b]
             first_key = whole.first_key + (first << shift)
             yield KeyRange(first_key, min(whole.last_key, whole.first_key + (last << shift) - 1), segments)
 

@@ -92,14 +92,14 @@ class MergeCount:
     Attributes:
         spans: spans that have positions.
         tasks: merges.
-        opens: files that all of them open together.
-        most_opens: files that one of them opens, at most.
+        sources: files that all of them read together.
+        most_sources: files that one of them reads, at most.
     """
 
     spans: int
     tasks: int
-    opens: int
-    most_opens: int
+    sources: int
+    most_sources: int
 
 
 def count_merges(levels: Sequence[Level], level: Level, num_positions: int) -> MergeCount:

@@ -1,6 +1,6 @@
 """Spill files: the entries of a matrix, scattered by row into buckets, between pass 1 and pass 2 of a sort.
 
-One task writes a spill file at once:
+A spill file is a part of the lane of the task that wrote it (:mod:`gnnloom.pipeline.external_sort.lanes`):
 
     offsets   (num_buckets + 1,) int64    first entry of each bucket of 2^shift rows
     low       (num_entries,) uint32       low 32 bits of the entries
@@ -14,9 +14,7 @@ rows, and most matrices need 4 to 6 bytes per entry. The time of pass 1 is mostl
 
 from __future__ import annotations
 
-import os
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.errors import CorruptError
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 
 #: log2 of the most buckets in a spill file, and of the most row units of a graph. Pass 1 writes to that many positions
 #: at a time; with many more, most writes would miss the caches.
@@ -59,7 +57,8 @@ class SpillFile:
     """Describes one spill file of pass 1.
 
     Attributes:
-        path: path of the file, relative to the work folder.
+        lane: the lane that it is a part of, relative to the work folder.
+        start: byte of the lane at which it begins.
         entries: number of entries.
         shift: log2 of the rows of a bucket.
         column_bits: bits of the column in an entry.
@@ -67,7 +66,8 @@ class SpillFile:
         weighted: whether weights follow the entries.
     """
 
-    path: str
+    lane: Lane
+    start: int
     entries: int
     shift: int
     column_bits: int
@@ -81,95 +81,50 @@ class SpillFile:
 
     @property
     def low_at(self) -> int:
-        return 8 * (self.num_buckets + 1)
+        """Byte of the lane at which the low bits begin."""
+        return self.start + 8 * (self.num_buckets + 1)
 
     @property
     def high_at(self) -> int:
+        """Byte of the lane at which the high bits begin, if there are any."""
         return self.low_at + 4 * self.entries
 
     @property
     def weights_at(self) -> int:
+        """Byte of the lane at which the weights begin, if there are any."""
         return self.high_at + (self.high_dtype.itemsize * self.entries if self.high_dtype else 0)
 
     @property
-    def size(self) -> int:
-        """Bytes of the file."""
+    def stop(self) -> int:
+        """Byte of the lane after the last one."""
         return self.weights_at + (4 * self.entries if self.weighted else 0)
 
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.stop - self.start
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "lane": self.lane.to_json()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> SpillFile:
-        return cls(**content)
+        if "path" in content:
+            # Earlier versions wrote a file for each.
+            rest = {name: value for name, value in content.items() if name != "path"}
+            return cls(Lane(content["path"]), 0, **rest)
+        return cls(**{**content, "lane": Lane.from_json(content["lane"])})
 
     def is_intact(self, work: Path) -> bool:
-        """Whether the file exists in its full length."""
-        try:
-            return (work / self.path).stat().st_size == self.size
-        except FileNotFoundError:
-            return False
+        """Whether the file of the lane exists and reaches to the end of this one."""
+        return self.lane.is_intact(work, self.stop)
 
-
-def write_file(path: Path, arrays: Sequence[NDArray[Any]]) -> None:
-    """Write arrays one after another into a file, under a temporary name until all are written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("wb", buffering=0) as file:
-            written = 0
-            for array in arrays:
-                write_at(file.fileno(), written, array)
-                written += array.nbytes
-        # A task that is killed before the rename leaves no file under the name that its record would give.
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def write_at(descriptor: int, offset: int, array: NDArray[Any]) -> None:
-    """Write all of a contiguous array, of any shape and dtype, at a byte offset of a file."""
-    rest = array.reshape(-1).view(np.uint8).data
-    # Linux transfers at most 2 GiB per call, so a large array takes several.
-    while rest:
-        count = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[count:], offset + count
-
-
-def read_bytes(path: Path, offset: int, out: NDArray[Any]) -> None:
-    """Fill a contiguous array of any shape and dtype from a byte offset of a file.
-
-    Raises:
-        CorruptError: the file is too short.
-    """
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        read_open_file(descriptor, path, offset, out)
-    finally:
-        os.close(descriptor)
-
-
-def read_open_file(descriptor: int, path: Path, offset: int, out: NDArray[Any]) -> None:
-    """``read_bytes`` of a file that is open.
-
-    Raises:
-        CorruptError: the file is too short.
-    """
-    rest = out.reshape(-1).view(np.uint8).data if out.size else memoryview(b"")
-    while rest:
-        count = os.preadv(descriptor, [rest], offset)
-        if count == 0:
-            raise CorruptError(f"{path}: ends at byte {offset}, expected {len(rest)} bytes more")
-        rest, offset = rest[count:], offset + count
-
-
-def read_offsets(work: Path, file: SpillFile, first: int, last: int) -> NDArray[np.int64]:
-    """Read the offsets of buckets ``first`` to ``last`` (as far as the file has them), and the end of the last one."""
-    first, last = min(first, file.num_buckets), min(last, file.num_buckets)
-    offsets = np.empty(last - first + 1, dtype=np.int64)
-    read_bytes(work / file.path, 8 * first, offsets)
-    return offsets
+    def offsets(self, files: OpenFiles, first: int, last: int) -> NDArray[np.int64]:
+        """Read the offsets of buckets ``first`` to ``last`` (as far as there are any), and the end of the last one."""
+        first, last = min(first, self.num_buckets), min(last, self.num_buckets)
+        offsets = np.empty(last - first + 1, dtype=np.int64)
+        files.lane(self.lane).read(self.start + 8 * first, offsets)
+        return offsets
 
 
 @njit(cache=True, nogil=True)

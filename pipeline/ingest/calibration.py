@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.external_sort.radix import sort_keys, unique_keys
 from gnnloom.pipeline.matrix_sort.scatter import ScatterRangeTask, scatter_range
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate
@@ -278,12 +279,13 @@ def _try_scatter(sample: _Sample, undirected: bool, trial: Path) -> tuple[float,
     if not sample.num_edges:
         return 0.0, DISK_RATE
     writer = ArtifactWriter(trial, "graph", "trial")
-    elapsed = 0.0
+    lanes, elapsed = LaneSet.create(writer.work, "spill/scattered", 2), 0.0
     # Twice: the first call loads or compiles the kernels.
     for number, count in enumerate((1, sample.num_edges)):
-        edges = SourceRange(0, 0, count)
+        edges, memory = SourceRange(0, 0, count), 2 * MINIMUM_MEMORY
+        task = ScatterRangeTask(writer, number, sample, edges, undirected, False, memory, lanes.lane(number))
         started = time.process_time()
-        scatter_range(ScatterRangeTask(writer, number, sample, edges, undirected, False, 2 * MINIMUM_MEMORY))
+        scatter_range(task)
         elapsed = time.process_time() - started
     # Fewer bytes than this measure the latency of the disk rather than its rate.
     if sample.num_edges < SAMPLE_EDGES:

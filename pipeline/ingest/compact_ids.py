@@ -20,8 +20,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment, SortedKeys
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.external_sort.radix import sort_keys, unique_keys
-from gnnloom.pipeline.external_sort.spill import read_bytes, write_at, write_file
+from gnnloom.pipeline.external_sort.raw_files import read_bytes, write_at, write_file
 from gnnloom.pipeline.ingest.id_table import IdNumbers, IdTable
 from gnnloom.pipeline.matrix_sort.scatter import range_facts
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
@@ -288,9 +289,8 @@ class _Numbering:
         start, stop = np.searchsorted(ids, np.uint64(first)), np.searchsorted(ids, np.uint64(last), side="right")
         return cls(file, work, ids, int(start), int(stop))
 
-    @property
-    def segment(self) -> Segment:
-        return Segment(self.work / self.file.path, self.at, self.stop, 0, 0, None)
+    def segment(self, opened: OpenFiles) -> Segment:
+        return Segment(opened.lane(Lane(self.file.path)), self.at, self.stop, 0, 0, None)
 
     def write(self, merged: SortedKeys, count: int) -> None:
         """Write the numbers of the ids among the merged ones, of which the first has the number ``count``."""
@@ -310,9 +310,9 @@ def merge_ids(task: MergeIdsTask) -> Done:
     first, last = ranges.bounds[task.number], ranges.bounds[task.number + 1] - 1
     every = (_Numbering.of(IdFile(*content), work, first, last) for content in ranges.files)
     numbered = [each for each in every if each.at < each.stop]
-    whole = KeyRange(first, last, [each.segment for each in numbered])
-    capacity = max(1, min(whole.entries, working_memory(task.memory) // 2 // 16))
-    with task.writer.task(task.name) as output:
+    with OpenFiles(work) as opened, task.writer.task(task.name) as output:
+        whole = KeyRange(first, last, [each.segment(opened) for each in numbered])
+        capacity = max(1, min(whole.entries, working_memory(task.memory) // 2 // 16))
         path = f"{_FOLDER}/merged-{task.digest}-{task.number:05d}"
         temporary = work / f"{path}-{uuid.uuid4().hex}"
         count = 0

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, SortedKeys, Units, grouped
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.matrix_sort.file_rows import FileRows
 from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan
 from gnnloom.pipeline.tasks.memory import MIB, working_memory
@@ -120,8 +122,8 @@ class _Block:
         data = np.empty(room if plan.merge else 0, dtype=np.float32)
         row_counts = np.zeros(self.num_rows, dtype=np.int64)
         # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
-        for key_range in self._ranges():
-            for merged in sorter.sort(key_range):
+        with OpenFiles(self.task.writer.work) as files:
+            for merged in chain.from_iterable(map(sorter.sort, self._ranges(files))):
                 count = self._emit(merged, row_counts, columns, data)
                 output.append(columns[:count], data[:count] if plan.merge else None)
                 self.duplicates += merged.entries - len(merged.keys)
@@ -147,24 +149,23 @@ class _Block:
         )
         return count
 
-    def _ranges(self) -> Iterator[KeyRange]:
+    def _ranges(self, files: OpenFiles) -> Iterator[KeyRange]:
         """Consecutive units of the block that can be sorted at once, and single units that cannot."""
         plan = self.plan
         first, last = plan.block_units[self.task.number : self.task.number + 2]
         # In the order of the source, on which merging by "first" depends.
-        files = [
-            FileRows(self.task.writer.work, file, plan.shift, plan.column_bits, first, last)
-            for file in plan.files_of(first, last)
+        found = [
+            FileRows(files, file, plan.shift, plan.column_bits, first, last) for file in plan.files_of(first, last)
         ]
         sizes = np.zeros(last - first, dtype=np.int64)
-        for file in files:
-            sizes += file.unit_entries
+        for rows in found:
+            sizes += rows.unit_entries
         for start, stop in grouped(sizes, self.capacity):
             stop_row = min(stop << plan.shift, self.num_rows)
             first_key = (start << plan.shift) << plan.column_bits
             last_key = (stop_row << plan.column_bits) - 1
             units = Units(plan.shift, plan.shift + plan.column_bits, sizes[start:stop])
-            yield KeyRange(first_key, last_key, [file.segment(start, stop) for file in files], units)
+            yield KeyRange(first_key, last_key, [rows.segment(start, stop) for rows in found], units)
 
 
 def _publish(made: Path, final: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
 from gnnloom.pipeline.matrix_sort.blocks import BlockTask, make_block
 from gnnloom.pipeline.matrix_sort.degrees import DegreeTask, create_degree_arrays, num_degree_tasks, write_degrees
@@ -115,22 +116,9 @@ class BucketSort:
 
     def _scatter(self) -> list[TaskRecord]:
         """Scatter the ranges that have no usable record; returns the records of all, in the order of the source."""
-        options = self._options
-        drop_loops = options.self_loops == "remove"
-        tasks = [
-            ScatterRangeTask(
-                self._writer,
-                number,
-                self._source,
-                source_range,
-                options.undirected,
-                drop_loops,
-                self._cluster.memory,
-            )
-            for number, source_range in enumerate(self._source.ranges())
-        ]
         # Twice, because a spill file may be lost between the check of its record and the end of the other tasks.
         for _ in range(2):
+            tasks = self._scatter_tasks()
             records = run_missing("scatter", self._cluster, self._writer, scatter_range, tasks, is_usable=is_scattered)
             if all(is_scattered(task, record) for task, record in zip(tasks, records, strict=True)):
                 return records
@@ -138,6 +126,23 @@ class BucketSort:
             f"{self._writer.work / 'spill'}: files disappeared while they were in use; make sure that nothing else"
             " deletes files there, and run the same command again"
         )
+
+    def _scatter_tasks(self) -> list[ScatterRangeTask]:
+        options, ranges = self._options, self._source.ranges()
+        lanes = LaneSet.create(self._writer.work, "spill/scattered", len(ranges))
+        return [
+            ScatterRangeTask(
+                self._writer,
+                number,
+                self._source,
+                source_range,
+                options.undirected,
+                options.self_loops == "remove",
+                self._cluster.memory,
+                lanes.lane(number),
+            )
+            for number, source_range in enumerate(ranges)
+        ]
 
     def _make_plan(self, records: Sequence[TaskRecord]) -> SortPlan:
         facts = [record.facts for record in records]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gnnloom.pipeline.external_sort.lanes import num_shared_files
 from gnnloom.pipeline.external_sort.merge_levels import count_merges, merge_levels
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, entry_bytes, unit_shift
 from gnnloom.pipeline.matrix_sort import merge_runs
@@ -73,18 +74,22 @@ def sort_counts(sizes: SortSizes, memory: int) -> list[PhaseCount]:
     written = spilled + files * 8 * (units + 1)
     phases = [PhaseCount("scatter", sizes.num_ranges, sizes.num_ranges, 1, 1, sizes.source_bytes, written, range_bytes)]
     levels = merge_levels(files, merge_runs.FAN_IN)
+    # Files with the lanes of the level before.
+    shared = num_shared_files(sizes.num_ranges)
     for level in levels[1:]:
         count = count_merges(levels, level, units)
-        read = spilled + count.opens * 8 * (-(-units // count.spans) + 1)
+        read = spilled + count.sources * 8 * (-(-units // count.spans) + 1)
         made = spilled + count.tasks * 8 * (units + 1)
-        largest = read * count.most_opens // count.opens
-        phases.append(PhaseCount("merge", count.tasks, count.opens, count.most_opens, arrays, read, made, largest))
+        largest, most = read * count.most_sources // count.sources, min(shared, count.most_sources)
+        phases.append(PhaseCount("merge", count.tasks, most * count.tasks, most, arrays, read, made, largest))
+        shared = num_shared_files(count.tasks)
     last, blocks = levels[-1], even_blocks(sizes.num_vertices, sizes.entries)
     spans = min(last.spans, units)
     # A block that does not begin where a span does has files of one span more.
-    most = last.sources * min(spans, -(-spans // blocks) + (spans > 1))
-    opens = last.sources * (blocks + spans - 1)
-    read = spilled + opens * 8 * (-(-units // blocks) + 1)
+    most = min(shared, last.sources * min(spans, -(-spans // blocks) + (spans > 1)))
+    sources = last.sources * (blocks + spans - 1)
+    opens = min(most * blocks, sources)
+    read = spilled + sources * 8 * (-(-units // blocks) + 1)
     index_bytes = 4 if sizes.num_vertices <= 1 << 31 else 8
     output = sizes.entries * (index_bytes + (4 if sizes.weighted else 0)) + 8 * sizes.num_vertices
     phases.append(PhaseCount("sort", blocks, opens, most, arrays, read, output, -(-read // blocks)))

@@ -17,14 +17,14 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import grouped
-from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges
-from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift, write_at
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, OpenLane, writable
+from gnnloom.pipeline.external_sort.merge_levels import Level, count_merges, merge_levels, merges
+from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift
 from gnnloom.pipeline.matrix_sort.file_rows import FileRows
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
-from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.matrix.ranges import Span, split_range
 
 #: Most files that one task opens. A row block of ``sort_plan.BLOCK_ENTRIES`` entries then reads 64 KiB or more from
@@ -40,7 +40,8 @@ class MergeRunsTask:
         files: the files, in the order of the source.
         units: first and last (exclusive) unit.
         num_vertices: rows and columns of the matrix.
-        merged: path of the merged file, relative to the work folder.
+        merged: name of the merged file.
+        lane: where it goes, relative to the work folder.
         memory: bytes that the worker may use.
     """
 
@@ -49,6 +50,7 @@ class MergeRunsTask:
     units: Span
     num_vertices: int
     merged: str
+    lane: Lane
     memory: int
 
     @property
@@ -85,7 +87,7 @@ def merge_runs(writer: ArtifactWriter, files: Sequence[SpillFile], num_vertices:
     """
     num_units = ((num_vertices - 1) >> unit_shift(num_vertices - 1)) + 1
     levels = merge_levels(len(files), FAN_IN)
-    digest = xxhash.xxh3_64_hexdigest("".join(file.path for file in files).encode())
+    digest = xxhash.xxh3_64_hexdigest("".join(f"{file.lane} {file.start} " for file in files).encode())
     found = {(0, source): file for source, file in enumerate(files)}
     for level in levels[1:]:
         found = _merge_level(writer, levels, level, found, num_vertices, num_units, digest, cluster)
@@ -105,12 +107,14 @@ def _merge_level(
     cluster: Cluster,
 ) -> dict[tuple[int, int], SpillFile]:
     """Merge the files of the level before; returns those of this level, by span and number."""
-    tasks = {}
+    tasks: dict[tuple[int, int], MergeRunsTask] = {}
+    lanes = LaneSet.create(writer.work, "spill/merged", count_merges(levels, level, num_units).tasks)
     for merge in merges(levels, level, num_units):
         group = (found[merge.span_before, source] for source in merge.group)
         files = tuple(file for file in group if file.entries)
-        path = f"spill/merged/{digest}/{level.number}-{merge.span:06d}-{merge.source:06d}.run"
-        task = MergeRunsTask(writer, files, merge.positions, num_vertices, path, cluster.memory)
+        name = f"{digest}/{level.number}-{merge.span:06d}-{merge.source:06d}"
+        lane = lanes.lane(len(tasks))
+        task = MergeRunsTask(writer, files, merge.positions, num_vertices, name, lane, cluster.memory)
         tasks[merge.span, merge.source] = task
     records = run_missing("merge", cluster, writer, merge_files, list(tasks.values()), "entries", is_usable=_is_merged)
     return {at: _merged_file(record) for at, record in zip(tasks, records, strict=True)}
@@ -126,9 +130,15 @@ def _is_merged(task: MergeRunsTask, record: TaskRecord) -> bool:
 
 def merge_files(task: MergeRunsTask) -> int:
     """Write one merged file; returns its number of entries."""
+    with OpenFiles(task.writer.work) as opened, task.writer.task(task.name) as output:
+        merged = _merge_files(task, opened)
+        output.facts["merged"] = merged.to_json()
+    return merged.entries
+
+
+def _merge_files(task: MergeRunsTask, opened: OpenFiles) -> SpillFile:
     first, last = task.units
-    work = task.writer.work
-    files = [FileRows(work, file, task.shift, task.column_bits, first, last) for file in task.files]
+    files = [FileRows(opened, file, task.shift, task.column_bits, first, last) for file in task.files]
     sizes = np.zeros(last - first, np.int64)
     for rows in files:
         sizes += rows.unit_entries
@@ -136,18 +146,14 @@ def merge_files(task: MergeRunsTask) -> int:
     offsets = np.zeros(last + 1, np.int64)
     np.cumsum(sizes, out=offsets[first + 1 :])
     weighted = any(file.weighted for file in task.files)
-    merged = SpillFile(task.merged, int(offsets[-1]), task.shift, task.column_bits, last, weighted)
-    with task.writer.task(task.name) as output:
-        path = work / merged.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_aside(path) as aside, aside.open("wb", buffering=0) as file:
-            write_at(file.fileno(), 0, offsets)
-            done = 0
-            for entries, weights in _entries(task, files, sizes):
-                _write_entries(file.fileno(), merged, done, entries, weights)
-                done += len(entries)
-        output.facts["merged"] = merged.to_json()
-    return merged.entries
+    merged = SpillFile(task.lane, 0, int(offsets[-1]), task.shift, task.column_bits, last, weighted)
+    with writable(task.writer.work, task.lane) as out:
+        out.write(0, offsets)
+        done = 0
+        for entries, weights in _entries(task, files, sizes):
+            _write_entries(out, merged, done, entries, weights)
+            done += len(entries)
+    return merged
 
 
 def _entries(
@@ -179,20 +185,18 @@ def _entries(
 
 
 def _write_entries(
-    descriptor: int, file: SpillFile, done: int, entries: NDArray[np.uint64], weights: NDArray[np.float32]
+    out: OpenLane, file: SpillFile, done: int, entries: NDArray[np.uint64], weights: NDArray[np.float32]
 ) -> None:
     """Write entries after the first ``done`` ones of a spill file."""
-    write_at(descriptor, file.low_at + 4 * done, entries.astype(np.uint32))
+    out.write(file.low_at + 4 * done, entries.astype(np.uint32))
     if file.high_dtype is not None:
         high = (entries >> np.uint64(32)).astype(file.high_dtype)
-        write_at(descriptor, file.high_at + file.high_dtype.itemsize * done, high)
+        out.write(file.high_at + file.high_dtype.itemsize * done, high)
     if len(weights):
-        write_at(descriptor, file.weights_at + 4 * done, weights)
+        out.write(file.weights_at + 4 * done, weights)
 
 
 def remove_merged_runs(work: Path, files: Sequence[SpillFile], kept: Sequence[SpillFile]) -> None:
     """Remove the files of pass 1 that were merged into others."""
-    names = {file.path for file in kept}
-    for file in files:
-        if file.path not in names:
-            (work / file.path).unlink(missing_ok=True)
+    for path in {file.lane.path for file in files} - {file.lane.path for file in kept}:
+        (work / path).unlink(missing_ok=True)

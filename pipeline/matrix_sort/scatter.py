@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_shift, write_file
+from gnnloom.pipeline.external_sort.lanes import Lane, write_arrays
+from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_shift
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.progress import Done
@@ -32,6 +32,7 @@ class ScatterRangeTask:
         undirected: also spill the reverse of every edge.
         drop_loops: leave out edges from a vertex to itself.
         memory: bytes that the worker may use.
+        lane: where the spill files go, relative to the work folder.
     """
 
     writer: ArtifactWriter
@@ -41,6 +42,7 @@ class ScatterRangeTask:
     undirected: bool
     drop_loops: bool
     memory: int
+    lane: Lane
 
     @property
     def name(self) -> str:
@@ -74,10 +76,11 @@ def scatter_range(task: ScatterRangeTask) -> Done:
     started = time.perf_counter()
     with task.writer.task(task.name) as output:
         totals = _Totals()
-        files = []
+        files, end = [], 0
         for chunks in _gathered(task):
             totals.count(chunks)
-            files.append(_write_spill(task, chunks, totals))
+            files.append(_write_spill(task, chunks, totals, end))
+            end = files[-1].stop if files[-1].entries else end
         output.facts = {
             "range": range_facts(task.range),
             "edges": totals.edges,
@@ -147,7 +150,7 @@ def _normalized(chunk: EdgeChunk, start: int, stop: int) -> EdgeChunk:
     return EdgeChunk(source, target, weight)
 
 
-def _write_spill(task: ScatterRangeTask, chunks: list[EdgeChunk], totals: _Totals) -> SpillFile:
+def _write_spill(task: ScatterRangeTask, chunks: list[EdgeChunk], totals: _Totals, start: int) -> SpillFile:
     max_id = _checked_max_id(chunks)
     totals.max_id = max(totals.max_id, max_id)
     shift = unit_shift(max_id)
@@ -157,11 +160,9 @@ def _write_spill(task: ScatterRangeTask, chunks: list[EdgeChunk], totals: _Total
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     weighted = chunks[0].weight is not None
-    # A random name: a worker that was taken for dead may still be writing the same range.
-    path = f"spill/{task.number:05d}-{uuid.uuid4().hex}.run"
-    file = SpillFile(path, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
+    file = SpillFile(task.lane, start, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
     if file.entries:
-        write_file(task.writer.work / path, [offsets, *_scattered(task, chunks, file, offsets)])
+        write_arrays(task.writer.work, task.lane, start, [offsets, *_scattered(task, chunks, file, offsets)])
     return file
 
 

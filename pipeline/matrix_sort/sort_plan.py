@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import grouped
-from gnnloom.pipeline.external_sort.spill import SpillFile, read_offsets, unit_shift
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.matrix.ranges import Span
@@ -128,11 +129,12 @@ def _unit_entries(work: Path, files: Sequence[SpillFile], num_vertices: int, shi
     A file whose ids are all small has smaller buckets than the graph has units, and never larger ones.
     """
     entries = np.zeros(((num_vertices - 1) >> shift) + 1, dtype=np.int64)
-    for file in files:
-        offsets = read_offsets(work, file, 0, file.num_buckets)
-        starts = offsets[:: 1 << (shift - file.shift)]
-        # The file may end within a unit, in which case the step missed the end of its last bucket.
-        if (len(offsets) - 1) % (1 << (shift - file.shift)):
-            starts = np.append(starts, offsets[-1])
-        entries[: len(starts) - 1] += np.diff(starts)
+    with OpenFiles(work) as opened:
+        for file in files:
+            offsets = file.offsets(opened, 0, file.num_buckets)
+            starts = offsets[:: 1 << (shift - file.shift)]
+            # The file may end within a unit, in which case the step missed the end of its last bucket.
+            if (len(offsets) - 1) % (1 << (shift - file.shift)):
+                starts = np.append(starts, offsets[-1])
+            entries[: len(starts) - 1] += np.diff(starts)
     return entries

@@ -9,6 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shards.grid_scatter import cell_segments, column_bits
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
@@ -66,11 +67,11 @@ def write_cell(task: WriteCellTask) -> int:
     rows, width = task.shape
     bits = column_bits(task.num_vertices, task.grid[1])
     number = task.cell[0] * task.grid[1] + task.cell[1]
-    segments = cell_segments(task.writer, task.variant, task.grid[0] * task.grid[1], number)
-    # A range without rows has no keys, and the highest key may not be negative.
-    whole = KeyRange(0, max(0, (rows << bits) - 1), list(segments))
     # The record follows the arrays: after a kill the task runs again and writes the same bytes over what is there.
-    with task.writer.task(task.name) as output:
+    with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
+        segments = cell_segments(task.writer, files, task.variant, task.grid[0] * task.grid[1], number)
+        # A range without rows has no keys, and the highest key may not be negative.
+        whole = KeyRange(0, max(0, (rows << bits) - 1), list(segments))
         indices = _appender(task, "indices", whole.entries, index_dtype(width))
         data = _appender(task, "data", whole.entries, np.dtype(np.float32)) if task.weighted else None
         # Columns are written while they are sorted; only then are the row counts, and with them ``indptr``, known.

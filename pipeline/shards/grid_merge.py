@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.byte_ranges import ByteRange, copy_ranges
 from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges, most_sources
-from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
+from gnnloom.pipeline.external_sort.raw_files import read_open_file, write_at
 from gnnloom.pipeline.shards.grid_scatter import KEY_BYTES, WEIGHT_BYTES, CellRuns, Run, runs_folder
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing

@@ -16,7 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import Segment
-from gnnloom.pipeline.external_sort.spill import read_bytes, write_file
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.external_sort.raw_files import write_file
 from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.graph import Graph, block_path
@@ -141,21 +142,24 @@ def scattered_runs(variant: str, records: Sequence[TaskRecord]) -> list[Run]:
     ]
 
 
-def cell_segments(writer: ArtifactWriter, variant: str, num_cells: int, number: int) -> Iterator[Segment]:
+def cell_segments(
+    writer: ArtifactWriter, files: OpenFiles, variant: str, num_cells: int, number: int
+) -> Iterator[Segment]:
     """Yield the entries of one cell in all runs, in the order of the blocks.
 
     Args:
+        files: files of the work folder, which stay open while the entries are read.
         num_cells: cells of the grid.
         number: number of the cell, by row and then column.
     """
     entries_at = 8 * (num_cells + 1)
     for run in CellRuns.load(writer.work, variant).of_cell(num_cells, number):
-        path = writer.work / run.path
+        lane = files.lane(Lane(run.path))
         # Only two offsets: reading the whole header in every cell's task would take O(cells^2) per run.
         bounds = np.empty(2, dtype=np.int64)
-        read_bytes(path, 8 * number, bounds)
+        lane.read(8 * number, bounds)
         if bounds[0] < bounds[1]:
-            yield Segment(path, int(bounds[0]), int(bounds[1]), entries_at, entries_at + KEY_BYTES * run.entries, None)
+            yield Segment(lane, int(bounds[0]), int(bounds[1]), entries_at, entries_at + KEY_BYTES * run.entries, None)
 
 
 def column_bits(num_vertices: int, columns: int) -> int:

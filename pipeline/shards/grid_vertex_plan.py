@@ -187,9 +187,11 @@ class VertexPlan:
         for level in self.levels[1:]:
             count = count_merges(self.levels, level, self.num_vertices)
             # Positions of a permutation are spread evenly.
-            largest = total * count.most_opens // count.opens
+            largest = total * count.most_sources // count.sources
             phases.append(
-                PhaseCount("merge vertices", count.tasks, count.opens, count.most_opens, arrays, total, total, largest)
+                PhaseCount(
+                    "merge vertices", count.tasks, count.sources, count.most_sources, arrays, total, total, largest
+                )
             )
         phases.append(self._write_count(arrays))
         return phases

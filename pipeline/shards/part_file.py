@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.byte_ranges import ByteRange
-from gnnloom.pipeline.external_sort.spill import read_open_file
+from gnnloom.pipeline.external_sort.raw_files import read_open_file
 from gnnloom.storage.format.files import sync_folder
 from gnnloom.storage.matrix.ranges import Span
 

@@ -251,10 +251,12 @@ def _merge_counts(files: RoutedFiles) -> list[PhaseCount]:
     phases = []
     for level in files.levels[1:]:
         count = count_merges(files.levels, level, files.num_parts)
-        read = files.num_bytes + count.opens * 24 * (files.num_parts // count.spans + 1)
+        read = files.num_bytes + count.sources * 24 * (files.num_parts // count.spans + 1)
         written = files.num_bytes + count.tasks * 24 * (files.num_parts + 1)
-        largest = read * count.most_opens // count.opens
-        phases.append(PhaseCount("merge rows", count.tasks, count.opens, count.most_opens, 3, read, written, largest))
+        largest = read * count.most_sources // count.sources
+        phases.append(
+            PhaseCount("merge rows", count.tasks, count.sources, count.most_sources, 3, read, written, largest)
+        )
     return phases
 
 
@@ -370,10 +372,10 @@ def grid_counts(source: ShardSource, options: GridOptions, memory: int) -> list[
     levels = merge_levels(files, most_runs(graph.nnz, rows * columns))
     for level in levels[1:]:
         count = count_merges(levels, level, rows * columns)
-        tasks, opens = variants * count.tasks, variants * count.opens
+        tasks, opens = variants * count.tasks, variants * count.sources
         read = keys + opens * (header // count.spans + 16)
-        largest, made = read * count.most_opens // opens, keys + tasks * header
-        phases.append(PhaseCount("merge cells", tasks, opens, count.most_opens, arrays, read, made, largest))
+        largest, made = read * count.most_sources // opens, keys + tasks * header
+        phases.append(PhaseCount("merge cells", tasks, opens, count.most_sources, arrays, read, made, largest))
     files = levels[-1].sources
     read = keys + 16 * cells * files
     phases.append(PhaseCount("write cells", cells, cells * files, files, arrays, read, stored_bytes, -(-read // cells)))

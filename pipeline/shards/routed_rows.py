@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
+from gnnloom.pipeline.external_sort.raw_files import read_open_file, write_at
 from gnnloom.pipeline.shards.grid_vertex_plan import POSITION_BYTES, Types, row_bytes
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.files import written_aside

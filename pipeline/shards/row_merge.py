@@ -16,7 +16,7 @@ import numpy as np
 
 from gnnloom.pipeline.external_sort.byte_ranges import copy_ranges
 from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges, most_sources
-from gnnloom.pipeline.external_sort.spill import write_at
+from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.shards.part_file import OpenParts, PartLayout
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing

@@ -34,15 +34,16 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
 def _sort_more_than_the_memory(folder: Path) -> None:
     """Sort keys, and copies of one key, in a buffer that is smaller than they are."""
     from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
+    from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 
     count = 64
     for name, keys in {"keys": np.arange(count) * 7 % 61, "copies": np.zeros(count)}.items():
-        path = folder / name
-        path.write_bytes(keys.astype(np.uint64).tobytes() + np.ones(count, np.float32).tobytes())
-        whole = KeyRange(0, int(keys.max()), [Segment(path, 0, count, 0, 8 * count, None)])
-        for merge in (None, "sum"):
-            for _ in KeySorter(folder / "split", count // 4, merge).sort(whole):
-                pass
+        (folder / name).write_bytes(keys.astype(np.uint64).tobytes() + np.ones(count, np.float32).tobytes())
+        with OpenFiles(folder) as files:
+            segment = Segment(files.lane(Lane(name)), 0, count, 0, 8 * count, None)
+            for merge in (None, "sum"):
+                for _ in KeySorter(folder / "split", count // 4, merge).sort(KeyRange(0, int(keys.max()), [segment])):
+                    pass
 
 
 def _decode_wide_entries() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.spill import write_file
+from gnnloom.pipeline.external_sort.raw_files import write_file
 from gnnloom.pipeline.ingest.names.spill import NameSpill
 from gnnloom.pipeline.matrix_sort.scatter import range_facts
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names

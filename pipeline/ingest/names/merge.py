@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 
 from gnnloom.pipeline.external_sort.merge_levels import OPEN_BYTES
-from gnnloom.pipeline.external_sort.spill import write_at
+from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.ingest.names.collect import NAME_MEMORY, name_spills, sorted_distinct
 from gnnloom.pipeline.ingest.names.spill import NameSpill, SortedNames
 from gnnloom.pipeline.sources.names import Names

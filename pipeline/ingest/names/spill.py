@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.spill import read_bytes
+from gnnloom.pipeline.external_sort.raw_files import read_bytes
 from gnnloom.pipeline.sources.names import Names
 
 

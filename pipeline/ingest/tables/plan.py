@@ -113,10 +113,10 @@ class TablePlan:
             count = count_merges(levels, level, self.num_buckets)
             # Every span of a file is read along with the offsets of all of the file's buckets.
             spans_before = min(levels[level.number - 1].spans, self.num_buckets)
-            read = total + count.opens * (header // spans_before + 16)
-            largest = -(-read * count.most_opens // count.opens)
+            read = total + count.sources * (header // spans_before + 16)
+            largest = -(-read * count.most_sources // count.sources)
             phases.append(
-                PhaseCount("merge rows", count.tasks, count.opens, count.most_opens, _COLUMNS, read, total, largest)
+                PhaseCount("merge rows", count.tasks, count.sources, count.most_sources, _COLUMNS, read, total, largest)
             )
         phases.append(self._write_count(total, levels[-1]))
         return phases

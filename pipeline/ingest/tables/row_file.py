@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.byte_ranges import ByteRange, copy_ranges
-from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
+from gnnloom.pipeline.external_sort.raw_files import read_open_file, write_at
 from gnnloom.pipeline.ingest.tables.plan import GATHERED_ROW_BYTES, ROW_BYTES
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.storage.errors import CorruptError

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.spill import read_bytes
+from gnnloom.pipeline.external_sort.raw_files import read_bytes
 
 #: Most ids of a block, unless a single row has more: 8 MiB of int64.
 BLOCK_IDS = 1 << 20

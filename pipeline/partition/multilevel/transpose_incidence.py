@@ -17,7 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
-from gnnloom.pipeline.external_sort.spill import write_at
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, create_incidence
 from gnnloom.pipeline.partition.multilevel.range_rows import begins_within, index_of_runs
 from gnnloom.pipeline.partition.multilevel.transpose_sizes import TransposeSizes
@@ -163,9 +164,9 @@ def _sort(task: _SortTask) -> None:
     first, last = task.bucket * plan.sizes.width, min(result.num_rows, (task.bucket + 1) * plan.sizes.width)
     counts, written = np.zeros(last - first, dtype=np.int64), task.first_id
     dtype = np.dtype(result.dtype)
-    whole = KeyRange(first << plan.row_bits, (last << plan.row_bits) - 1, list(_segments(task)))
-    sorter = KeySorter(plan.folder / "spill", min(plan.sizes.capacity, max(1, whole.entries)), None)
-    with (result.folder / "id").open("r+b", buffering=0) as file:
+    with OpenFiles(plan.folder) as files, (result.folder / "id").open("r+b", buffering=0) as file:
+        whole = KeyRange(first << plan.row_bits, (last << plan.row_bits) - 1, list(_segments(task, files)))
+        sorter = KeySorter(plan.folder / "spill", min(plan.sizes.capacity, max(1, whole.entries)), None)
         for piece in sorter.sort(whole):
             _add_counts(piece.keys, plan.row_bits, first, counts)
             rows = (piece.keys & np.uint64((1 << plan.row_bits) - 1)).astype(dtype)
@@ -176,12 +177,12 @@ def _sort(task: _SortTask) -> None:
         write_at(file.fileno(), 8 * (first + 1), task.first_id + np.cumsum(counts))
 
 
-def _segments(task: _SortTask) -> Iterator[Segment]:
+def _segments(task: _SortTask, files: OpenFiles) -> Iterator[Segment]:
     """Yield where the keys of a bucket are."""
     for number in range(task.num_files):
         for start, stop in _begins(task.plan, number)[:, task.bucket : task.bucket + 2].tolist():
             if start < stop:
-                yield Segment(_keys_path(task.plan, number), start, stop, 0, 0, None)
+                yield Segment(files.lane(Lane(str(_keys_path(task.plan, number)))), start, stop, 0, 0, None)
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort import byte_ranges
 from gnnloom.pipeline.external_sort.byte_ranges import ByteRange, copy_ranges
-from gnnloom.pipeline.external_sort.spill import write_at
+from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.storage.errors import CorruptError
 
 CONTENT = bytes(range(256))

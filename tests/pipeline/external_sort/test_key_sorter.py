@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,25 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment, grouped
-from gnnloom.pipeline.external_sort.spill import write_file
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane
+from gnnloom.pipeline.external_sort.raw_files import write_file
 from gnnloom.storage.errors import CorruptError
 
 #: One more than the highest key.
 LIMIT = 1 << 45
 
 
-def key_range(folder: Path, keys: NDArray[np.uint64], weights: NDArray[np.float32], num_segments: int) -> KeyRange:
-    path = folder / "keys"
-    write_file(path, [keys, weights])
+@contextmanager
+def open_keys(folder: Path, keys: NDArray[np.uint64], weights: NDArray[np.float32] | None = None) -> Iterator[OpenLane]:
+    """A file of keys and then weights."""
+    write_file(folder / "keys", [keys, *([] if weights is None else [weights])])
+    with OpenFiles(folder) as files:
+        yield files.lane(Lane("keys"))
+
+
+def key_range(file: OpenLane, keys: NDArray[np.uint64], num_segments: int) -> KeyRange:
     cuts = np.linspace(0, len(keys), num_segments + 1).astype(int).tolist()
-    segments = [Segment(path, start, stop, 0, 8 * len(keys), None) for start, stop in itertools.pairwise(cuts)]
+    segments = [Segment(file, start, stop, 0, 8 * len(keys), None) for start, stop in itertools.pairwise(cuts)]
     return KeyRange(0, LIMIT - 1, segments)
 
 
@@ -42,11 +50,12 @@ def test_a_small_buffer_gives_what_a_large_one_gives(
     folder = tmp_path_factory.mktemp("keys")
     keys = np.array(values, dtype=np.uint64)
     weights = np.random.default_rng(len(values)).random(len(values), dtype=np.float32)
-    whole = key_range(folder, keys, weights, num_segments)
-    found = [
-        (each.keys.copy(), each.weights.copy(), each.entries, each.first_key, each.last_key)
-        for each in KeySorter(folder / "split", capacity, merge).sort(whole)
-    ]
+    with open_keys(folder, keys, weights) as file:
+        whole = key_range(file, keys, num_segments)
+        found = [
+            (each.keys.copy(), each.weights.copy(), each.entries, each.first_key, each.last_key)
+            for each in KeySorter(folder / "split", capacity, merge).sort(whole)
+        ]
     distinct, inverse = np.unique(keys, return_inverse=True)
     of_key = [weights[inverse == k].astype(np.float64) for k in range(len(distinct))]
     reductions: dict[str, Callable[[Any], Any]] = {
@@ -69,8 +78,9 @@ def test_a_small_buffer_gives_what_a_large_one_gives(
 def test_copies_of_a_single_key_need_no_more_memory_than_others(tmp_path: Path, capacity: int) -> None:
     keys = np.full(5000, 123, dtype=np.uint64)
     keys[::100] = np.arange(50, dtype=np.uint64)
-    whole = key_range(tmp_path, keys, np.empty(0, np.float32), 3)
-    found = [each.keys.copy() for each in KeySorter(tmp_path / "split", capacity, None).sort(whole)]
+    with open_keys(tmp_path, keys) as file:
+        sorter = KeySorter(tmp_path / "split", capacity, None)
+        found = [each.keys.copy() for each in sorter.sort(key_range(file, keys, 3))]
     np.testing.assert_array_equal(np.concatenate(found), np.unique(keys))
 
 
@@ -80,18 +90,19 @@ def test_scratch_memory_is_as_long_as_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_file_that_ends_early_is_an_error_and_leaves_no_split_files(tmp_path: Path) -> None:
-    write_file(tmp_path / "keys", [np.arange(90, dtype=np.uint64)])
-    whole = KeyRange(0, LIMIT - 1, [Segment(tmp_path / "keys", 0, 100, 0, 0, None)])
-    with pytest.raises(CorruptError, match="keys: ends at byte 720"):
-        list(KeySorter(tmp_path / "split", 10, None).sort(whole))
+    with open_keys(tmp_path, np.arange(90, dtype=np.uint64)) as file:
+        whole = KeyRange(0, LIMIT - 1, [Segment(file, 0, 100, 0, 0, None)])
+        with pytest.raises(CorruptError, match="keys: ends at byte 720"):
+            list(KeySorter(tmp_path / "split", 10, None).sort(whole))
     assert not list((tmp_path / "split").iterdir())
 
 
 def test_plain_keys_are_not_gathered_by_unit(tmp_path: Path) -> None:
-    segment = Segment(tmp_path / "keys", 0, 1, 0, 0, None)
     keys, weights = np.empty(1, np.uint64), np.empty(0, np.float32)
-    with pytest.raises(ValueError, match="keys: plain keys are not grouped by unit"):
-        segment.gather(12, np.zeros(1, np.int64), keys, weights, (keys, weights))
+    with open_keys(tmp_path, keys) as file:
+        segment = Segment(file, 0, 1, 0, 0, None)
+        with pytest.raises(ValueError, match="keys: plain keys are not grouped by unit"):
+            segment.gather(12, np.zeros(1, np.int64), keys, weights, (keys, weights))
 
 
 def test_groups_keep_to_the_limit_unless_one_item_exceeds_it() -> None:

@@ -32,8 +32,8 @@ def test_merges_pass_on_each_file_and_position_once_and_are_those_counted(
         count = count_merges(levels, level, num_positions)
         assert len(found) == len(made) == count.tasks
         assert len({merge.span for merge in made}) == count.spans
-        assert sum(len(merge.group) for merge in made) == count.opens
-        assert max(len(merge.group) for merge in made) == count.most_opens <= fan_in
+        assert sum(len(merge.group) for merge in made) == count.sources
+        assert max(len(merge.group) for merge in made) == count.most_sources <= fan_in
     last = levels[-1]
     assert last.sources <= fan_in
     for position in range(num_positions):

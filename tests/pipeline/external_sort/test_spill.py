@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort import spill
+from gnnloom.pipeline.external_sort import raw_files, spill
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.external_sort.spill import SpillFile
 from gnnloom.storage.errors import CorruptError
 
@@ -86,8 +87,8 @@ def test_entries_take_the_bytes_that_their_ids_need(max_id: int, expected: int) 
 def write(folder: Path) -> SpillFile:
     """Three entries of 40 bits with weights, in two buckets."""
     arrays = [np.array([0, 1, 3]), np.arange(3, dtype=np.uint32), np.arange(3, dtype=np.uint8), np.ones(3, np.float32)]
-    spill.write_file(folder / "one", arrays)
-    return SpillFile("one", 3, 20, 20, 2, weighted=True)
+    raw_files.write_file(folder / "one", arrays)
+    return SpillFile(Lane("one"), 0, 3, 20, 20, 2, weighted=True)
 
 
 def test_the_described_layout_is_the_layout_of_the_file(tmp_path: Path) -> None:
@@ -95,12 +96,19 @@ def test_the_described_layout_is_the_layout_of_the_file(tmp_path: Path) -> None:
     assert file.size == (tmp_path / "one").stat().st_size
     assert file.is_intact(tmp_path)
     assert SpillFile.from_json(file.to_json()) == file
-    np.testing.assert_array_equal(spill.read_offsets(tmp_path, file, 0, 9), [0, 1, 3])
-    np.testing.assert_array_equal(spill.read_offsets(tmp_path, file, 1, 2), [1, 3])
+    with OpenFiles(tmp_path) as files:
+        np.testing.assert_array_equal(file.offsets(files, 0, 9), [0, 1, 3])
+        np.testing.assert_array_equal(file.offsets(files, 1, 2), [1, 3])
     low, high = np.empty(3, np.uint32), np.empty(3, np.uint8)
-    spill.read_bytes(tmp_path / "one", file.low_at, low)
-    spill.read_bytes(tmp_path / "one", file.high_at, high)
+    raw_files.read_bytes(tmp_path / "one", file.low_at, low)
+    raw_files.read_bytes(tmp_path / "one", file.high_at, high)
     np.testing.assert_array_equal(low, high)
+
+
+def test_a_file_of_an_earlier_version_is_a_lane_of_its_own(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    earlier = {name: value for name, value in file.to_json().items() if name not in {"lane", "start"}}
+    assert SpillFile.from_json({"path": "one", **earlier}) == file
 
 
 def test_a_missing_or_short_file_is_not_intact(tmp_path: Path) -> None:
@@ -113,11 +121,11 @@ def test_a_missing_or_short_file_is_not_intact(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):
-        spill.write_file(tmp_path / "one", [np.ones(3), None])  # type: ignore[list-item]
+        raw_files.write_file(tmp_path / "one", [np.ones(3), None])  # type: ignore[list-item]
     assert not list(tmp_path.iterdir())
 
 
 def test_a_short_spill_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"12345678")
     with pytest.raises(CorruptError, match=r"short: ends at byte 8, expected 8 bytes more"):
-        spill.read_bytes(tmp_path / "short", 0, np.empty(2, dtype=np.uint64))
+        raw_files.read_bytes(tmp_path / "short", 0, np.empty(2, dtype=np.uint64))

@@ -129,7 +129,7 @@ def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tas
     """There are 4 ranges and some blocks; the second run finds one spill file of the first run missing or cut."""
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
     work = _stopped(catalog, edges, tasks)
-    first = min((work / "spill").glob("*.run"))
+    first = min((work / "spill").glob("scattered-*-00"))
     if damage == "missing":
         first.unlink()
     else:

@@ -93,7 +93,7 @@ def test_merging_files_before_they_are_sorted_changes_no_byte(
     def counted(plan: sort_plan.SortPlan, first: int, last: int) -> list[SpillFile]:
         found = files_of(plan, first, last)
         opened[f"{first}-{last}"] = len(found)
-        assert all(file.path.startswith("spill/merged/") for file in found)
+        assert all(file.lane.path.startswith("spill/merged-") for file in found)
         return found
 
     monkeypatch.setattr(merge_runs, "FAN_IN", 3)
