@@ -26,6 +26,7 @@ from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter, stored_files
 from gnnloom.storage.format.files import (
+    WORK,
     JsonObject,
     parsing,
     read_json,
@@ -55,9 +56,6 @@ from gnnloom.storage.format.work_folder import open_work_folder, remove_tree_and
 from gnnloom.storage.meters import bytes_moved, peak_memory
 
 __all__ = ["MANIFEST", "WORK", "Artifact", "ArtifactWriter", "TaskOutput", "TaskRecord", "artifact_key"]
-
-#: Folder below an unfinished artifact for plans, records and spill files.
-WORK = ".work"
 
 
 def artifact_key(kind: str, parameters: JsonObject, inputs: JsonObject) -> str:

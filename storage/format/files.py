@@ -18,6 +18,9 @@ from gnnloom.storage.format.seal import open_object, seal_object
 
 JsonObject = Mapping[str, Any]
 
+#: Folder below an unfinished artifact for plans, records and spill files.
+WORK: Final = ".work"
+
 #: Files that are synced at a time.
 _SYNCING: Final = 16
 
@@ -164,14 +167,21 @@ def sync_tree(path: Path, without: str = "") -> None:
 
 
 def tree_bytes(path: Path) -> int:
-    """Total size of all files below ``path``; files that vanish during the walk count as 0."""
+    """Total size of all files below ``path``, without the holes of temporary ones.
+
+    Files that vanish during the walk count as 0.
+    """
     total = 0
     for folder, _, names in os.walk(path):
+        # Only files that tasks share while a stage runs have holes. Blocks are no measure of others: some file systems
+        # compress them, or count them later.
+        has_holes = WORK in Path(folder).parts
         for name in names:
             try:
-                total += Path(folder, name).stat().st_size
+                status = Path(folder, name).stat()
             except FileNotFoundError:
                 continue
+            total += min(status.st_size, 512 * status.st_blocks) if has_holes else status.st_size
     return total
 
 
