@@ -10,21 +10,17 @@ Members are streamed, whether stored or deflated; the two rows of edge_index are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import SPLIT_NAME, BundledVertices, Format
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
-from gnnloom.pipeline.sources.ogb import find_split, read_split
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_feature, checked_label
+from gnnloom.pipeline.sources.vertex_data.ogb_vertices import SplitFiles, find_split
 from gnnloom.storage.errors import InputError, NotFoundError
 
 _DATA = "raw/data.npz"
@@ -43,32 +39,6 @@ def open_binary_edges(folder: str) -> NumpyEdges:
     if pairs.num_edges != num_edges:
         raise InputError(f"{file.location}: {pairs.num_edges:,} edges, num_edges_list states {num_edges:,}")
     return NumpyEdges((replace(pairs, num_vertices=num_vertices),), format_name="ogb-binary")
-
-
-@dataclass(frozen=True)
-class SplitFiles:
-    """A split from three files of ids; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`."""
-
-    files: tuple[SourceFile, ...]
-    stated_vertices: int
-
-    arrays = ("split",)
-    random_access = False
-    in_graph_order = False
-
-    def identity(self) -> dict[str, Any]:
-        return {"format": "split", "files": [file.identity() for file in self.files]}
-
-    def num_vertices(self) -> int:
-        return self.stated_vertices
-
-    def num_features(self) -> int:
-        return 0
-
-    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        if array != "split":
-            raise InputError(f"files of ids have no {array}")
-        yield read_split(self.files, self.stated_vertices)[start:stop]
 
 
 def open_binary_vertices(folder: str, *, split: str | None = None) -> VertexSource:

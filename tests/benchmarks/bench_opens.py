@@ -3,10 +3,10 @@
     python tests/benchmarks/bench_opens.py [--scale small|full] [--folder DIR]
 
 Runs in one process. An ingest leaves hundreds of spill files, and a graph of hundreds of row blocks is cut into row and
-grid shards. ``shared`` is how stages work; with ``own``, every task writes a file of its own; with ``merged``, levels of
-merges leave at most 16 sources for each position. The three alternate; figures are medians over the rounds. Bytes moved
-are those of read and write calls. Last come the times that the ways trade: an open with a read of 64 KiB, and reading
-and copying as many bytes in long runs.
+grid shards. ``shared`` is how stages work; with ``own``, every task writes a file of its own; with ``merged``, levels
+of merges leave at most 16 sources for each position. The three alternate; figures are medians over the rounds. Bytes
+moved are those of read and write calls. Last come the times that the ways trade: an open with a read of 64 KiB, and
+reading and copying as many bytes in long runs.
 """
 
 from __future__ import annotations

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -23,15 +20,12 @@ from gnnloom.pipeline.sources.reading.columns import (
     read_targets,
 )
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.line_counts import count_data_lines
-from gnnloom.pipeline.sources.reading.lines import whole_lines
+from gnnloom.pipeline.sources.reading.row_index import RowIndex, count_rows, index_rows
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
 
 #: Lines inspected to tell ids from labels, and bytes of each.
 _LINES, _LONGEST = 100, 1 << 16
-#: Bytes of a local, uncompressed file after which the number of the row is kept, and threads that count rows.
-_INDEX_BYTES, _THREADS = 32 << 20, 4
 #: Binary labels and unknown ones, as text.
 _BINARY = {b"0", b"1", b"-1", b"0.0", b"1.0", b"-1.0", b"nan"}
 #: What a file of labels or splits may hold.
@@ -50,14 +44,14 @@ class TextVertices:
         array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
         num_columns: columns of the file.
         stated_vertices: rows of the file.
-        starts: where rows begin from which on the file can be read, ascending; the first is that of the file.
+        index: where rows begin from which on the file can be read.
     """
 
     file: SourceFile
     array: str
     num_columns: int
     stated_vertices: int
-    starts: tuple[RowStart, ...]
+    index: RowIndex
 
     in_graph_order = False
 
@@ -76,7 +70,8 @@ class TextVertices:
         files = open_files([location])
         if len(files) != 1:
             raise InputError(f"{location}: expected one file, found {len(files)}")
-        columns, (starts, rows) = count_columns(files[0]), _index_rows(files[0])
+        columns, index = count_columns(files[0]), index_rows(files[0])
+        rows = count_rows(files[0]) if index.num_rows is None else index.num_rows
         if not rows:
             raise InputError(f"{location}: the file is empty; expected a line per vertex")
         if array in {"label", "split"} and columns > 1 and _begins_with_ids(files[0]):
@@ -88,7 +83,7 @@ class TextVertices:
             array = "multilabel"
         if array == "split" and columns != 1:
             raise InputError(f"{location}: expected one column of {array}s, found {columns}")
-        return cls(files[0], array, columns, rows, starts)
+        return cls(files[0], array, columns, rows, index)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -115,8 +110,7 @@ class TextVertices:
         return self.num_columns if self.array == "target" else 0
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        after = bisect_right(self.starts, start, key=lambda begin: begin.row)
-        for block in self._blocks(array, self.starts[max(0, after - 1)]):
+        for block in self._blocks(array, self.index.before(start)):
             if block.first >= stop:
                 break
             rows = block.values[max(0, start - block.first) : max(0, stop - block.first)]
@@ -148,22 +142,3 @@ def _read_codes(file: SourceFile, begin: RowStart) -> Iterator[RowBlock]:
             names = ", ".join(f"{code} {name}" for name, code in SPLIT.items())
             raise block.error(int(np.argmax(wrong)), f"expected a split code ({names})")
         yield RowBlock(file, block.first, block.values.astype(np.uint8), block.line_at)
-
-
-def _index_rows(file: SourceFile) -> tuple[tuple[RowStart, ...], int]:
-    """Where rows begin from which on a file can be read, at least one; and the number of all rows."""
-    size = file.size if file.is_seekable else None
-    if size is None:
-        return (RowStart(),), _count_rows(file, 0, None)
-    bounds = [*range(0, size, _INDEX_BYTES), size]
-    # A large file is counted as fast as the disk reads it.
-    with ThreadPoolExecutor(_THREADS) as threads:
-        counts = list(threads.map(lambda span: _count_rows(file, *span), pairwise(bounds)))
-    rows = list(accumulate(counts, initial=0))
-    # A line belongs to the range in which it begins, so reading at a bound begins with the first line after it.
-    starts = tuple(RowStart(*start) for start in zip(bounds, rows, strict=True))[:-1]
-    return starts or (RowStart(),), rows[-1]
-
-
-def _count_rows(file: SourceFile, start: int, stop: int | None) -> int:
-    return count_data_lines(whole_lines(file, start, stop), has_comments=False)

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.sources.ogb import OgbEdges, OgbVertices
+from gnnloom.pipeline.sources.ogb import OgbEdges
+from gnnloom.pipeline.sources.reading import row_index
 from gnnloom.pipeline.sources.reading.columns import read_ids, read_labels, read_table
 from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.vertex_data.ogb_vertices import OgbVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 
 FILES = {
@@ -70,14 +72,43 @@ def test_a_small_dataset_is_read(tmp_path: Path) -> None:
 
 def test_files_may_be_uncompressed_or_missing(tmp_path: Path) -> None:
     folder = write(tmp_path)
-    for name in ("raw/edge.csv.gz", "raw/num-node-list.csv.gz"):
-        packed = tmp_path / name
-        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
-        packed.unlink()
+    unpack(tmp_path, "raw/edge", "raw/num-node-list")
     (tmp_path / "raw/node-feat.csv.gz").unlink()
     assert edges_of(folder) == [(0, 1), (1, 2), (3, 0)]
     assert OgbVertices.open(folder).arrays == ("label", "split")
     assert OgbVertices.open(folder).num_features() == 0
+
+
+def unpack(folder: Path, *names: str) -> None:
+    for name in names:
+        packed = folder / f"{name}.csv.gz"
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+
+
+def test_tasks_share_the_rows_of_files_that_are_not_compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_index, "_INDEX_BYTES", 5)
+    folder = write(tmp_path)
+    packed = OgbVertices.open(folder)
+    expected = {array: rows_of(packed, array) for array in ("feature", "label")}
+    unpack(tmp_path, "raw/node-feat", "raw/node-label")
+    plain = OgbVertices.open(folder)
+    shared = {array: plain.source_of(array).random_access for array in plain.arrays}
+    assert shared == {"feature": True, "label": True, "split": False}
+    assert not packed.source_of("feature").random_access
+    for array, rows in expected.items():
+        for start in range(4):
+            for stop in range(start + 1, 5):
+                found = np.concatenate(list(plain.read_rows(array, start, stop)))
+                np.testing.assert_array_equal(found, rows[start:stop])
+
+
+@pytest.mark.parametrize("features", ["1,1\n1,1\n1,1\n", "1,1\n" * 5])
+def test_a_plain_file_with_another_number_of_rows_is_refused_before_it_is_read(tmp_path: Path, features: str) -> None:
+    folder = write(tmp_path, node_feat=features)
+    unpack(tmp_path, "raw/node-feat")
+    with pytest.raises(InputError, match=r"node-feat\.csv: [35] rows, expected one for each of the 4"):
+        OgbVertices.open(folder)
 
 
 def test_labels_may_be_floats_with_gaps(tmp_path: Path) -> None:
