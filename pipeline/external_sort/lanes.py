@@ -132,7 +132,7 @@ def num_shared_files(tasks: int) -> int:
 
 
 class OpenLane:
-    """A lane that is open, to be read and, if it was opened for that, written."""
+    """A lane that is open: to be read, written, or both, as it was opened."""
 
     def __init__(self, lane: Lane, descriptor: int, path: Path) -> None:
         self._lane, self._descriptor, self.path = lane, descriptor, path
@@ -167,9 +167,15 @@ class OpenFiles:
     Use it in a ``with`` statement.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """``folder``: the folder that the paths of lanes are relative to."""
+    def __init__(self, folder: Path, *, writable: bool = False) -> None:
+        """Open nothing yet.
+
+        Args:
+            folder: folder that the paths of lanes are relative to.
+            writable: whether the task also writes to the lanes that it reads.
+        """
         self._folder = folder
+        self._flags = os.O_RDWR if writable else os.O_RDONLY
         self._descriptors: dict[str, int] = {}
 
     def __enter__(self) -> Self:
@@ -183,13 +189,13 @@ class OpenFiles:
         self._descriptors.clear()
 
     def lane(self, lane: Lane) -> OpenLane:
-        """Open a lane to read it.
+        """Open a lane.
 
         Raises:
             IncompleteError: its file is missing.
         """
         if lane.path not in self._descriptors:
-            self._descriptors[lane.path] = _open(self._folder / lane.path, os.O_RDONLY)
+            self._descriptors[lane.path] = _open(self._folder / lane.path, self._flags)
         return OpenLane(lane, self._descriptors[lane.path], self._folder / lane.path)
 
 
@@ -202,7 +208,7 @@ def writable(folder: Path, lane: Lane) -> Iterator[OpenLane]:
     """
     path = folder / lane.path
     # Not created here: what other tasks have written to a lost file would be missing from the new one.
-    descriptor = _open(path, os.O_RDWR)
+    descriptor = _open(path, os.O_WRONLY)
     try:
         yield OpenLane(lane, descriptor, path)
     finally:

@@ -9,9 +9,9 @@ only, never in a table of all ids.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment, SortedKeys
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, writable
 from gnnloom.pipeline.external_sort.radix import sort_keys, unique_keys
-from gnnloom.pipeline.external_sort.raw_files import read_bytes, write_at, write_file
+from gnnloom.pipeline.ingest.id_files import BLOCK_IDS, IdFile, LaneFiles, OpenIds
 from gnnloom.pipeline.ingest.id_table import IdNumbers, IdTable
 from gnnloom.pipeline.matrix_sort.scatter import range_facts
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
@@ -41,8 +41,8 @@ SAMPLES = 64
 #: Approximate number of collected ids in a range of ids: 32 MiB, a second of work.
 RANGE_IDS = 1 << 22
 
-#: Minimum number of ids that a range takes from each file on average: 64 KiB, which take longer to read than a file
-#: takes to open.
+#: Minimum number of ids that a range takes from each file on average: 64 KiB. With fewer, merging would mostly search
+#: for the ids of the range and wait for short reads.
 FILE_RANGE_IDS = 1 << 13
 
 #: Bytes per id of a file while its edges are renumbered: the id, its number, and an entry of a directory while it is
@@ -55,58 +55,20 @@ _COLLECT = "collect/"
 
 
 @dataclass(frozen=True)
-class IdFile:
-    """The sorted distinct ids of some consecutive edges of a range of the source.
+class CollectIdsTask:
+    """Collects the ids of one range of the source.
 
     Attributes:
-        path: path of the (num_ids,) int64 ids, relative to the work folder.
-        num_edges: edges whose ids they are.
+        memory: bytes that the worker may use.
+        lane: where the files go, relative to the work folder.
     """
-
-    path: str
-    num_ids: int
-    num_edges: int
-
-    @property
-    def numbers_path(self) -> str:
-        """Path of the (num_ids,) int64 numbers of the ids within their ranges of ids, once these are merged."""
-        return f"{self.path}.numbers"
-
-    def is_intact(self, work: Path) -> bool:
-        """Whether both files exist in their full length."""
-        try:
-            sizes = {(work / path).stat().st_size for path in (self.path, self.numbers_path)}
-        except FileNotFoundError:
-            return False
-        return sizes == {8 * self.num_ids}
-
-    def mapped(self, work: Path) -> NDArray[np.uint64]:
-        """The ids, mapped, so that binary searches read a few pages rather than the whole file."""
-        return np.memmap(work / self.path, np.uint64, mode="r", shape=(self.num_ids,))
-
-    def numbers(self, work: Path, table: IdTable) -> IdNumbers:
-        """The ids with their numbers in the table."""
-        ids, numbers = np.empty((2, self.num_ids), np.int64)
-        read_bytes(work / self.path, 0, ids)
-        read_bytes(work / self.numbers_path, 0, numbers)
-        table.whole_numbers(ids, numbers)
-        return IdNumbers(ids, numbers, work / self.path)
-
-
-def _files(record: TaskRecord) -> list[IdFile]:
-    """The files that a finished task wrote."""
-    return [IdFile(*content) for content in record.facts["files"]]
-
-
-@dataclass(frozen=True)
-class CollectIdsTask:
-    """Collects the ids of one range of the source."""
 
     writer: ArtifactWriter
     number: int
     source: EdgeSource
     range: SourceRange
     memory: int
+    lane: Lane
 
     @property
     def name(self) -> str:
@@ -123,12 +85,15 @@ class MergeIdsTask:
 
     Attributes:
         digest: digest of all ranges of ids.
+        memory: bytes that the worker may use.
+        lane: where the distinct ids go, relative to the work folder.
     """
 
     writer: ArtifactWriter
     number: int
     digest: str
     memory: int
+    lane: Lane
 
     @property
     def name(self) -> str:
@@ -140,34 +105,46 @@ class _IdRanges:
     """The collected ids, and how they are cut into ranges.
 
     Attributes:
-        files: path, number of ids and number of edges of every file.
+        collected: (num_source_ranges) files of each range of the source.
         bounds: (num_ranges + 1) first id of each range, and one more than the highest id.
     """
 
-    files: list[list[Any]]
+    collected: list[LaneFiles]
     bounds: list[int]
 
     @classmethod
     def of(cls, records: Sequence[TaskRecord]) -> _IdRanges:
         """Cut the ids of these records by their samples."""
-        files = [content for record in records for content in record.facts["files"]]
-        if not files:
+        collected = [LaneFiles.of(record.facts) for record in records]
+        counts = [file.num_ids for file in chain.from_iterable(collected)]
+        if not counts:
             raise InputError("the source has no edges")
         samples = np.sort([sample for record in records for ids in record.facts["samples"] for sample in ids])
-        ranges = max(1, sum(count for _, count, _ in files) // range_ids(len(files)))
+        ranges = max(1, sum(counts) // range_ids(len(counts)))
         inner = np.unique(samples[np.arange(1, ranges) * len(samples) // ranges])
         inner = inner[inner > samples[0]]
         # The sample holds the lowest and the highest id of every file, so these bounds cover all ids.
-        return cls(files, [int(samples[0]), *inner.tolist(), int(samples[-1]) + 1])
+        return cls(collected, [int(samples[0]), *inner.tolist(), int(samples[-1]) + 1])
 
     @property
     def digest(self) -> str:
         """Changes when a range of the source is collected again, so that an earlier merge is not used for it."""
-        return xxhash.xxh3_64_hexdigest(json.dumps(asdict(self)).encode())
+        return xxhash.xxh3_64_hexdigest(json.dumps(self.to_json()).encode())
+
+    def to_json(self) -> dict[str, Any]:
+        return {"collected": [each.__dict__ for each in self.collected], "bounds": self.bounds}
 
     @classmethod
     def load(cls, folder: Path) -> _IdRanges:
-        return cls(**read_json(folder / _RANGES))
+        content: dict[str, Any] = read_json(folder / _RANGES)
+        return cls([LaneFiles(**each) for each in content["collected"]], content["bounds"])
+
+    def is_merged(self, work: Path) -> bool:
+        """Whether an earlier run merged these ranges, and all that it left still exists."""
+        folder = work / _FOLDER
+        if not (folder / _TABLE).exists() or read_json(folder / _RANGES) != self.to_json():
+            return False
+        return IdTable.load(folder / _TABLE).is_intact(work)
 
 
 def number_ids(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> NumberedIds:
@@ -178,11 +155,11 @@ def number_ids(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> 
     """
     folder = writer.work / _FOLDER
     ranges = _IdRanges.of(_collect(writer, source, cluster))
-    # A range that was collected again has other files: its ids must be merged again.
-    if not (folder / _TABLE).exists() or _IdRanges.load(folder) != ranges:
+    # A range that was collected again has another lane: its ids must be merged again.
+    if not ranges.is_merged(writer.work):
         # The table goes before its ranges are replaced: a kill between these lines leaves no table of other ranges.
         (folder / _TABLE).unlink(missing_ok=True)
-        write_json(folder / _RANGES, asdict(ranges))
+        write_json(folder / _RANGES, ranges.to_json())
         IdTable.of(_merge(writer, ranges, cluster), ranges.bounds).save(folder / _TABLE)
     return NumberedIds(writer, source)
 
@@ -191,36 +168,39 @@ def number_ids(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> 
 
 
 def _collect(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> list[TaskRecord]:
+    ranges = source.ranges()
+    lanes = LaneSet.create(writer.work, f"{_FOLDER}/collected", len(ranges))
     tasks = [
-        CollectIdsTask(writer, number, source, source_range, cluster.memory)
-        for number, source_range in enumerate(source.ranges())
+        CollectIdsTask(writer, number, source, source_range, cluster.memory, lanes.lane(number))
+        for number, source_range in enumerate(ranges)
     ]
     return run_missing("collect", cluster, writer, collect_ids, tasks, is_usable=_is_collected)
 
 
 def _is_collected(task: CollectIdsTask, record: TaskRecord) -> bool:
-    # Earlier versions left no numbers.
-    if "files" not in record.facts or record.facts["range"] != range_facts(task.range):
+    # Earlier versions wrote no lanes.
+    if "lane" not in record.facts or record.facts["range"] != range_facts(task.range):
         return False
-    return all(file.is_intact(task.writer.work) for file in _files(record))
+    return LaneFiles.of(record.facts).is_intact(task.writer.work)
 
 
 def collect_ids(task: CollectIdsTask) -> Done:
     """Write the sorted distinct ids of a range, as many at a time as fit in memory; returns its number of edges."""
-    edges = 0
-    with task.writer.task(task.name) as output:
+    edges = end = 0
+    with task.writer.task(task.name) as output, writable(task.writer.work, task.lane) as lane:
         files, samples = [], []
         for ids, count in _distinct_of_chunks(task):
-            edges += count
-            # A random name, because a worker that was taken for dead may still be writing files for the same range.
-            file = IdFile(f"{_FOLDER}/{task.number:05d}-{uuid.uuid4().hex}", len(ids), count)
-            write_file(task.writer.work / file.path, [ids])
-            # A hole of the right length, which the merge fills in.
-            with (task.writer.work / file.numbers_path).open("wb") as numbers:
-                numbers.truncate(8 * file.num_ids)
-            files.append([file.path, file.num_ids, file.num_edges])
+            file = IdFile(task.lane, end, len(ids), count)
+            lane.write(file.ids_at, ids)
+            edges, end = edges + count, file.stop
+            files.append([file.start, file.num_ids, file.num_edges])
             samples.append([*ids[:: max(1, len(ids) // SAMPLES)].tolist(), int(ids[-1])])
-        output.facts = {"range": range_facts(task.range), "files": files, "samples": samples}
+        output.facts = {
+            "range": range_facts(task.range),
+            "lane": task.lane.to_json(),
+            "files": files,
+            "samples": samples,
+        }
     return Done(edges)
 
 
@@ -267,39 +247,47 @@ def _distinct(ids: NDArray[np.uint64], spare: NDArray[np.uint64]) -> NDArray[np.
 
 
 def _merge(writer: ArtifactWriter, ranges: _IdRanges, cluster: Cluster) -> list[TaskRecord]:
-    digest = ranges.digest
-    tasks = [MergeIdsTask(writer, number, digest, cluster.memory) for number in range(len(ranges.bounds) - 1)]
-    return run_missing("merge", cluster, writer, merge_ids, tasks, "ids")
+    digest, count = ranges.digest, len(ranges.bounds) - 1
+    lanes = LaneSet.create(writer.work, f"{_FOLDER}/merged", count)
+    tasks = [MergeIdsTask(writer, number, digest, cluster.memory, lanes.lane(number)) for number in range(count)]
+    return run_missing("merge", cluster, writer, merge_ids, tasks, "ids", is_usable=_is_merged)
+
+
+def _is_merged(task: MergeIdsTask, record: TaskRecord) -> bool:
+    return Lane.from_json(record.facts["lane"]).is_intact(task.writer.work, 8 * record.facts["ids"])
 
 
 @dataclass
 class _Numbering:
-    """A file while the ids of one range of ids are numbered: those from ``at`` to ``stop`` have no number yet."""
+    """A file while the ids of one range of ids are numbered: those from ``at`` to ``stop`` have no number yet.
 
-    file: IdFile
-    work: Path
-    ids: NDArray[np.uint64]
+    Attributes:
+        last: last id of the range.
+    """
+
+    ids: OpenIds
     at: int
     stop: int
+    last: int
 
     @classmethod
-    def of(cls, file: IdFile, work: Path, first: int, last: int) -> _Numbering:
+    def of(cls, file: IdFile, opened: OpenFiles, first: int, last: int) -> _Numbering:
         """The ids from ``first`` to ``last`` (inclusive)."""
-        ids = file.mapped(work)
-        start, stop = np.searchsorted(ids, np.uint64(first)), np.searchsorted(ids, np.uint64(last), side="right")
-        return cls(file, work, ids, int(start), int(stop))
+        ids = OpenIds(file, opened)
+        start = ids.rank(first, 0, file.num_ids)
+        return cls(ids, start, ids.rank(last + 1, start, file.num_ids), last)
 
-    def segment(self, opened: OpenFiles) -> Segment:
-        return Segment(opened.lane(Lane(self.file.path)), self.at, self.stop, 0, 0, None)
+    def segment(self) -> Segment:
+        return self.ids.segment(self.at, self.stop)
 
     def write(self, merged: SortedKeys, count: int) -> None:
         """Write the numbers of the ids among the merged ones, of which the first has the number ``count``."""
-        until = self.at + int(np.searchsorted(self.ids[self.at : self.stop], np.uint64(merged.last_key), side="right"))
-        if until > self.at:
-            numbers = np.searchsorted(merged.keys, self.ids[self.at : until]) + count
+        is_last = merged.last_key == self.last
+        until = self.stop if is_last else self.ids.rank(merged.last_key + 1, self.at, self.stop)
+        for start in range(self.at, until, BLOCK_IDS):
+            ids = self.ids.read(start, min(start + BLOCK_IDS, until))
             # Ranges of ids are ranges of every file, so no two tasks write the same bytes.
-            with (self.work / self.file.numbers_path).open("r+b", buffering=0) as out:
-                write_at(out.fileno(), 8 * self.at, numbers.astype(np.int64))
+            self.ids.write_numbers(start, np.searchsorted(merged.keys, ids) + count)
         self.at = until
 
 
@@ -308,23 +296,19 @@ def merge_ids(task: MergeIdsTask) -> Done:
     work = task.writer.work
     ranges = _IdRanges.load(work / _FOLDER)
     first, last = ranges.bounds[task.number], ranges.bounds[task.number + 1] - 1
-    every = (_Numbering.of(IdFile(*content), work, first, last) for content in ranges.files)
-    numbered = [each for each in every if each.at < each.stop]
-    with OpenFiles(work) as opened, task.writer.task(task.name) as output:
-        whole = KeyRange(first, last, [each.segment(opened) for each in numbered])
+    with OpenFiles(work, writable=True) as opened, task.writer.task(task.name) as output:
+        every = (_Numbering.of(file, opened, first, last) for file in chain.from_iterable(ranges.collected))
+        numbered = [each for each in every if each.at < each.stop]
+        whole = KeyRange(first, last, [each.segment() for each in numbered])
         capacity = max(1, min(whole.entries, working_memory(task.memory) // 2 // 16))
-        path = f"{_FOLDER}/merged-{task.digest}-{task.number:05d}"
-        temporary = work / f"{path}-{uuid.uuid4().hex}"
         count = 0
-        with temporary.open("wb", buffering=0) as file:
+        with writable(work, task.lane) as lane:
             for merged in KeySorter(work / _FOLDER, capacity, None).sort(whole):
-                write_at(file.fileno(), 8 * count, merged.keys)
+                lane.write(8 * count, merged.keys)
                 for each in numbered:
                     each.write(merged, count)
                 count += len(merged.keys)
-        # The rename comes before the record, so a recorded range has a complete file.
-        temporary.replace(work / path)
-        output.facts = {"path": path, "ids": count}
+        output.facts = {"lane": task.lane.to_json(), "ids": count}
     return Done(whole.entries)
 
 
@@ -358,13 +342,17 @@ class NumberedIds:
         # An earlier run may have left records of more ranges than the source has now.
         names = [_collect_name(number) for number in range(len(self.source.ranges()))]
         found = self.writer.recorded_of(names)
-        counts = [sum(file.num_edges for file in _files(found[name])) for name in names]
+        counts = [sum(file.num_edges for file in LaneFiles.of(found[name].facts)) for name in names]
         return [SourceRange(number, 0, count) for number, count in enumerate(counts)]
 
     def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
+        with OpenFiles(self.writer.work) as opened:
+            yield from self._read(source_range, opened)
+
+    def _read(self, source_range: SourceRange, opened: OpenFiles) -> Iterator[EdgeChunk]:
         work, table, name = self.writer.work, self._table(), _collect_name(source_range.file)
         record = self.writer.recorded_of([name])[name]
-        files = iter(_files(record))
+        files = iter(LaneFiles.of(record.facts))
         numbers: IdNumbers | None = None
         left = 0
         for chunk in self.source.read(SourceRange(*record.facts["range"])):
@@ -376,7 +364,7 @@ class NumberedIds:
                     file = next(files, None)
                     if file is None:
                         raise _changed(work, source_range, "more")
-                    numbers, left = file.numbers(work, table), file.num_edges
+                    numbers, left = file.numbers(opened, table), file.num_edges
                 stop = min(len(chunk.source), start + left)
                 ends = (np.ascontiguousarray(ids[start:stop], np.int64) for ids in (chunk.source, chunk.target))
                 source, target = (numbers.of(ids) for ids in ends)

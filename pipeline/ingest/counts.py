@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gnnloom.pipeline.external_sort.lanes import num_shared_files
 from gnnloom.pipeline.ingest.compact_ids import file_edges, range_ids
 from gnnloom.pipeline.ingest.names import collect
 from gnnloom.pipeline.ingest.names.arrays import task_elements
@@ -34,12 +35,11 @@ def ingest_counts(sizes: SortSizes, memory: int, *, compact: bool = False, name_
     """
     if name_bytes:
         return named_counts(sizes, memory, name_bytes)
-    ids = id_counts(sizes, memory) if compact else []
-    return [*ids, *sort_counts(sizes, memory)]
+    return compact_counts(sizes, memory) if compact else sort_counts(sizes, memory)
 
 
-def id_counts(sizes: SortSizes, memory: int) -> list[PhaseCount]:
-    """What renumbering will do if no id occurs twice among the edges of a file, which is the most.
+def compact_counts(sizes: SortSizes, memory: int) -> list[PhaseCount]:
+    """What an ingest will do that renumbers ids, if no id occurs twice among the edges of a file, which is the most.
 
     Args:
         sizes: the edges.
@@ -48,15 +48,52 @@ def id_counts(sizes: SortSizes, memory: int) -> list[PhaseCount]:
     tasks = max(1, sizes.num_ranges)
     in_range = -(-sizes.edges // tasks)
     files = tasks * -(-in_range // file_edges(memory))
-    # Every id is on disk with its number.
-    collected = 8 * 2 * sizes.edges
+    ids = 8 * 2 * sizes.edges
     ranges = max(1, 2 * sizes.edges // range_ids(files))
-    written = collected + min(collected, 8 * sizes.num_vertices)
-    range_bytes, largest = -(-sizes.source_bytes // tasks), -(-collected // ranges)
+    shared = num_shared_files(tasks)
+    # A number for every collected id, and the distinct ids.
+    merged = ids + min(ids, 8 * sizes.num_vertices)
+    range_bytes, largest = -(-sizes.source_bytes // tasks), -(-ids // ranges)
+    scatter, *sort, vertices = sort_counts(sizes, memory)
     return [
-        PhaseCount("collect", tasks, tasks, 1, 1, sizes.source_bytes, collected, range_bytes),
-        PhaseCount("merge ids", ranges, ranges * files, files, 1, collected, written, largest),
+        PhaseCount("collect", tasks, tasks, 1, 1, sizes.source_bytes, ids, range_bytes),
+        PhaseCount("merge ids", ranges, ranges * shared, shared, 1, ids, merged, largest),
+        _renumbering(scatter, 2 * ids),
+        *sort,
+        _storing_ids(vertices, ranges),
     ]
+
+
+def _renumbering(scatter: PhaseCount, num_bytes: int) -> PhaseCount:
+    """The scatter of a sort that also reads ids and their numbers: each task those of one lane."""
+    return replace(
+        scatter,
+        opens=scatter.opens + scatter.tasks,
+        most_opens=scatter.most_opens + 1,
+        arrays=scatter.arrays + 2,
+        bytes_read=scatter.bytes_read + num_bytes,
+        largest_task=scatter.largest_task + -(-num_bytes // max(1, scatter.tasks)),
+    )
+
+
+def _storing_ids(vertices: PhaseCount, ranges: int) -> PhaseCount:
+    """The last phase of a sort that also stores the original ids, from the merged ranges of ids."""
+    opens, most = _opens_of_ranges(vertices.tasks, ranges)
+    # An id has as many bytes as a degree.
+    return replace(
+        vertices,
+        opens=opens,
+        most_opens=most,
+        bytes_read=2 * vertices.bytes_read,
+        bytes_written=2 * vertices.bytes_written,
+        largest_task=2 * vertices.largest_task,
+    )
+
+
+def _opens_of_ranges(tasks: int, ranges: int) -> tuple[int, int]:
+    """Opens of all tasks, and of one at most, if each reads an equal part of merged ranges, which are in lanes."""
+    most = min(num_shared_files(ranges), -(-ranges // tasks) + 1)
+    return min(most * tasks, tasks + ranges - 1), most
 
 
 def named_counts(sizes: SortSizes, memory: int, name_bytes: float) -> list[PhaseCount]:
@@ -70,6 +107,7 @@ def named_counts(sizes: SortSizes, memory: int, name_bytes: float) -> list[Phase
     tasks, in_file = max(1, sizes.num_ranges), file_edges_of_names(memory, name_bytes)
     in_range = -(-sizes.edges // tasks)
     files = -(-in_range // in_file)
+    shared = num_shared_files(tasks)
     source = int(2 * sizes.edges * (name_bytes + 1))
     names = 2 * sizes.edges
     # A name has its text and an offset, and in a file of its own a number; an edge has two positions.
@@ -86,8 +124,8 @@ def named_counts(sizes: SortSizes, memory: int, name_bytes: float) -> list[Phase
         PhaseCount(
             "merge names",
             ranges,
-            ranges * tasks * files,
-            tasks * files,
+            ranges * shared,
+            shared,
             1,
             collected,
             numbers + min(collected, table),
@@ -95,8 +133,8 @@ def named_counts(sizes: SortSizes, memory: int, name_bytes: float) -> list[Phase
         ),
         replace(
             scatter,
-            opens=2 * tasks * files,
-            most_opens=2 * files,
+            opens=tasks,
+            most_opens=1,
             arrays=2,
             bytes_read=read,
             largest_task=-(-read // tasks),
@@ -114,15 +152,15 @@ def file_edges_of_names(memory: int, name_bytes: float) -> int:
 
 
 def _name_array_counts(num_vertices: int, name_bytes: float, ranges: int) -> list[PhaseCount]:
-    """What storing the names of the vertices will do: at most, a task reads the ends of two ranges of names."""
+    """What storing the names of the vertices will do."""
     counts = []
     sizes = (("original_name_offset", 8, num_vertices + 1), ("original_name", 1, int(num_vertices * name_bytes)))
     for array, width, size in sizes:
         step, num_bytes = task_elements(array), width * size
         tasks = -(-size // step)
-        most = -(-ranges // tasks) + 1
+        opens, most = _opens_of_ranges(tasks, ranges)
         largest = width * min(size, step)
-        counts.append(PhaseCount(f"write {array}", tasks, tasks + ranges - 1, most, 1, num_bytes, num_bytes, largest))
+        counts.append(PhaseCount(f"write {array}", tasks, opens, most, 1, num_bytes, num_bytes, largest))
     return counts
 
 

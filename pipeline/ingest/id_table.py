@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.raw_files import read_bytes
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
@@ -19,15 +20,15 @@ from gnnloom.storage.format.files import read_json, write_json
 
 @dataclass(frozen=True)
 class IdTable:
-    """The files of consecutive ranges of ids.
+    """The lanes of consecutive ranges of ids.
 
     Attributes:
-        paths: (num_ranges) file of each range, int64 ids in ascending order, relative to the work folder.
+        lanes: (num_ranges) lane of each range, int64 ids in ascending order, relative to the work folder; as JSON.
         first_number: (num_ranges + 1) number of the first id of each range, and the number of ids.
         bounds: (num_ranges + 1) first id of each range, and one more than the highest id.
     """
 
-    paths: list[str]
+    lanes: list[list[Any]]
     first_number: list[int]
     bounds: list[int]
 
@@ -35,7 +36,7 @@ class IdTable:
     def of(cls, records: Sequence[TaskRecord], bounds: list[int]) -> IdTable:
         """The table of the ranges whose ids were merged."""
         counts = (record.facts["ids"] for record in records)
-        return cls([record.facts["path"] for record in records], list(accumulate(counts, initial=0)), bounds)
+        return cls([record.facts["lane"] for record in records], list(accumulate(counts, initial=0)), bounds)
 
     def save(self, path: Path) -> None:
         write_json(path, self.__dict__)
@@ -48,13 +49,20 @@ class IdTable:
     def num_ids(self) -> int:
         return self.first_number[-1]
 
+    def is_intact(self, work: Path) -> bool:
+        """Whether the files of all lanes exist and are long enough."""
+        counts = (last - first for first, last in pairwise(self.first_number))
+        lanes = map(Lane.from_json, self.lanes)
+        return all(lane.is_intact(work, 8 * count) for lane, count in zip(lanes, counts, strict=True))
+
     def read_ids(self, work: Path, start: int, stop: int) -> NDArray[np.int64]:
         """(stop - start,) int64 ids that have the numbers ``start`` to ``stop``."""
         ids = np.empty(stop - start, np.int64)
-        for path, (first, last) in zip(self.paths, pairwise(self.first_number), strict=True):
-            begin, end = max(first, start), min(last, stop)
-            if begin < end:
-                read_bytes(work / path, 8 * (begin - first), ids[begin - start : end - start])
+        with OpenFiles(work) as files:
+            for lane, (first, last) in zip(self.lanes, pairwise(self.first_number), strict=True):
+                begin, end = max(first, start), min(last, stop)
+                if begin < end:
+                    files.lane(Lane.from_json(lane)).read(8 * (begin - first), ids[begin - start : end - start])
         return ids
 
     def whole_numbers(self, ids: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:

@@ -15,7 +15,7 @@ from gnnloom.pipeline.ingest.calibration import calibrate
 from gnnloom.pipeline.ingest.compact_ids import number_ids
 from gnnloom.pipeline.ingest.names.arrays import write_name_arrays
 from gnnloom.pipeline.ingest.names.hashed import HashedNames
-from gnnloom.pipeline.ingest.names.numbered import name_folder, name_table_path, number_names, were_numbered
+from gnnloom.pipeline.ingest.names.numbered import name_table_path, number_names, were_numbered
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
 from gnnloom.pipeline.ingest.survey import planned_ranges, surveyed_source
 from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortedMatrix, SortOptions
@@ -29,7 +29,6 @@ from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
-from gnnloom.storage.format.files import tree_bytes
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -213,7 +212,7 @@ def _sort_names(writer: ArtifactWriter, source: NamedEdgeSource, options: Ingest
     numbered = number_names(writer, source, chosen)
     matrix = BucketSort(writer, numbered, _sort_options(options), chosen).run()
     names = write_name_arrays(writer, name_table_path(writer), options.codec, chosen)
-    return _commit(matrix, options, projection, started, names)
+    return _commit(matrix, options, projection, started, names, numbered.spill_bytes())
 
 
 def _sort_options(options: IngestOptions) -> SortOptions:
@@ -232,9 +231,10 @@ def _commit(
     projection: IngestProjection,
     started: float,
     names: Sequence[TaskRecord] = (),
+    more_spill_bytes: int = 0,
 ) -> Artifact:
     """Publish the graph, with the projected figures next to the measured ones."""
-    outcome = matrix.outcome(started=started, more_spill_bytes=tree_bytes(name_folder(matrix.writer)))
+    outcome = matrix.outcome(started=started, more_spill_bytes=more_spill_bytes)
     measured = {"plan": projection.against(asdict(outcome))}
     return matrix.commit(symmetric=options.undirected, outcome=outcome, more_tasks=names, measured=measured)
 

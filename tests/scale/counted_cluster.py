@@ -25,15 +25,16 @@ class OpenCounter(InProcessCluster):
         self.modules: list[str] = []
         self._read: set[str] | None = None
         self._written: set[str] = set()
+        self._filled: set[str] = set()
         # A hook cannot be removed, so it looks whether a task runs.
         sys.addaudithook(self._note)
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         for item in items:
-            self._read, self._written = set(), set()
+            self._read, self._written, self._filled = set(), set(), set()
             yield function(item)
             # A file that was written is opened again to sync it.
-            self.opened.append((function.__name__, self._read - self._written))
+            self.opened.append((function.__name__, (self._read - self._written) | self._filled))
             self.modules.append(function.__module__)
             self._read = None
 
@@ -51,6 +52,10 @@ class OpenCounter(InProcessCluster):
         path, mode, flags = arguments
         # Records and plans are small files that every task may read; folders are opened to sync them.
         if "/.work/" not in path or "/parts/" in path or path.endswith(".json") or Path(path).is_dir():
+            return
+        if not mode and flags & os.O_ACCMODE == os.O_RDWR:
+            # Lanes that the task reads, and in which it fills what others left empty.
+            self._filled.add(path)
             return
         # Files that are mapped to write are opened to read first.
         is_read = mode.startswith("r") and "+" not in mode if mode else flags & os.O_ACCMODE == os.O_RDONLY

@@ -12,12 +12,13 @@ import pytest
 from scale.counted_cluster import OpenCounter
 
 from gnnloom.pipeline.external_sort import merge_levels
+from gnnloom.pipeline.ingest import compact_ids
 from gnnloom.pipeline.ingest.counts import ingest_counts
 from gnnloom.pipeline.ingest.names import arrays as names_arrays
 from gnnloom.pipeline.ingest.names import collect
 from gnnloom.pipeline.ingest.names import merge as names_merge
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.matrix_sort import counts, merge_runs, scatter, sort_plan
+from gnnloom.pipeline.matrix_sort import counts, degrees, merge_runs, scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
 from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.projection import ShardSource, grid_counts, row_counts
@@ -76,6 +77,31 @@ def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
         assert max(opened) <= planned[phase].most_opens
 
 
+def test_renumbering_opens_the_counted_files(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 ranges of the source, each with two files of ids, none of which occurs twice; 64 ranges of ids."""
+    num_ids, ranges, file_edges = 1 << 18, 40, 1 << 11
+    monkeypatch.setattr(compact_ids, "working_memory", lambda _: 8 * compact_ids.FILE_ID_BYTES * file_edges)
+    monkeypatch.setattr(compact_ids, "RANGE_IDS", num_ids // 64)
+    monkeypatch.setattr(compact_ids, "FILE_RANGE_IDS", 1)
+    for module in (degrees, counts):
+        monkeypatch.setattr(module, "TASK_VERTICES", num_ids // 4)
+    monkeypatch.setattr(degrees, "CHUNK_VERTICES", num_ids // 4)
+    u, v = np.random.default_rng(1).permutation(num_ids).reshape(2, -1)
+    source, cluster = write_edges(tmp_path / "edges", u, v, range_edges=-(-len(u) // ranges)), OpenCounter()
+    graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)
+    sizes = SortSizes(graph.num_vertices, len(u), ranges, undirected=False, weighted=False)
+    planned = by_phase(ingest_counts(sizes, DEFAULT_MEMORY, compact=True))
+    # The source is not a temporary file.
+    assert cluster.opens("collect_ids") == [0] * ranges
+    assert cluster.opens("merge_ids") == [planned["merge ids"].most_opens] * planned["merge ids"].tasks == [16] * 64
+    assert cluster.opens("scatter_range") == [planned["scatter"].most_opens - 1] * ranges == [1] * ranges
+    opened = cluster.opens("write_degrees")
+    assert len(opened) == planned["vertices"].tasks == 4
+    assert sum(opened) <= planned["vertices"].opens
+    # The merged ranges of a quarter of the ids are in all of the files.
+    assert max(opened) == planned["vertices"].most_opens == 16
+
+
 @dataclass(frozen=True)
 class NamedEdges:
     """Edges between names of eight digits and letters, no two of which are equal, in ranges and chunks of one size."""
@@ -114,7 +140,7 @@ def test_an_ingest_of_names_runs_the_counted_tasks_and_opens_the_counted_files(
     limit = collect.spill_memory(2 * file_edges * (8 + name_bytes), 2 * file_edges, file_edges) - 1
     monkeypatch.setattr(collect, "spill_limit", lambda _: limit)
     monkeypatch.setattr(names_merge, "RANGE_BYTES", 1 << 15)
-    monkeypatch.setattr(names_merge, "OPEN_BYTES", 1 << 10)
+    monkeypatch.setattr(names_merge, "FILE_RANGE_BYTES", 1 << 10)
     monkeypatch.setattr(names_arrays, "_TASK_CHUNKS", 1)
     monkeypatch.setattr(names_arrays, "_CHUNK", {"original_name_offset": 4096, "original_name": 50_000})
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)

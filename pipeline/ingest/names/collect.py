@@ -5,7 +5,6 @@ A file holds as many edges as fit in memory. Arrow finds the distinct names of e
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.raw_files import write_file
-from gnnloom.pipeline.ingest.names.spill import NameSpill
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenLane, writable
+from gnnloom.pipeline.ingest.names.spill import LaneNames, NameSpill
 from gnnloom.pipeline.matrix_sort.scatter import range_facts
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
 from gnnloom.pipeline.sources.source import SourceRange
@@ -53,13 +52,19 @@ def spill_memory(text_bytes: int, num_names: int, num_edges: int) -> int:
 
 @dataclass(frozen=True)
 class CollectNamesTask:
-    """Collects the names of one range of the source."""
+    """Collects the names of one range of the source.
+
+    Attributes:
+        memory: bytes that the worker may use.
+        lane: where the files go, relative to the work folder.
+    """
 
     writer: ArtifactWriter
     number: int
     source: NamedEdgeSource
     range: SourceRange
     memory: int
+    lane: Lane
 
     @property
     def name(self) -> str:
@@ -73,9 +78,11 @@ def collect_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Clus
         InputError: the source cannot be read or has no edges, only some of its edges have a weight, or a header was
             read as an edge.
     """
+    ranges = source.ranges()
+    lanes = LaneSet.create(writer.work, "names/collected", len(ranges))
     tasks = [
-        CollectNamesTask(writer, number, source, source_range, cluster.memory)
-        for number, source_range in enumerate(source.ranges())
+        CollectNamesTask(writer, number, source, source_range, cluster.memory, lanes.lane(number))
+        for number, source_range in enumerate(ranges)
     ]
     records = run_missing("names", cluster, writer, collect_range, tasks, is_usable=_is_usable)
     _check(source, [record.facts for record in records])
@@ -83,21 +90,17 @@ def collect_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Clus
 
 
 def _is_usable(task: CollectNamesTask, record: TaskRecord) -> bool:
-    return record.facts["range"] == range_facts(task.range) and all(
-        file.is_intact(task.writer.work) for file in name_spills(record)
-    )
-
-
-def name_spills(record: TaskRecord) -> list[NameSpill]:
-    """The files that a finished task wrote."""
-    return [NameSpill.from_json(content) for content in record.facts["runs"]]
+    # Earlier versions wrote no lanes.
+    if "lane" not in record.facts or record.facts["range"] != range_facts(task.range):
+        return False
+    return LaneNames.of(record.facts).is_intact(task.writer.work)
 
 
 def _check(source: NamedEdgeSource, facts: Sequence[Mapping[str, Any]]) -> None:
     edges, plain = sum(fact["edges"] for fact in facts), sum(fact["plain"] for fact in facts)
     if not edges:
         raise InputError("the source has no edges")
-    if len({file["weighted"] for fact in facts for file in fact["runs"]}) > 1:
+    if len({file.weighted for fact in facts for file in LaneNames.of(fact)}) > 1:
         raise InputError("some edges of the source have a weight and some have none")
     # Every edge but the first line of each file has numbers for ids: that line is a header rather than an edge.
     headers = [fact["range"][0] for fact in facts if fact["range"][1] == 0 and not fact["first_is_plain"]]
@@ -116,8 +119,8 @@ def collect_range(task: CollectNamesTask) -> Done:
     Raises:
         InputError: the source cannot be read.
     """
-    with task.writer.task(task.name) as output:
-        collected = _Collected(task)
+    with task.writer.task(task.name) as output, writable(task.writer.work, task.lane) as lane:
+        collected = _Collected(task, lane)
         edges = plain = 0
         first_is_plain: bool | None = None
         for chunk in task.source.read_names(task.range):
@@ -132,6 +135,7 @@ def collect_range(task: CollectNamesTask) -> Done:
             "edges": edges,
             "plain": plain,
             "first_is_plain": bool(first_is_plain),
+            "lane": task.lane.to_json(),
             # The key is a name on disk, which stays.
             "runs": [file.to_json() for file in collected.files],
             "samples": [sample.hex() for sample in collected.samples],
@@ -142,8 +146,8 @@ def collect_range(task: CollectNamesTask) -> Done:
 class _Collected:
     """The files and the sample of one range."""
 
-    def __init__(self, task: CollectNamesTask) -> None:
-        self._task = task
+    def __init__(self, task: CollectNamesTask, lane: OpenLane) -> None:
+        self._task, self._lane = task, lane
         self._limit = spill_limit(task.memory)
         self._growing = _NameSpillBuilder()
         self.files: list[NameSpill] = []
@@ -160,7 +164,10 @@ class _Collected:
 
     def _write(self) -> None:
         names, positions = sorted_distinct(self._growing.distinct)
-        self.files.append(self._growing.write(self._task, names, positions))
+        start = self.files[-1].stop if self.files else 0
+        file = self._growing.described(self._task.lane, start, names)
+        self._growing.write(self._lane, file, names, positions)
+        self.files.append(file)
         step = max(1, len(names) // SAMPLES)
         self.samples += [names.name(number)[:SAMPLE_BYTES] for number in range(0, len(names), step)]
         self._growing = _NameSpillBuilder()
@@ -188,18 +195,17 @@ class _NameSpillBuilder:
         self.num_edges += len(chunk.source)
         self.memory += spill_memory(encoded.dictionary.nbytes, len(encoded.dictionary), len(chunk.source))
 
-    def write(self, task: CollectNamesTask, names: Names, positions: NDArray[np.int32]) -> NameSpill:
-        """Write the file; ``names`` and ``positions`` come from :func:`sorted_distinct`."""
-        # A random name, because a worker that was taken for dead may still be writing files for the same range.
-        path = f"names/{task.number:05d}-{uuid.uuid4().hex}"
-        file = NameSpill(path, len(names), len(names.text), self.num_edges, bool(self.weights))
+    def described(self, lane: Lane, start: int, names: Names) -> NameSpill:
+        """The file with these names that begins at byte ``start`` of a lane."""
+        return NameSpill(lane, start, len(names), len(names.text), self.num_edges, bool(self.weights))
+
+    def write(self, lane: OpenLane, file: NameSpill, names: Names, positions: NDArray[np.int32]) -> None:
+        """Write all but the numbers; ``names`` and ``positions`` come from :func:`sorted_distinct`."""
         ends = list(self._ends_among_all(positions))
         columns = [*(pair[0] for pair in ends), *(pair[1] for pair in ends), *self.weights]
-        write_file(task.writer.work / file.path, [names.offset, names.text, *columns])
-        # A hole of the right length, which the merge fills in.
-        with (task.writer.work / file.numbers_path).open("wb") as numbers:
-            numbers.truncate(8 * file.num_names)
-        return file
+        offset = file.offset_at
+        for array in (names.offset, names.text, *columns):
+            offset = lane.write(offset, array)
 
     def _ends_among_all(self, positions: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
         """(2, num_edges) per chunk: the ends of its edges as positions among the names of the whole file."""

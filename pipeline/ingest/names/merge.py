@@ -7,20 +7,19 @@ its names within the range. A range that does not fit in memory is halved at a n
 from __future__ import annotations
 
 import json
-import uuid
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
 
-from gnnloom.pipeline.external_sort.merge_levels import OPEN_BYTES
-from gnnloom.pipeline.external_sort.raw_files import write_at
-from gnnloom.pipeline.ingest.names.collect import NAME_MEMORY, name_spills, sorted_distinct
-from gnnloom.pipeline.ingest.names.spill import NameSpill, SortedNames
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, OpenLane, writable
+from gnnloom.pipeline.ingest.names.collect import NAME_MEMORY, sorted_distinct
+from gnnloom.pipeline.ingest.names.spill import LaneNames, SortedNames
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
@@ -32,14 +31,18 @@ from gnnloom.storage.format.files import read_json, write_json
 #: Approximate number of collected bytes (the text, and 8 per name) of a range of names: a few seconds of work.
 RANGE_BYTES = 64 << 20
 
+#: Minimum of collected bytes that a range takes from each file on average. With fewer, merging would mostly search for
+#: the names of the range and wait for short reads.
+FILE_RANGE_BYTES = 64 << 10
+
 
 def num_name_ranges(collected: int, num_files: int) -> int:
-    """Return the number of ranges of names: so few that reading a range of a file takes longer than opening the file.
+    """Return the number of ranges of names: so few that a range takes 64 KiB or more from each file.
 
     Args:
         collected: bytes of the text, and 8 per name, in all files.
     """
-    return max(1, collected // max(RANGE_BYTES, num_files * OPEN_BYTES))
+    return max(1, collected // max(RANGE_BYTES, num_files * FILE_RANGE_BYTES))
 
 
 @dataclass(frozen=True)
@@ -47,28 +50,27 @@ class NameRanges:
     """The collected names, and how they are cut into ranges.
 
     Attributes:
-        files: (num_source_ranges) files of each range of the source.
+        collected: (num_source_ranges) files of each range of the source.
         bounds: (num_ranges - 1) first name of each range of names but the first.
     """
 
-    files: list[list[NameSpill]]
+    collected: list[LaneNames]
     bounds: list[bytes]
 
     @classmethod
     def of(cls, records: Sequence[TaskRecord]) -> NameRanges:
         """Cut the names of these records by their samples."""
-        files = [name_spills(record) for record in records]
+        collected = [LaneNames.of(record.facts) for record in records]
         samples = sorted(bytes.fromhex(sample) for record in records for sample in record.facts["samples"])
-        collected = sum(file.text_bytes + 8 * file.num_names for group in files for file in group)
-        ranges = num_name_ranges(collected, sum(map(len, files)))
+        sizes = [file.text_bytes + 8 * file.num_names for file in chain.from_iterable(collected)]
+        ranges = num_name_ranges(sum(sizes), len(sizes))
         # Sampled names may be cut off; a prefix of a name is a bound like any other.
         cuts = {samples[number * len(samples) // ranges] for number in range(1, ranges)}
-        return cls(files, sorted(cuts - {samples[0]}))
+        return cls(collected, sorted(cuts - {samples[0]}))
 
     def to_json(self) -> dict[str, Any]:
-        # The key "runs" is a name on disk, which stays.
-        files = [[file.to_json() for file in group] for group in self.files]
-        return {"runs": files, "bounds": [bound.hex() for bound in self.bounds]}
+        collected = [each.__dict__ for each in self.collected]
+        return {"collected": collected, "bounds": [bound.hex() for bound in self.bounds]}
 
     @property
     def digest(self) -> str:
@@ -81,8 +83,12 @@ class NameRanges:
     @classmethod
     def load(cls, path: Path) -> NameRanges:
         content: dict[str, Any] = read_json(path)
-        files = [[NameSpill.from_json(file) for file in group] for group in content["runs"]]
-        return cls(files, [bytes.fromhex(bound) for bound in content["bounds"]])
+        collected = [LaneNames(**each) for each in content["collected"]]
+        return cls(collected, [bytes.fromhex(bound) for bound in content["bounds"]])
+
+    def are_saved(self, path: Path) -> bool:
+        """Whether a file holds these ranges; one of an earlier version does not."""
+        return path.exists() and bool(read_json(path) == self.to_json())
 
     def cut(self, names: SortedNames, number: int) -> int:
         """Position of the first name of range ``number`` in a file."""
@@ -99,6 +105,8 @@ class MergeNamesTask:
         ranges: file of the name ranges.
         digest: their digest.
         memory: bytes that the worker may use.
+        ends: where the ends of the distinct names go, relative to the work folder.
+        text: where their text goes.
     """
 
     writer: ArtifactWriter
@@ -106,6 +114,8 @@ class MergeNamesTask:
     ranges: Path
     digest: str
     memory: int
+    ends: Lane
+    text: Lane
 
     @property
     def name(self) -> str:
@@ -115,11 +125,19 @@ class MergeNamesTask:
 def merge_names(writer: ArtifactWriter, ranges_path: Path, cluster: Cluster) -> list[TaskRecord]:
     """Merge the ranges of names that are not recorded; returns the records of all, ascending."""
     ranges = NameRanges.load(ranges_path)
-    digest = ranges.digest
+    digest, count = ranges.digest, len(ranges.bounds) + 1
+    ends, text = (LaneSet.create(writer.work, f"names/{kind}", count) for kind in ("ends", "text"))
     tasks = [
-        MergeNamesTask(writer, number, ranges_path, digest, cluster.memory) for number in range(len(ranges.bounds) + 1)
+        MergeNamesTask(writer, number, ranges_path, digest, cluster.memory, ends.lane(number), text.lane(number))
+        for number in range(count)
     ]
-    return run_missing("merge names", cluster, writer, merge_range, tasks, "names")
+    return run_missing("merge names", cluster, writer, merge_range, tasks, "names", is_usable=_is_merged)
+
+
+def _is_merged(task: MergeNamesTask, record: TaskRecord) -> bool:
+    facts, work = record.facts, task.writer.work
+    ends, text = (Lane.from_json(facts[kind]) for kind in ("ends", "text"))
+    return ends.is_intact(work, 8 * facts["names"]) and text.is_intact(work, facts["text_bytes"])
 
 
 @dataclass(frozen=True)
@@ -148,32 +166,31 @@ class _Segment:
 def merge_range(task: MergeNamesTask) -> Done:
     """Write the distinct names of a range, and their numbers for every file; returns how many were collected in it."""
     ranges, work = NameRanges.load(task.ranges), task.writer.work
-    with task.writer.task(task.name) as output:
-        opened = [SortedNames(work, file) for files in ranges.files for file in files]
+    with OpenFiles(work, writable=True) as opened, task.writer.task(task.name) as output:
+        every = [SortedNames(opened, file) for file in chain.from_iterable(ranges.collected)]
         segments = [
-            _Segment(names, ranges.cut(names, task.number), ranges.cut(names, task.number + 1)) for names in opened
+            _Segment(names, ranges.cut(names, task.number), ranges.cut(names, task.number + 1)) for names in every
         ]
-        path = f"names/merged-{task.digest}-{task.number:05d}"
-        count, text_bytes = _merge(work, path, segments, working_memory(task.memory) // 2)
-        output.facts = {"path": path, "names": count, "text_bytes": text_bytes}
+        with writable(work, task.ends) as ends, writable(work, task.text) as text:
+            count, text_bytes = _merge(ends, text, segments, working_memory(task.memory) // 2)
+        output.facts = {
+            "ends": task.ends.to_json(),
+            "text": task.text.to_json(),
+            "names": count,
+            "text_bytes": text_bytes,
+        }
     return Done(sum(map(len, segments)))
 
 
-def _merge(work: Path, path: str, segments: list[_Segment], memory: int) -> tuple[int, int]:
-    """Write the ends and the text of the distinct names, each to a file; returns their number and the text's bytes."""
-    kinds = ("end", "text")
-    aside = [work / f"{path}-{uuid.uuid4().hex}.{kind}" for kind in kinds]
+def _merge(ends: OpenLane, text: OpenLane, segments: list[_Segment], memory: int) -> tuple[int, int]:
+    """Write the ends and the text of the distinct names; returns their number and the text's bytes."""
     count = text_bytes = 0
-    with aside[0].open("wb", buffering=0) as ends, aside[1].open("wb", buffering=0) as text:
-        for pieces in _fitting(segments, memory):
-            found = _merge_pieces(work, pieces, count)
-            # Pieces ascend and do not share a name, so their results follow each other without another merge.
-            write_at(ends.fileno(), 8 * count, found.offset[1:] + text_bytes)
-            write_at(text.fileno(), text_bytes, found.text)
-            count, text_bytes = count + len(found), text_bytes + len(found.text)
-    # The task's record is written after both renames, so a recorded range has both files.
-    for temporary, kind in zip(aside, kinds, strict=True):
-        temporary.replace(work / f"{path}.{kind}")
+    for pieces in _fitting(segments, memory):
+        found = _merge_pieces(pieces, count)
+        # Pieces ascend and do not share a name, so their results follow each other without another merge.
+        ends.write(8 * count, found.offset[1:] + text_bytes)
+        text.write(text_bytes, found.text)
+        count, text_bytes = count + len(found), text_bytes + len(found.text)
     return count, text_bytes
 
 
@@ -194,16 +211,19 @@ def _fitting(segments: list[_Segment], memory: int) -> Iterator[list[_Segment]]:
     yield from _fitting([half[1] for half in halves], memory)
 
 
-def _merge_pieces(work: Path, pieces: list[_Segment], first: int) -> Names:
+def _merge_pieces(pieces: list[_Segment], first: int) -> Names:
     """The distinct names of some segments, ascending; writes their numbers, counted from ``first``, for each file."""
-    arrays = [piece.names.file.read_names(work, piece.start, piece.stop).to_arrow() for piece in pieces]
+    found = [(piece.names.files, piece.names.file) for piece in pieces]
+    arrays = [
+        file.read_names(opened, piece.start, piece.stop).to_arrow()
+        for (opened, file), piece in zip(found, pieces, strict=True)
+    ]
     names, positions = sorted_distinct(arrays)
     begin = 0
-    for piece in pieces:
+    for (opened, file), piece in zip(found, pieces, strict=True):
         numbers = positions[begin : begin + len(piece)].astype(np.int64) + first
         # Tasks merge disjoint ranges of names, so no two of them write the same part of this file; a task that runs
         # twice writes the same bytes.
-        with (work / piece.names.file.numbers_path).open("r+b") as file:
-            write_at(file.fileno(), 8 * piece.start, numbers)
+        file.write_numbers(opened, piece.start, numbers)
         begin += len(piece)
     return names

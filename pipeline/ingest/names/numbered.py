@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.ingest.names.collect import collect_names
 from gnnloom.pipeline.ingest.names.merge import NameRanges, merge_names
-from gnnloom.pipeline.ingest.names.spill import NameSpill, SortedNames
+from gnnloom.pipeline.ingest.names.spill import SortedNames
 from gnnloom.pipeline.ingest.names.table import NameTable
 from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
@@ -45,8 +47,9 @@ def number_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Clust
     """
     folder = name_folder(writer)
     ranges = NameRanges.of(collect_names(writer, source, cluster))
-    # A range that was collected again has other files: its names must be merged again.
-    if not (folder / _TABLE).exists() or NameRanges.load(folder / _RANGES) != ranges:
+    # A range that was collected again has another lane: its names must be merged again.
+    is_merged = (folder / _TABLE).exists() and ranges.are_saved(folder / _RANGES)
+    if not is_merged or not NameTable.load(folder / _TABLE).is_intact(writer.work):
         # The table goes before its ranges are replaced: a kill between these lines leaves no table of other ranges.
         (folder / _TABLE).unlink(missing_ok=True)
         ranges.save(folder / _RANGES)
@@ -77,23 +80,29 @@ class NumberedEdges:
         return self._table().num_names
 
     def ranges(self) -> Sequence[SourceRange]:
-        groups = enumerate(self._ranges().files)
+        groups = enumerate(self._ranges().collected)
         return [SourceRange(number, 0, sum(file.num_edges for file in files)) for number, files in groups]
+
+    def spill_bytes(self) -> int:
+        """Bytes of the temporary files of names and edges."""
+        files = chain.from_iterable(self._ranges().collected)
+        return sum(file.size for file in files) + self._table().size
 
     def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
         ranges, table = self._ranges(), self._table()
-        for file in ranges.files[source_range.file]:
-            numbers = self._numbers(ranges, table, file)
-            for start in range(0, file.num_edges, CHUNK_EDGES):
-                stop = min(start + CHUNK_EDGES, file.num_edges)
-                source, target = file.read_ends(self.work, start, stop)
-                yield EdgeChunk(numbers[source], numbers[target], file.read_weights(self.work, start, stop))
+        with OpenFiles(self.work) as opened:
+            for file in ranges.collected[source_range.file]:
+                numbers = _numbers(ranges, table, SortedNames(opened, file))
+                for start in range(0, file.num_edges, CHUNK_EDGES):
+                    stop = min(start + CHUNK_EDGES, file.num_edges)
+                    source, target = file.read_ends(opened, start, stop)
+                    yield EdgeChunk(numbers[source], numbers[target], file.read_weights(opened, start, stop))
 
-    def _numbers(self, ranges: NameRanges, table: NameTable, file: NameSpill) -> NDArray[np.int64]:
-        """(num_names,) int64 numbers of a file's names: the number within the range, plus the range's first number."""
-        numbers = file.read_numbers(self.work)
-        names = SortedNames(self.work, file)
-        # Names ascend within the file, so the names of one range are consecutive and share one offset.
-        cuts = [ranges.cut(names, number) for number in range(len(table.paths) + 1)]
-        numbers += np.repeat(np.array(table.first_name[:-1], np.int64), np.diff(cuts))
-        return numbers
+
+def _numbers(ranges: NameRanges, table: NameTable, names: SortedNames) -> NDArray[np.int64]:
+    """(num_names,) int64 numbers of a file's names: the number within the range, plus the range's first number."""
+    numbers = names.file.read_numbers(names.files)
+    # Names ascend within the file, so the names of one range are consecutive and share one offset.
+    cuts = [ranges.cut(names, number) for number in range(len(table.first_name))]
+    numbers += np.repeat(np.array(table.first_name[:-1], np.int64), np.diff(cuts))
+    return numbers

@@ -1,28 +1,29 @@
 """Spill files of named edges: the distinct names of some edges in ascending order, and the edges by position of name.
 
-One task writes a file at once:
+The files of a task follow each other in its lane (:mod:`gnnloom.pipeline.external_sort.lanes`):
 
+    number    (num_names,) int64          number of each name within its range of names; a hole until that is merged
     offset    (num_names + 1,) int64      where each name begins in the text
     text      (text_bytes,) uint8
     source    (num_edges,) int32          positions of the edges' ends among the names
     target    (num_edges,) int32
     weight    (num_edges,) float32        if weighted
 
-A second file of (num_names,) int64 accompanies it. Merging the names of all files fills it with the number of each name
-within its range of names.
+The numbers come first, so that a lane has its length as soon as the edges are written, and nothing has to be written in
+place of the numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.raw_files import read_bytes
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.sources.names import Names
 
 
@@ -31,27 +32,29 @@ class NameSpill:
     """Describes one spill file.
 
     Attributes:
-        path: path of the file, relative to the work folder.
+        lane: the lane that it is a part of, relative to the work folder.
+        start: byte of the lane at which it begins.
         num_names: number of distinct names.
         text_bytes: bytes of their text.
-        num_edges: number of edges.
+        num_edges: number of edges, at least one.
         weighted: whether weights follow the edges.
     """
 
-    path: str
+    lane: Lane
+    start: int
     num_names: int
     text_bytes: int
     num_edges: int
     weighted: bool
 
     @property
-    def numbers_path(self) -> str:
-        """Path of the file of the names' numbers."""
-        return f"{self.path}.numbers"
+    def offset_at(self) -> int:
+        """Byte of the lane at which the offsets begin."""
+        return self.start + 8 * self.num_names
 
     @property
     def text_at(self) -> int:
-        return 8 * (self.num_names + 1)
+        return self.offset_at + 8 * (self.num_names + 1)
 
     @property
     def source_at(self) -> int:
@@ -66,71 +69,101 @@ class NameSpill:
         return self.target_at + 4 * self.num_edges
 
     @property
-    def size(self) -> int:
-        """Bytes of the file."""
+    def stop(self) -> int:
+        """Byte of the lane after the last one."""
         return self.weight_at + (4 * self.num_edges if self.weighted else 0)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.stop - self.start
+
+    def to_json(self) -> list[int]:
+        """All but the lane, which the files of a task share."""
+        return [self.start, self.num_names, self.text_bytes, self.num_edges, int(self.weighted)]
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> NameSpill:
-        return cls(**content)
+    def from_json(cls, lane: Lane, content: Sequence[int]) -> NameSpill:
+        start, num_names, text_bytes, num_edges, weighted = content
+        return cls(lane, start, num_names, text_bytes, num_edges, bool(weighted))
 
-    def is_intact(self, work: Path) -> bool:
-        """Whether both files exist in their full length."""
-        try:
-            sizes = [(work / path).stat().st_size for path in (self.path, self.numbers_path)]
-        except FileNotFoundError:
-            return False
-        return sizes == [self.size, 8 * self.num_names]
-
-    def read_names(self, work: Path, start: int, stop: int) -> Names:
+    def read_names(self, files: OpenFiles, start: int, stop: int) -> Names:
         """Read names ``start`` to ``stop``."""
-        offset = np.empty(stop - start + 1, np.int64)
-        read_bytes(work / self.path, 8 * start, offset)
+        lane, offset = files.lane(self.lane), np.empty(stop - start + 1, np.int64)
+        lane.read(self.offset_at + 8 * start, offset)
         text = np.empty(int(offset[-1] - offset[0]), np.uint8)
-        read_bytes(work / self.path, self.text_at + int(offset[0]), text)
+        lane.read(self.text_at + int(offset[0]), text)
         return Names(offset - offset[0], text)
 
-    def read_numbers(self, work: Path) -> NDArray[np.int64]:
+    def read_numbers(self, files: OpenFiles) -> NDArray[np.int64]:
         """(num_names,) int64 number of each name within its range of names, once that range is merged."""
         numbers = np.empty(self.num_names, np.int64)
-        read_bytes(work / self.numbers_path, 0, numbers)
+        files.lane(self.lane).read(self.start, numbers)
         return numbers
 
-    def read_ends(self, work: Path, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def write_numbers(self, files: OpenFiles, start: int, numbers: NDArray[np.int64]) -> None:
+        """Write the numbers of consecutive names, of which the first is name ``start``."""
+        files.lane(self.lane).write(self.start + 8 * start, numbers)
+
+    def read_ends(self, files: OpenFiles, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """(num_edges,) int32 positions of the sources and of the targets of edges ``start`` to ``stop``."""
         ends = np.empty((2, stop - start), np.int32)
         for row, begin in zip(ends, (self.source_at, self.target_at), strict=True):
-            read_bytes(work / self.path, begin + 4 * start, row)
+            files.lane(self.lane).read(begin + 4 * start, row)
         return ends[0], ends[1]
 
-    def read_weights(self, work: Path, start: int, stop: int) -> NDArray[np.float32] | None:
+    def read_weights(self, files: OpenFiles, start: int, stop: int) -> NDArray[np.float32] | None:
         """(num_edges,) float32 weights of edges ``start`` to ``stop``; None if the file has none."""
         if not self.weighted:
             return None
         weights = np.empty(stop - start, np.float32)
-        read_bytes(work / self.path, self.weight_at + 4 * start, weights)
+        files.lane(self.lane).read(self.weight_at + 4 * start, weights)
         return weights
+
+
+@dataclass(frozen=True)
+class LaneNames:
+    """The files of one task, as its record and the plan of the ranges hold them.
+
+    Attributes:
+        lane: the task's lane, as JSON.
+        files: what :meth:`NameSpill.to_json` gives for each file.
+    """
+
+    lane: list[Any]
+    files: list[list[int]]
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> LaneNames:
+        """Those of a record; the key "runs" is a name on disk, which stays."""
+        return cls(facts["lane"], facts["runs"])
+
+    def __iter__(self) -> Iterator[NameSpill]:
+        lane = Lane.from_json(self.lane)
+        return (NameSpill.from_json(lane, content) for content in self.files)
+
+    def is_intact(self, work: Path) -> bool:
+        """Whether the file of the lane exists and reaches to the end of the last of these."""
+        lane = Lane.from_json(self.lane)
+        return lane.is_intact(work, NameSpill.from_json(lane, self.files[-1]).stop if self.files else 0)
 
 
 @dataclass(frozen=True)
 class SortedNames:
     """The names of a file as a sequence that is read name by name, for binary searches."""
 
-    work: Path
+    files: OpenFiles
     file: NameSpill
 
     def __len__(self) -> int:
         return self.file.num_names
 
     def __getitem__(self, number: int) -> bytes:
-        return self.file.read_names(self.work, number, number + 1).name(0)
+        return self.file.read_names(self.files, number, number + 1).name(0)
 
     def text_bytes(self, start: int, stop: int) -> int:
         """Bytes of the text of names ``start`` to ``stop``."""
         ends = np.empty((2, 1), np.int64)
         for end, number in zip(ends, (start, stop), strict=True):
-            read_bytes(self.work / self.file.path, 8 * number, end)
+            self.files.lane(self.file.lane).read(self.file.offset_at + 8 * number, end)
         return int(ends[1, 0] - ends[0, 0])

@@ -113,6 +113,19 @@ def test_a_lost_file_is_not_made_again_by_a_writer_or_a_reader(tmp_path: Path) -
         read(tmp_path, lane, 0, 1)
 
 
+def test_a_task_fills_in_what_it_reads_from_a_file_that_it_opens_once(tmp_path: Path) -> None:
+    lane = LaneSet.create(tmp_path, "phase", 1).lane(0)
+    write_arrays(tmp_path, lane, 8, [np.array([5])])
+    number = np.empty(1, np.int64)
+    with OpenFiles(tmp_path, writable=True) as files:
+        files.lane(lane).read(8, number)
+        files.lane(lane).write(0, number + 1)
+    assert read(tmp_path, lane, 0, 16) == np.array([6, 5]).tobytes()
+    (tmp_path / lane.path).unlink()
+    with OpenFiles(tmp_path, writable=True) as files, pytest.raises(IncompleteError, match="disappeared"):
+        files.lane(lane)
+
+
 def test_a_lane_is_described_by_json() -> None:
     lane = Lane("folder/file", 3, 7)
     assert Lane.from_json(lane.to_json()) == lane

@@ -27,7 +27,7 @@ from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, ope
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError, InputError
-from support.stopping import StoppedError, StoppingCluster, run_in_steps
+from support.stopping import run_in_steps
 
 MIB = 1 << 20
 OPTIONS = IngestOptions(self_loops="keep", ids="compact")
@@ -56,7 +56,7 @@ def small_pieces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("gnnloom.pipeline.ingest.names.collect.working_memory", lambda _: 16 * 600)
     patch.setattr("gnnloom.pipeline.ingest.names.merge.working_memory", lambda _: 2 * 700)
     patch.setattr("gnnloom.pipeline.ingest.names.merge.RANGE_BYTES", 300)
-    patch.setattr("gnnloom.pipeline.ingest.names.merge.OPEN_BYTES", 1)
+    patch.setattr("gnnloom.pipeline.ingest.names.merge.FILE_RANGE_BYTES", 1)
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), min_size=1, max_size=12)
@@ -280,19 +280,6 @@ def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
     )
     expected = ingest_graph(catalog.create("whole"), source, OPTIONS, InProcessCluster()).artifact.digest
     found, _ = run_in_steps(lambda cluster: ingest_graph(catalog.create("stopped"), source, OPTIONS, cluster), 1)
-    assert found.artifact.digest == expected
-
-
-def test_lost_files_of_names_are_made_again(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small_pieces(monkeypatch)
-    source = open_edges(None, [write_lines(tmp_path / "e.tsv", random_edges(200, 50))], {"weights": True})
-    expected = ingest_graph(catalog.create("whole"), source, OPTIONS, InProcessCluster()).artifact.digest
-    for _ in range(4):
-        with pytest.raises(StoppedError):
-            ingest_graph(catalog.create("g"), source, OPTIONS, StoppingCluster(1))
-    (info,) = catalog["g"].artifacts("graph")
-    min((info.path / ".work" / "names").glob("*.numbers")).unlink()
-    found = ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster())
     assert found.artifact.digest == expected
 
 
