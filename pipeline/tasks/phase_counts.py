@@ -19,7 +19,7 @@ class PhaseCount:
         tasks: number of tasks; each is described to the scheduler in a few hundred bytes.
         opens: files that tasks open to read, summed over all tasks, except chunks of stored arrays.
         most_opens: files that one task opens at most.
-        arrays: arrays that a task reads from each of its files.
+        arrays: arrays that a task reads.
         bytes_read, bytes_written: by all tasks, uncompressed.
         largest_task: bytes that one task reads at most.
         repeats: how often the phase runs at most; the other counts are those of one time.

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from scale.counted_cluster import OpenCounter
 from scale.scale_graphs import GRAPHS, Described
-from scale.test_counts import OPEN_BYTES, check_opens
+from scale.test_counts import MOST_OPENS, check_opens
 
+from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.multilevel import (
     cluster_rounds,
     counts,
@@ -79,14 +80,15 @@ def test_rounds_open_few_files_and_share_their_work(
 
 
 @cases
-@on_workers
-def test_opens_of_a_phase_grow_with_its_tasks_and_bytes_and_not_with_the_square_of_the_workers(
-    graph: Described, workers: int
+@on_parts
+@pytest.mark.parametrize("workers", [1, 2, 64, 1024])
+@with_presets
+def test_no_task_opens_more_than_16_files_of_an_array(
+    graph: Described, parts: int, workers: int, method: str, preset: str
 ) -> None:
-    for phase in phases(graph, 64, workers, "multilevel", "streaming"):
-        assert phase.opens <= 16 * phase.arrays * phase.tasks + phase.bytes_read // OPEN_BYTES, phase
-        # Sixteen times the workers, but no more opens than tasks and bytes allow.
-        assert phase.most_opens <= max(64, 4 * phase.largest_task // OPEN_BYTES), phase
+    for phase in phases(graph, parts, workers, method, preset):
+        assert phase.most_opens <= MOST_OPENS * phase.arrays, phase
+        assert phase.opens <= MOST_OPENS * phase.arrays * phase.tasks, phase
 
 
 @pytest.mark.parametrize("graph", GRAPHS[:-1], ids=lambda graph: graph.name)
@@ -150,7 +152,9 @@ AT_MOST = ("spread joins", "spread moves")
 
 
 class ModuleCounter(OpenCounter):
-    """Finds tasks by the module and the name of their function."""
+    """Finds tasks by the module and the name of their function; a round has six tasks."""
+
+    workers = 3
 
     def opened_by(self, function: str) -> list[set[str]]:
         """Files that each task of a function opened."""
@@ -192,7 +196,8 @@ def _totals(planned: Sequence[PhaseCount]) -> tuple[int, int, int]:
 
 
 def _divide_finely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits that divide a small graph as the real ones divide a large one, and few passes."""
+    """Limits that divide a small graph as the real ones divide a large one, few passes, and fewer files than lanes."""
+    monkeypatch.setattr(lanes, "MOST_FILES", 4)
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
     monkeypatch.setattr(pieces, "_TASK_VERTICES", 1 << 11)
     monkeypatch.setattr(pieces, "_TASK_PINS", 1 << 11)
@@ -208,7 +213,7 @@ def _divide_finely(monkeypatch: pytest.MonkeyPatch) -> None:
 def _counted(num_blocks: int, sizes: GraphSizes, levels: Sequence[LevelSize], preset: str) -> list[PhaseCount]:
     assert len(sizes.block_rows) == num_blocks
     stored = store_counts(sizes.block_rows, sizes.block_nnz, symmetric=True, directions=1)
-    return [*stored, *level_counts(levels, Setting(64, OpenCounter().workers, MEMORY), preset, fits=False)]
+    return [*stored, *level_counts(levels, Setting(64, ModuleCounter.workers, MEMORY), preset, fits=False)]
 
 
 class ClientMemory(OpenCounter):

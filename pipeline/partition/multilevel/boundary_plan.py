@@ -24,7 +24,7 @@ class BoundaryPlan:
     """The tasks of one refinement.
 
     Tasks that grow a boundary exchange lists of vertices and nets: each writes one file, and each reads from all.  A
-    boundary fits in the memory of one process, so few tasks suffice, whatever the size of the hypergraph.
+    boundary fits in the memory of one process, so 16 tasks suffice, and need no lanes, whatever the hypergraph's size.
 
     Attributes:
         num_vertices, num_nets, num_pins: of the hypergraph.

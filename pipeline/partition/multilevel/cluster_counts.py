@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import JOIN_BYTES, ROUNDS
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS
 from gnnloom.pipeline.partition.multilevel.contraction_sizes import HASH_BYTES, ContractionSizes
-from gnnloom.pipeline.partition.multilevel.level_size import LevelSize, Setting, even_phase, piece_phase
+from gnnloom.pipeline.partition.multilevel.level_size import LevelSize, Setting, even_phase, piece_phase, split_phase
 from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES
 from gnnloom.pipeline.partition.multilevel.pieces import net_tasks, reading_tasks, round_tasks, writing_tasks
 from gnnloom.pipeline.partition.multilevel.transpose_sizes import TransposeSizes
@@ -50,26 +50,17 @@ def _joins(level: LevelSize, setting: Setting, profile: int, repeats: int) -> It
     accepting = reading_tasks(wanted, joins, proposing)
     # A weight of the vertex and of the cluster, and two offsets.
     read = joins + 4 * _NUMBER * vertices
-    yield even_phase("accept joins", accepting, proposing + 3, read, joins, repeats=repeats)
+    yield even_phase("accept joins", accepting, 3, read, joins, lanes=(proposing,), repeats=repeats)
     updates, weights = UPDATE_BYTES * pins, 4 * _NUMBER * vertices
     spreading = writing_tasks(wanted, updates, wanted)
     read = joins + pins * level.net_bytes + 3 * _NUMBER * vertices
-    # A file that two tasks share is opened by both.
-    shared = accepting + spreading - 1
-    yield PhaseCount(
-        "spread joins",
-        spreading,
-        opens=shared + 3 * spreading,
-        most_opens=-(-accepting // spreading) + 4,
-        bytes_read=read,
-        bytes_written=updates + weights + label * vertices,
-        largest_task=-(-read // spreading),
-        repeats=repeats,
-    )
+    written = updates + weights + label * vertices
+    yield split_phase("spread joins", spreading, 3, accepting, read, written, repeats=repeats)
     state = profile * level.num_nets + _NUMBER * level.num_vertices
     # Pins leave in one scan of the updates, and join in another.
     read = 2 * updates + _RATING * 2 * pins + weights + state
-    yield even_phase("change clusters", wanted, 2 * spreading + 3, read, state, repeats=repeats, arrays=2)
+    lanes = spreading, spreading
+    yield even_phase("change clusters", wanted, 3, read, state, lanes=lanes, repeats=repeats)
 
 
 def contract_counts(level: LevelSize, coarse: LevelSize, setting: Setting) -> Iterator[PhaseCount]:
@@ -88,10 +79,10 @@ def contract_counts(level: LevelSize, coarse: LevelSize, setting: Setting) -> It
     yield even_phase("contract nets", sizes.num_ranges, 3, read, written)
     read = hashes + weighted * _NUMBER * level.num_nets
     kept = 2 * _NUMBER * level.num_nets
-    yield even_phase("find identical nets", merging, sizes.num_ranges + weighted, read, kept)
+    yield even_phase("find identical nets", merging, weighted, read, kept, lanes=(sizes.num_ranges,))
     read = contracted + kept + _NUMBER * level.num_nets
     written = coarse.bytes_of_nets + _NUMBER * coarse.num_nets
-    yield even_phase("select nets", sizes.num_ranges, merging + 3, read, written)
+    yield even_phase("select nets", sizes.num_ranges, 3, read, written, lanes=(merging,))
     yield even_phase("join nets", sizes.num_ranges, 2, coarse.bytes_of_nets, coarse.bytes_of_nets)
 
 
@@ -103,14 +94,15 @@ def transpose_counts(coarse: LevelSize, memory: int, workers: int) -> Iterator[P
     """
     sizes = TransposeSizes.of(coarse.num_pins, coarse.num_vertices, memory, workers)
     keys = _NUMBER * coarse.num_pins
-    index = _NUMBER * sizes.num_files * -(-coarse.num_pins // sizes.capacity // sizes.num_files) * sizes.num_buckets
-    yield even_phase("scatter pins", sizes.num_files, 2, coarse.bytes_of_nets, keys + index)
+    index = _NUMBER * sizes.num_ranges * sizes.num_buckets
+    yield even_phase("scatter pins", sizes.num_ranges, 2, coarse.bytes_of_nets, keys + index)
     # A bucket that does not fit in memory is scattered once more.
     copies = 1 + (-(-coarse.num_pins // sizes.num_buckets) > sizes.capacity)
     yield even_phase(
         "sort pins",
         sizes.num_buckets,
-        sizes.num_files,
+        0,
         copies * keys + index,
         (copies - 1) * keys + coarse.bytes_of_vertices,
+        lanes=(sizes.num_ranges,),
     )

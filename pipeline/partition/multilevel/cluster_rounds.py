@@ -4,7 +4,7 @@ As in ``clustering``, every pass fills the profiles of the nets and visits all v
 ranges of vertices.  The vertices of a round choose clusters by the state before the round.  Of the vertices that choose
 the same cluster, as many join as fit, in the order of their numbers.  What the joins change is grouped by ranges of
 nets and clusters, and then the profiles and weights of each range are updated.  How a round is divided into tasks
-changes neither the choices nor what fits.  As in ``move_rounds``, tasks write to files of their own round, because a
+changes neither the choices nor what fits.  As in ``move_rounds``, tasks write to lanes of their own round, because a
 task runs twice if its worker dies.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 3;
@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.multilevel.cluster_joins import (
     fitting_joins,
     join_profiles,
@@ -31,7 +32,7 @@ from gnnloom.pipeline.partition.multilevel.cluster_joins import (
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, block_ratings, fill_profiles
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.file_rows import FileRows, numbered_paths
+from gnnloom.pipeline.partition.multilevel.lane_rows import LaneRows, split_rows
 from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates
 from gnnloom.pipeline.partition.multilevel.number_clusters import number_clusters
 from gnnloom.pipeline.partition.multilevel.pieces import (
@@ -42,8 +43,8 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     vertex_pieces,
     writing_tasks,
 )
-from gnnloom.pipeline.partition.multilevel.range_rows import rows_within, write_rows
-from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
+from gnnloom.pipeline.partition.multilevel.range_rows import RangeRows, grouped_rows
+from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.matrix.csr import index_dtype
@@ -113,29 +114,36 @@ class _ProposeTask:
     """Proposes joins of some of the vertices of a round.
 
     Attributes:
-        joins_path: file of (3, num_joins) int64, ascending by the cluster that is joined, then by vertex.
+        clusters: ranges of clusters.
+        proposed: (vertex, cluster that it leaves, cluster that it joins) by range of the cluster that is joined.
+        number: of the task.
     """
 
     state: _State
     key: np.uint64
     round: range
     rows: range
-    joins_path: Path
+    clusters: tuple[range, ...]
+    proposed: RangeRows
+    number: int
 
 
 @dataclass(frozen=True)
 class _AcceptTask:
-    """Accepts joins to a range of clusters.
+    """Accepts joins to some consecutive ranges of clusters.
 
     Attributes:
-        proposed: files of all joins of the round, in the order of the vertices.
-        accepted_path: file of (num_joins, 3) int64, in the same order as the proposals.
+        numbers: of the ranges.
+        proposed: all joins of the round, in the order of the vertices.
+        accepted: the joins that fit, by cluster, then by vertex.
+        number: of the task.
     """
 
     state: _State
-    clusters: range
-    proposed: tuple[Path, ...]
-    accepted_path: Path
+    numbers: range
+    proposed: RangeRows
+    accepted: RangeRows
+    number: int
 
 
 @dataclass(frozen=True)
@@ -145,16 +153,18 @@ class _SpreadTask:
     Attributes:
         joins: consecutive joins of all.
         nets, clusters: ranges of the tasks that change profiles and weights.
-        nets_path: file of (net, cluster that a pin leaves, cluster that it joins) by range of nets.
-        weights_path: file of (cluster, weight that it gains or, if negative, loses) by range of clusters.
+        updates: (net, cluster that a pin leaves, cluster that it joins) by range of nets.
+        weights: (cluster, weight that it gains or, if negative, loses) by range of clusters.
+        number: of the task.
     """
 
     state: _State
-    joins: FileRows
+    joins: LaneRows
     nets: tuple[range, ...]
     clusters: tuple[range, ...]
-    nets_path: Path
-    weights_path: Path
+    updates: RangeRows
+    weights: RangeRows
+    number: int
 
 
 @dataclass(frozen=True)
@@ -164,7 +174,7 @@ class _JoinTask:
     Attributes:
         number: of both ranges.
         nets, clusters: all ranges; very few vertices make fewer ranges of clusters than there are of nets.
-        net_files, weight_files: what the joins change, in the order of the clusters that are joined.
+        updates, weights: what the joins change, in the order of the clusters that are joined.
     """
 
     state: _State
@@ -172,8 +182,8 @@ class _JoinTask:
     number: int
     nets: tuple[range, ...]
     clusters: tuple[range, ...]
-    net_files: tuple[Path, ...]
-    weight_files: tuple[Path, ...]
+    updates: RangeRows
+    weights: RangeRows
 
 
 def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folder: Path, cluster: Cluster) -> Clusters:
@@ -217,28 +227,26 @@ def _round(
     folder = state.folder / f"round-{uuid.uuid4().hex}"
     folder.mkdir()
     pieces = range_pieces(rows, round_tasks(len(rows), cluster.workers))
-    proposed = numbered_paths(folder, "proposed", len(pieces))
-    proposals = [_ProposeTask(state, key, rows, piece, path) for piece, path in zip(pieces, proposed, strict=True)]
+    proposed = RangeRows.create(folder, "proposed", len(pieces), 3, len(clusters))
+    proposals = [_ProposeTask(state, key, rows, piece, clusters, proposed, task) for task, piece in enumerate(pieces)]
     num_bytes = JOIN_BYTES * sum(cluster.map(_propose, proposals))
-    joined = range_pieces(range(state.hypergraph.num_vertices), reading_tasks(len(nets), num_bytes, len(proposed)))
-    accepted = numbered_paths(folder, "accepted", len(joined))
-    accepts = [_AcceptTask(state, each, proposed, path) for each, path in zip(joined, accepted, strict=True)]
+    joined = range_pieces(range(len(clusters)), reading_tasks(len(clusters), num_bytes, len(pieces)))
+    accepted = RangeRows.create(folder, "accepted", len(joined), 3)
+    accepts = [_AcceptTask(state, numbers, proposed, accepted, task) for task, numbers in enumerate(joined)]
     found = dict(cluster.map(_accept, accepts))
-    joins = FileRows.all(accepted, [found[path][0] for path in accepted])
-    if len(joins):
+    num_joins = [found[task][0] for task in range(len(accepts))]
+    if any(num_joins):
         num_updates = sum(updates for _, updates in found.values())
-        shares = joins.split(writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
-        net_files, weight_files = (numbered_paths(folder, name, len(shares)) for name in ("nets", "weights"))
+        shares = split_rows(accepted, num_joins, writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
+        updates = RangeRows.create(folder, "updates", len(shares), 3, len(nets))
+        weights = RangeRows.create(folder, "weights", len(shares), 2, len(clusters))
         spreads = [
-            _SpreadTask(state, share, nets, clusters, *paths)
-            for share, *paths in zip(shares, net_files, weight_files, strict=True)
+            _SpreadTask(state, share, nets, clusters, updates, weights, task) for task, share in enumerate(shares)
         ]
         run_tasks(cluster, _spread, spreads)
         then = state.next()
         then.create()
-        changes = [
-            _JoinTask(state, then, number, nets, clusters, net_files, weight_files) for number in range(len(nets))
-        ]
+        changes = [_JoinTask(state, then, number, nets, clusters, updates, weights) for number in range(len(nets))]
         run_tasks(cluster, _join, changes)
         state.remove()
         state = then
@@ -281,61 +289,57 @@ def _propose(task: _ProposeTask) -> int:
             task.round.start, task.round.stop, task.key, joins,
         )  # fmt: skip
         found.append(joins[:count].copy())
-    proposed = np.concatenate(found).T
-    # Sorted once here, so that every task that accepts joins reads only those to its own clusters.
-    order = np.argsort(proposed[2], kind="stable")
-    store_vector(task.joins_path, np.ascontiguousarray(proposed[:, order]))
-    return len(order)
+    proposed = np.concatenate(found)
+    task.proposed.write(task.number, grouped_rows([proposed], task.clusters, column=2))
+    return len(proposed)
 
 
-def _accept(task: _AcceptTask) -> tuple[Path, tuple[int, int]]:
-    """Return the file of the joins that fit, and how many they and the nets of their vertices are."""
-    joins = np.concatenate([_joins_to(path, task.clusters) for path in task.proposed], axis=1).T
+def _accept(task: _AcceptTask) -> tuple[int, tuple[int, int]]:
+    """Return the task's number, and how many the joins that fit and the nets of their vertices are."""
+    with OpenFiles(task.proposed.folder) as files:
+        joins = task.proposed.rows_within(files, task.numbers)
     # By cluster; the stable order keeps the vertices ascending within each.
-    joins = np.ascontiguousarray(joins[np.argsort(joins[:, 2], kind="stable")])
+    joins = joins[np.argsort(joins[:, 2], kind="stable")]
     state = task.state
     fits = fitting_joins(joins, state.hypergraph.vertex_weight, map_vector(state.load_path), state.limit)
     joins = joins[fits]
-    store_vector(task.accepted_path, joins)
+    task.accepted.write_one(task.number, joins)
     offset = state.hypergraph.vertices.offset()
-    return task.accepted_path, (len(joins), int((offset[joins[:, 0] + 1] - offset[joins[:, 0]]).sum()))
-
-
-def _joins_to(path: Path, clusters: range) -> NDArray[np.int64]:
-    """(3, num_joins) int64 proposals to join a cluster of a range."""
-    joins = map_vector(path)
-    return joins[:, np.searchsorted(joins[2], clusters.start) : np.searchsorted(joins[2], clusters.stop)]
+    return task.number, (len(joins), int((offset[joins[:, 0] + 1] - offset[joins[:, 0]]).sum()))
 
 
 def _spread(task: _SpreadTask) -> None:
-    hypergraph, label = task.state.hypergraph, map_vector(task.state.label_path, "r+")
-    weight = hypergraph.vertex_weight
+    with OpenFiles(task.joins.rows.folder) as files:
+        task.weights.write(task.number, grouped_rows(_weights(task, files), task.clusters))
+        joins, vertices = task.joins.blocks(files), task.state.hypergraph.vertices
+        updates = (update for block in joins for update in net_updates(block, vertices))
+        task.updates.write(task.number, grouped_rows(updates, task.nets))
 
-    def weights() -> Iterator[NDArray[np.int64]]:
-        for joins in task.joins:
-            label[joins[:, 0]] = joins[:, 2]
-            moved = weight[joins[:, 0]]
-            yield np.stack([joins[:, 1:].ravel(), np.stack([-moved, moved], axis=1).ravel()], axis=1)
 
-    write_rows(task.weights_path, weights(), task.clusters)
-    updates = (update for joins in task.joins for update in net_updates(joins, hypergraph.vertices))
-    write_rows(task.nets_path, updates, task.nets)
+def _weights(task: _SpreadTask, files: OpenFiles) -> Iterator[NDArray[np.int64]]:
+    """Change the labels of the vertices, and yield what their clusters gain and lose."""
+    label, weight = map_vector(task.state.label_path, "r+"), task.state.hypergraph.vertex_weight
+    for joins in task.joins.blocks(files):
+        label[joins[:, 0]] = joins[:, 2]
+        moved = weight[joins[:, 0]]
+        yield np.stack([joins[:, 1:].ravel(), np.stack([-moved, moved], axis=1).ravel()], axis=1)
 
 
 def _join(task: _JoinTask) -> None:
-    nets = task.nets[task.number]
+    nets, own = task.nets[task.number], range(task.number, task.number + 1)
     _copy(task.state.profile_path, task.then.profile_path, nets)
     profile, rating = map_vector(task.then.profile_path, "r+"), map_vector(task.state.rating_path)
-    # All leave before any of them joins another cluster.
-    for update in (leave_profiles, join_profiles):
-        for path in task.net_files:
-            for rows in rows_within(path, 3, task.number, len(task.nets)):
-                update(rows, rating, profile)
-    if task.number < len(task.clusters):
-        _copy(task.state.load_path, task.then.load_path, task.clusters[task.number])
-        load = map_vector(task.then.load_path, "r+")
-        for path in task.weight_files:
-            for rows in rows_within(path, 2, task.number, len(task.clusters)):
+    with OpenFiles(task.updates.folder) as files:
+        spans = list(task.updates.spans(files, own))
+        # All leave before any of them joins another cluster.
+        for update in (leave_profiles, join_profiles):
+            for span in spans:
+                update(task.updates.rows(span), rating, profile)
+        if task.number < len(task.clusters):
+            _copy(task.state.load_path, task.then.load_path, task.clusters[task.number])
+            load = map_vector(task.then.load_path, "r+")
+            for span in task.weights.spans(files, own):
+                rows = task.weights.rows(span)
                 np.add.at(load, rows[:, 0], rows[:, 1])
 
 

@@ -1,13 +1,13 @@
 """Contraction: clusters become vertices, nets lose repeated pins, and nets with the same pins become one.
 
-Tasks contract ranges of nets, find identical ones by ranges of a hash, and write what is kept.  The nets of the new
+Tasks contract ranges of nets, find identical ones by ranges of a hash, and write what is kept.  Hashes, and the nets
+that are kept, are in lanes, so that the tasks that read those of all others open few files.  The nets of the new
 vertices come from an external sort of (vertex, net) pairs.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
 from gnnloom.pipeline.partition.multilevel.contraction_sizes import ContractionSizes
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, load_nets
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
+from gnnloom.pipeline.partition.multilevel.range_rows import RangeRows
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
 from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
@@ -31,11 +33,19 @@ from gnnloom.storage.matrix.csr import index_dtype
 
 @dataclass(frozen=True)
 class _ContractTask:
-    """Contracts a range of nets; holds a hash and a number for each of them."""
+    """Contracts a range of nets; holds a hash and a number for each of them.
+
+    Attributes:
+        hashes: (hash of the pins, number) of the nets that have two or more pins left, by range of hashes.
+        number: of the task.
+        folder: for the files of this task.
+    """
 
     nets: Incidence
     rows: range
     clusters: Clusters
+    hashes: RangeRows
+    number: int
     folder: Path
 
     @property
@@ -43,26 +53,22 @@ class _ContractTask:
         """File of the (num_kept,) int64 numbers of the nets that have two or more pins left, ascending."""
         return self.folder / "original.npy"
 
-    @property
-    def hash_path(self) -> Path:
-        """File of (2, num_kept) uint64, ascending hashes of the pins of these nets, and the nets' numbers."""
-        return self.folder / "hash.npy"
-
 
 @dataclass(frozen=True)
 class _MergeTask:
-    """Finds identical nets with hashes in a range: those that begin with the ``bits`` bits of ``number``."""
+    """Finds identical nets with hashes in a range.
 
-    contracted: tuple[_ContractTask, ...]
+    Attributes:
+        number: of the task, and of its range of hashes.
+        nets: ranges of nets.
+        kept: (number, weight) of the first of the nets with the same pins, ascending, by range of nets.
+    """
+
+    hashes: RangeRows
     net_weight_path: Path | None
-    bits: int
     number: int
-    folder: Path
-
-    @property
-    def kept_path(self) -> Path:
-        """File of (2, num_kept) int64, the first of the nets with the same pins, ascending, and their weight."""
-        return self.folder / f"kept-{self.number:05d}.npy"
+    nets: tuple[range, ...]
+    kept: RangeRows
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class _SelectTask:
 
     contracted: _ContractTask
     pieces: Incidence
-    merged: tuple[_MergeTask, ...]
+    kept: RangeRows
     first: int
     net_weight_path: Path
 
@@ -124,40 +130,32 @@ def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, 
     """
     folder.mkdir(parents=True, exist_ok=True)
     sizes = ContractionSizes.of(hypergraph.num_nets, hypergraph.num_pins, cluster.memory)
-    contracts = tuple(
-        _ContractTask(hypergraph.nets, rows, clusters, folder / f"range-{number:05d}")
-        for number, rows in enumerate(hypergraph.nets.ranges(sizes.num_ranges))
-    )
-    pieces = dict(cluster.map(_contract_nets, contracts))
-    merges = tuple(
-        _MergeTask(contracts, hypergraph.net_weight_path, sizes.hash_bits, number, folder)
-        for number in range(1 << sizes.hash_bits)
-    )
-    run_tasks(cluster, _merge_identical, merges)
-    firsts = _first_kept(merges, [contract.rows for contract in contracts])
-    net_weight_path = folder / "net-weight.npy"
-    create_vector(net_weight_path, (firsts[-1],), np.dtype(np.int64))
-    selects = [
-        _SelectTask(contract, pieces[contract.rows.start], merges, first, net_weight_path)
-        for contract, first in zip(contracts, firsts, strict=False)
+    ranges = tuple(hypergraph.nets.ranges(sizes.num_ranges))
+    hashes = RangeRows.create(folder, "hashes", len(ranges), 2, 1 << sizes.hash_bits)
+    contracts = [
+        _ContractTask(hypergraph.nets, rows, clusters, hashes, number, folder / f"range-{number:05d}")
+        for number, rows in enumerate(ranges)
     ]
-    kept = dict(cluster.map(_select, selects))
-    nets = join_lists([kept[contract.rows.start] for contract in contracts], folder / "nets", cluster)
+    pieces = dict(cluster.map(_contract_nets, contracts))
+    kept = RangeRows.create(folder, "kept", hashes.num_ranges, 2, len(ranges))
+    merges = [
+        _MergeTask(hashes, hypergraph.net_weight_path, number, ranges, kept) for number in range(hashes.num_ranges)
+    ]
+    run_tasks(cluster, _merge_identical, merges)
+    hashes.remove()
+    ends = np.cumsum(kept.sizes()).tolist()
+    net_weight_path = folder / "net-weight.npy"
+    create_vector(net_weight_path, (ends[-1],), np.dtype(np.int64))
+    selects = [
+        _SelectTask(contract, pieces[contract.number], kept, first, net_weight_path)
+        for contract, first in zip(contracts, [0, *ends], strict=False)
+    ]
+    selected = dict(cluster.map(_select, selects))
+    kept.remove()
+    nets = join_lists([selected[contract.number] for contract in contracts], folder / "nets", cluster)
     for contract in contracts:
         shutil.rmtree(contract.folder)
-    for merge in merges:
-        merge.kept_path.unlink()
     return ContractedNets(folder, clusters, nets, net_weight_path)
-
-
-def _first_kept(merges: Sequence[_MergeTask], ranges: Sequence[range]) -> list[int]:
-    """How many nets are kept before each of consecutive ranges, and how many of all."""
-    edges = np.array([0, *(rows.stop for rows in ranges)])
-    before = np.zeros(len(edges), dtype=np.int64)
-    for merge in merges:
-        before += np.searchsorted(map_vector(merge.kept_path)[0], edges)
-    first: list[int] = before.tolist()
-    return first
 
 
 def _contract_nets(task: _ContractTask) -> tuple[int, Incidence]:
@@ -175,8 +173,15 @@ def _contract_nets(task: _ContractTask) -> tuple[int, Incidence]:
     store_vector(task.original_path, original)
     # The stable order keeps the nets with one hash ascending.
     order = np.argsort(hashed, kind="stable")
-    store_vector(task.hash_path, np.stack([hashed[order], original[order].astype(np.uint64)]))
-    return task.rows.start, nets
+    hashed = hashed[order]
+    begin = np.append(np.searchsorted(hashed, _first_hashes(task.hashes.num_ranges)), len(hashed))
+    task.hashes.write(task.number, [(np.stack([hashed, original[order].astype(np.uint64)], axis=1), begin)])
+    return task.number, nets
+
+
+def _first_hashes(num_ranges: int) -> NDArray[np.uint64]:
+    """(num_ranges,) uint64 at which ranges of hashes begin, whose number is a power of two."""
+    return np.arange(num_ranges, dtype=np.uint64) << np.uint64(65 - num_ranges.bit_length())
 
 
 @njit(cache=True, nogil=True)
@@ -218,33 +223,25 @@ def _contract_block(
 
 def _merge_identical(task: _MergeTask) -> None:
     """Keep the first net of those with the same pins, with the weight of all of them."""
-    hashed, net = np.concatenate([_hashes_within(each.hash_path, task) for each in task.contracted], axis=1)
+    with OpenFiles(task.hashes.folder) as files:
+        rows = task.hashes.rows_within(files, range(task.number, task.number + 1), np.uint64)
+    hashed, original = np.ascontiguousarray(rows[:, 0]), rows[:, 1].astype(np.int64)
+    del rows
     # Ranges of nets come in order, so among equal hashes the stable order puts the net with the lowest number first.
     order = np.argsort(hashed, kind="stable")
-    original = net.astype(np.int64)
     weight = map_vector(task.net_weight_path)[original] if task.net_weight_path else np.ones_like(original)
     is_first = np.zeros(len(hashed), dtype=np.bool_)
     _collect_weights(hashed, order, weight, is_first)
-    kept = np.stack([original[is_first], weight[is_first]])
-    store_vector(task.kept_path, kept[:, np.argsort(kept[0], kind="stable")])
-
-
-def _hashes_within(path: Path, task: _MergeTask) -> NDArray[np.uint64]:
-    """(2, num_nets) uint64 hashes and nets whose hash is in the range of a task."""
-    hashes, shift = map_vector(path), 64 - task.bits
-    first, last = np.uint64(task.number << shift), np.uint64((task.number + 1 << shift) - 1)
-    return hashes[:, np.searchsorted(hashes[0], first) : np.searchsorted(hashes[0], last, side="right")]
-
-
-def _kept_within(task: _MergeTask, rows: range) -> NDArray[np.int64]:
-    """(2, num_nets) int64 nets of a range that are kept, ascending, and their weights."""
-    kept = map_vector(task.kept_path)
-    return kept[:, np.searchsorted(kept[0], rows.start) : np.searchsorted(kept[0], rows.stop)]
+    net, weight = original[is_first], weight[is_first]
+    order = np.argsort(net, kind="stable")
+    begin = np.searchsorted(net, [0, *(nets.stop for nets in task.nets)], sorter=order)
+    task.kept.write(task.number, [(np.stack([net[order], weight[order]], axis=1), begin)])
 
 
 def _select(task: _SelectTask) -> tuple[int, Incidence]:
     contract = task.contracted
-    net, weight = np.concatenate([_kept_within(merge, contract.rows) for merge in task.merged], axis=1)
+    with OpenFiles(task.kept.folder) as files:
+        net, weight = task.kept.rows_within(files, range(contract.number, contract.number + 1)).T
     order = np.argsort(net, kind="stable")
     map_vector(task.net_weight_path, "r+")[task.first : task.first + len(net)] = weight[order]
     original = map_vector(contract.original_path)
@@ -254,7 +251,7 @@ def _select(task: _SelectTask) -> tuple[int, Incidence]:
         for block in task.pieces.blocks():
             size = np.diff(block.offset)
             writer.append(*select_nets(size, block.ids, is_kept[block.first_row : block.first_row + len(size)]))
-        return contract.rows.start, writer.close()
+        return contract.number, writer.close()
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,7 @@ from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 _NET_BYTES = 80
 #: Nets of a task that need no more memory than a worker has in any case.
 _FEW_NETS = 1 << 20
-#: Bytes of the hash and number of a net in a file, of which every task that finds identical nets reads a range.
+#: Bytes of the hash and number of a net in a lane, of which every task that finds identical nets reads a range.
 HASH_BYTES = 16
 
 
@@ -37,5 +37,6 @@ class ContractionSizes:
         """
         fewest = -(-num_nets // max(_FEW_NETS, (memory - BASE_MEMORY) // _NET_BYTES))
         hash_bits = (max(NET_TASKS, fewest) - 1).bit_length()
+        # More than 16 ranges of nets only if every range of hashes has 64 KiB or more in the lane of each.
         most = most_sources(HASH_BYTES * num_nets, 1 << hash_bits)
         return cls(max(fewest, min(net_tasks(num_pins), most)), hash_bits)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gnnloom.pipeline.external_sort.lanes import num_shared_files
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph
 from gnnloom.pipeline.partition.multilevel.pieces import vertex_pieces
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
@@ -64,23 +66,52 @@ class Setting:
     memory: int
 
 
-def even_phase(name: str, tasks: int, files: int, read: int, written: int, **more: int) -> PhaseCount:
+def even_phase(
+    name: str, tasks: int, files: int, read: int, written: int, *, lanes: Sequence[int] = (), repeats: int = 1
+) -> PhaseCount:
     """Count a phase whose tasks are all alike.
 
     Args:
-        files: that each task opens.
+        files: arrays that each task reads from a file of their own.
         read, written: bytes of all tasks.
-        more: further counts.
+        lanes: for each further array that a task reads, the number of tasks that wrote it, each to a lane.
     """
+    opens = files + sum(map(num_shared_files, lanes))
     return PhaseCount(
         name,
         tasks,
-        opens=tasks * files,
-        most_opens=files,
+        opens=tasks * opens,
+        most_opens=opens,
+        arrays=files + len(lanes),
         bytes_read=read,
         bytes_written=written,
         largest_task=-(-read // tasks),
-        **more,
+        repeats=repeats,
+    )
+
+
+def split_phase(
+    name: str, tasks: int, files: int, lanes: int, read: int, written: int, *, repeats: int = 1
+) -> PhaseCount:
+    """Count a phase whose tasks split the rows of an array, which other tasks wrote, evenly among them.
+
+    Args:
+        files: further arrays that each task reads, from a file of their own.
+        lanes: number of the tasks that wrote the array, each to a lane.
+        read, written: bytes of all tasks.
+    """
+    shared = num_shared_files(lanes)
+    return PhaseCount(
+        name,
+        tasks,
+        # A lane that two tasks share is opened by both.
+        opens=min(lanes + tasks - 1, shared * tasks) + files * tasks,
+        most_opens=min(-(-lanes // tasks) + 1, shared) + files,
+        arrays=files + 1,
+        bytes_read=read,
+        bytes_written=written,
+        largest_task=-(-read // tasks),
+        repeats=repeats,
     )
 
 
@@ -90,7 +121,7 @@ def piece_phase(
     """Count a phase with a task for each piece of the vertices.
 
     Args:
-        files: that each task opens.
+        files: arrays that each task reads, each from a file of its own.
         read, written: bytes for each vertex.
         extra: bytes that a task writes besides.
     """
@@ -100,6 +131,7 @@ def piece_phase(
         len(pieces),
         opens=len(pieces) * files,
         most_opens=files,
+        arrays=files,
         bytes_read=read * num_vertices,
         bytes_written=written * num_vertices + extra * len(pieces),
         largest_task=read * max(piece.stop - piece.start for piece in pieces),

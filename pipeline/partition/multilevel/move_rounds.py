@@ -5,7 +5,8 @@ into a few classes; the client accepts or refuses classes as a whole, by their w
 What the moves change is grouped by ranges of nets, and then the masks of each range are updated.
 Neither what is proposed nor what is accepted depends on how the vertices of a round are divided into tasks.  Masks are
 read from one file and written to another, because a task runs twice if its worker dies.  Every round has files of its
-own, so a task that was taken for dead but still runs cannot change those of a later round.
+own, so a task that was taken for dead but still runs cannot change those of a later round.  What tasks leave to those
+of the next phase is in lanes, so that each of these opens few files, however many tasks there are.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 4;
 their balance is by pairs of blocks and gains, ours by classes.
@@ -14,7 +15,7 @@ their balance is by pairs of blocks and gains, ours by classes.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,13 +23,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.file_rows import FileRows, numbered_paths
+from gnnloom.pipeline.partition.multilevel.lane_rows import LaneRows, split_rows
 from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks
 from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates
 from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, round_tasks, writing_tasks
-from gnnloom.pipeline.partition.multilevel.range_rows import rows_within, write_rows
+from gnnloom.pipeline.partition.multilevel.range_rows import RangeRows, grouped_rows
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     accept_classes,
@@ -103,20 +105,18 @@ class _Round:
 
 @dataclass(frozen=True)
 class _ProposeTask:
-    """Proposes moves of a range of vertices."""
+    """Proposes moves of a range of vertices.
+
+    Attributes:
+        moves: (vertex, class of its move).
+        classes: (class, weight) of the classes of these moves, ascending.
+    """
 
     round: _Round
     rows: range
     number: int
-
-    @property
-    def moves_path(self) -> Path:
-        return self.round.folder / f"moves-{self.number:05d}.npy"
-
-    @property
-    def classes_path(self) -> Path:
-        """File of (2, num_classes) int64: the classes of these moves, ascending, and their weights."""
-        return self.round.folder / f"classes-{self.number:05d}.npy"
+    moves: RangeRows
+    classes: RangeRows
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,14 @@ class _SpreadTask:
     Attributes:
         moves: consecutive moves of all.
         nets: ranges of the tasks that change masks.
-        nets_path: file of (net, index of the part that a pin leaves, index of the part that it joins) by range of nets.
+        updates: (net, index of the part that a pin leaves, index of the part that it joins) by range of nets.
     """
 
     round: _Round
-    moves: FileRows
+    moves: LaneRows
+    number: int
     nets: tuple[range, ...]
-    nets_path: Path
+    updates: RangeRows
 
 
 @dataclass(frozen=True)
@@ -142,14 +143,14 @@ class _MaskTask:
     Attributes:
         next_path: file of the masks after the round.
         number: of the range of nets.
-        net_files: what the moves change, in the order of the vertices.
+        updates: what the moves change, in the order of the vertices.
     """
 
     round: _Round
     next_path: Path
     number: int
     nets: tuple[range, ...]
-    net_files: tuple[Path, ...]
+    updates: RangeRows
 
 
 def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int64], cluster: Cluster) -> int:
@@ -168,19 +169,20 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
         this = _Round(work, now, work.scratch / f"{number:02d}-{uuid.uuid4().hex}")
         store_vector(this.state_path, np.stack([position, load]))
         pieces = range_pieces(rows, round_tasks(len(rows), cluster.workers))
-        proposals = [_ProposeTask(this, piece, task) for task, piece in enumerate(pieces)]
+        moves, classes = (RangeRows.create(this.folder, name, len(pieces), 2) for name in ("moves", "classes"))
+        proposals = [_ProposeTask(this, piece, task, moves, classes) for task, piece in enumerate(pieces)]
         found = dict(cluster.map(_propose, proposals))
-        moves = FileRows.all([task.moves_path for task in proposals], [found[task.number][0] for task in proposals])
-        if len(moves):
-            store_vector(this.accepted_path, _accept(proposals, load, work))
+        num_moves = [found[task][0] for task in range(len(pieces))]
+        if any(num_moves):
+            store_vector(this.accepted_path, _accept(classes, load, work))
             num_updates = sum(updates for _, updates in found.values())
-            shares = moves.split(writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
-            net_files = numbered_paths(this.folder, "nets", len(shares))
-            spreads = [_SpreadTask(this, share, nets, path) for share, path in zip(shares, net_files, strict=True)]
+            shares = split_rows(moves, num_moves, writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
+            updates = RangeRows.create(this.folder, "updates", len(shares), 3, len(nets))
+            spreads = [_SpreadTask(this, share, task, nets, updates) for task, share in enumerate(shares)]
             moved += sum(cluster.map(_spread, spreads))
             then = work.scratch / f"masks-{uuid.uuid4().hex}.npy"
             create_masks(then, num_nets, num_words)
-            changes = [_MaskTask(this, then, task, nets, net_files) for task in range(len(nets))]
+            changes = [_MaskTask(this, then, task, nets, updates) for task in range(len(nets))]
             run_tasks(cluster, _change_masks, changes)
             now.unlink()
             now = then
@@ -208,16 +210,17 @@ def _propose(task: _ProposeTask) -> tuple[int, tuple[int, int]]:
         found.append(moves[:count].copy())
         classes.add(found[-1][:, 1], weight[found[-1][:, 0]])
         num_updates += int(np.diff(block.offset)[found[-1][:, 0] - block.first_row].sum())
-    store_vector(task.moves_path, np.concatenate(found))
-    store_vector(task.classes_path, np.stack(classes.merged()))
+    task.moves.write_one(task.number, np.concatenate(found))
+    task.classes.write_one(task.number, np.stack(classes.merged(), axis=1))
     return task.number, (sum(map(len, found)), num_updates)
 
 
-def _accept(proposals: Sequence[_ProposeTask], load: NDArray[np.int64], work: Pass) -> NDArray[np.int64]:
+def _accept(proposed: RangeRows, load: NDArray[np.int64], work: Pass) -> NDArray[np.int64]:
     """The (num_accepted,) int64 classes that are made, ascending; updates ``load``."""
     classes = MoveClasses()
-    for task in proposals:
-        classes.add(*map_vector(task.classes_path))
+    with OpenFiles(proposed.folder) as files:
+        for span in proposed.spans(files, range(1)):
+            classes.add(*proposed.rows(span).T)
     move_class, weight = classes.merged()
     buckets = work.buckets(len(load))
     # In random order, so that no part is served first; moves for the balance last, as long as they are needed.
@@ -234,16 +237,17 @@ def _spread(task: _SpreadTask) -> int:
     index = map_vector(task.round.state_path)[0] - work.first
     moved = 0
 
-    def updates() -> Iterator[NDArray[np.int64]]:
+    def updates(files: OpenFiles) -> Iterator[NDArray[np.int64]]:
         nonlocal moved
-        for moves in task.moves:
+        for moves in task.moves.blocks(files):
             made = accepted_moves(moves, accepted, len(index))
             part[made[:, 0]] = made[:, 2]
             moved += len(made)
             made[:, 1:] = index[made[:, 1:]]
             yield from net_updates(made, work.hypergraph.vertices)
 
-    write_rows(task.nets_path, updates(), task.nets)
+    with OpenFiles(task.moves.rows.folder) as files:
+        task.updates.write(task.number, grouped_rows(updates(files), task.nets))
     return moved
 
 
@@ -251,11 +255,12 @@ def _change_masks(task: _MaskTask) -> None:
     nets = task.nets[task.number]
     mask = map_vector(task.next_path, "r+")
     mask[nets.start : nets.stop] = map_vector(task.round.mask_path)[nets.start : nets.stop]
-    # All leave before any of them joins another part.
-    for update in (leave_parts, join_parts):
-        for path in task.net_files:
-            for rows in rows_within(path, 3, task.number, len(task.nets)):
-                update(rows, mask)
+    with OpenFiles(task.updates.folder) as files:
+        spans = list(task.updates.spans(files, range(task.number, task.number + 1)))
+        # All leave before any of them joins another part.
+        for update in (leave_parts, join_parts):
+            for span in spans:
+                update(task.updates.rows(span), mask)
 
 
 def window_of(position: NDArray[np.int64], first: int, num_words: int) -> NDArray[np.int64]:

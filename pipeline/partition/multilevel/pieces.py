@@ -41,29 +41,31 @@ def net_tasks(num_pins: int) -> int:
 def round_tasks(num_vertices: int, workers: int) -> int:
     """Return the number of tasks that visit the vertices of a round.
 
-    As many as the workers need, but none holds the choices of more vertices than memory has room for, and files are
-    worth an open even if there are more than a few.
+    As many as the workers need, but none holds the choices of more vertices than memory has room for.  If there are
+    more than 16, each has 64 KiB of choices or more, so that the tasks of the next phase do not read many short lanes.
     """
     fewest = -(-num_vertices // _TASK_VERTICES)
     most = max(fewest, most_sources(_CHOICE_BYTES * num_vertices, 1))
     return min(max(_TASKS_PER_WORKER * workers, fewest), most)
 
 
-def reading_tasks(wanted: int, num_bytes: int, num_files: int) -> int:
-    """Return the number of tasks that each read a range of every file: fewer than wanted if ranges would be too short.
+def reading_tasks(wanted: int, num_bytes: int, num_lanes: int) -> int:
+    """Return the number of tasks that each read a range of every lane: fewer than wanted if ranges would be too short.
+
+    Lanes are in few files, but from a disk or over a network, a few bytes take about as long to read as 64 KiB.
 
     Args:
-        num_bytes: of all files.
+        num_bytes: of all lanes.
     """
-    if num_files <= FEW_SOURCES:
+    if num_lanes <= FEW_SOURCES:
         return wanted
-    return max(1, min(wanted, num_bytes // num_files // OPEN_BYTES))
+    return max(1, min(wanted, num_bytes // num_lanes // OPEN_BYTES))
 
 
 def writing_tasks(wanted: int, num_bytes: int, readers: int) -> int:
-    """Return the number of tasks that write files of which each reader reads a range: few, or long ranges.
+    """Return the number of tasks that write lanes of which each reader reads a range: 16, or more if ranges are long.
 
     Args:
-        num_bytes: of all files.
+        num_bytes: of all lanes.
     """
     return max(1, min(wanted, most_sources(num_bytes, readers)))

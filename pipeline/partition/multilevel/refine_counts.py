@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gnnloom.pipeline.partition.multilevel.level_size import LevelSize, Setting, even_phase, piece_phase
+from gnnloom.pipeline.partition.multilevel.level_size import LevelSize, Setting, even_phase, piece_phase, split_phase
 from gnnloom.pipeline.partition.multilevel.move_rounds import ROUNDS
 from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES
 from gnnloom.pipeline.partition.multilevel.pieces import net_tasks, round_tasks, writing_tasks
@@ -64,17 +64,8 @@ def _moves(level: LevelSize, setting: Setting, words: int, repeats: int) -> Iter
     updates = UPDATE_BYTES * pins
     spreading = writing_tasks(wanted, updates, wanted)
     read = moves + pins * level.net_bytes + 2 * _NUMBER * vertices + spreading * state
-    yield PhaseCount(
-        "spread moves",
-        spreading,
-        # A file that two tasks share is opened by both.
-        opens=proposing + spreading - 1 + 4 * spreading,
-        most_opens=-(-proposing // spreading) + 5,
-        bytes_read=read,
-        bytes_written=updates + _PART * vertices,
-        largest_task=-(-read // spreading),
-        repeats=repeats,
-    )
+    written = updates + _PART * vertices
+    yield split_phase("spread moves", spreading, 4, proposing, read, written, repeats=repeats)
     # Pins leave in one scan of the updates, and join in another.
     read, masks = 2 * updates + mask * level.num_nets, mask * level.num_nets
-    yield even_phase("change masks", wanted, spreading + 1, read, masks, repeats=repeats)
+    yield even_phase("change masks", wanted, 1, read, masks, lanes=(spreading,), repeats=repeats)

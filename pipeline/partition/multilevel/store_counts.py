@@ -59,6 +59,7 @@ def _lists(name: str, read: Sequence[int], times: int, num_bytes: int) -> Iterat
         tasks,
         opens=2 * tasks,
         most_opens=2,
+        arrays=2,
         bytes_read=num_bytes,
         bytes_written=num_bytes,
         largest_task=largest,

@@ -1,7 +1,8 @@
 """Transpose an incidence on disk: from the pins of nets to the nets of vertices, by an external sort in tasks.
 
 In a first phase, tasks scatter keys (column, row) into buckets of consecutive columns.  In a second phase, each task
-sorts a bucket and writes its rows where they belong.  ``TransposeSizes`` says how many tasks there are.
+sorts a bucket and writes its rows where they belong.  ``TransposeSizes`` says how many tasks there are.  The keys are
+in lanes, so that a task opens few files to read a bucket, however many tasks scattered keys.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, create_incidence
-from gnnloom.pipeline.partition.multilevel.range_rows import begins_within, index_of_runs
+from gnnloom.pipeline.partition.multilevel.range_rows import HEADER_BYTES, RangeRows
 from gnnloom.pipeline.partition.multilevel.transpose_sizes import TransposeSizes
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.errors import BudgetError
@@ -34,18 +35,14 @@ class _Plan:
     Attributes:
         incidence: the lists to transpose.
         result: the transposed lists.
-        folder: for temporary files.
+        keys: of all scatter tasks, by bucket, in runs of at most the capacity.
     """
 
     incidence: Incidence
     result: Incidence
-    folder: Path
+    keys: RangeRows
     sizes: TransposeSizes
     row_bits: int
-
-    @property
-    def num_buckets(self) -> int:
-        return self.sizes.num_buckets
 
 
 @dataclass(frozen=True)
@@ -62,13 +59,11 @@ class _SortTask:
     """Sorts a bucket, and writes the lists of its columns.
 
     Attributes:
-        num_files: number of scatter tasks.
         first_id: place of its first id among all.
     """
 
     plan: _Plan
     bucket: int
-    num_files: int
     first_id: int
 
 
@@ -99,44 +94,31 @@ def transpose_incidence(
     scratch.mkdir(parents=True, exist_ok=True)
     sizes = TransposeSizes.of(incidence.num_ids, num_columns, memory, cluster.workers)
     result = create_incidence(folder, num_columns, incidence.num_ids, index_dtype(incidence.num_rows))
-    plan = _Plan(incidence, result, scratch, sizes, row_bits)
-    scatters = [_ScatterTask(plan, rows, number) for number, rows in enumerate(incidence.ranges(sizes.num_files))]
-    run_tasks(cluster, _scatter, scatters)
-    run_tasks(cluster, _sort, _sort_tasks(plan, len(scatters)))
+    ranges = incidence.ranges(sizes.num_ranges)
+    keys = RangeRows.create(scratch, "keys", len(ranges), 1, sizes.num_buckets)
+    plan = _Plan(incidence, result, keys, sizes, row_bits)
+    run_tasks(cluster, _scatter, [_ScatterTask(plan, rows, number) for number, rows in enumerate(ranges)])
+    run_tasks(cluster, _sort, _sort_tasks(plan))
     shutil.rmtree(scratch)
     return result
 
 
-def _sort_tasks(plan: _Plan, num_files: int) -> list[_SortTask]:
-    first_id = np.zeros(plan.num_buckets + 1, dtype=np.int64)
-    for number in range(num_files):
-        begins = _begins(plan, number)
-        first_id += (begins - begins[:, :1]).sum(axis=0)
-    return [_SortTask(plan, bucket, num_files, int(first_id[bucket])) for bucket in range(plan.num_buckets)]
-
-
-def _keys_path(plan: _Plan, number: int) -> Path:
-    """File of the keys of a scatter task: runs of at most the capacity, each grouped by bucket; see ``range_rows``."""
-    return plan.folder / f"keys-{number:05d}"
-
-
-def _begins(plan: _Plan, number: int) -> NDArray[np.int64]:
-    """(num_runs, num_buckets + 1) int64: where each bucket of each run begins in a file of keys."""
-    return begins_within(np.memmap(_keys_path(plan, number), np.int64, "r"), plan.num_buckets)
+def _sort_tasks(plan: _Plan) -> list[_SortTask]:
+    firsts = [0, *np.cumsum(plan.keys.sizes()).tolist()]
+    return [_SortTask(plan, bucket, firsts[bucket]) for bucket in range(plan.sizes.num_buckets)]
 
 
 def _scatter(task: _ScatterTask) -> None:
-    """Write the keys ``column << row_bits | row`` of some rows, run after run, and where the buckets begin."""
+    """Write the keys ``column << row_bits | row`` of some rows."""
     plan = task.plan
-    begins, written = [], 0
-    with _keys_path(plan, task.number).open("wb", buffering=0) as file:
+
+    def scattered() -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
         for keys in _runs(task):
-            ends, scattered = np.zeros(plan.num_buckets + 1, dtype=np.int64), np.empty_like(keys)
-            _scatter_keys(keys, plan.row_bits, plan.sizes.width, ends, scattered)
-            write_at(file.fileno(), 8 * written, scattered)
-            begins.append(written + ends)
-            written += len(keys)
-        write_at(file.fileno(), 8 * written, index_of_runs(begins))
+            ends, run = np.zeros(plan.sizes.num_buckets + 1, dtype=np.int64), np.empty_like(keys)
+            _scatter_keys(keys, plan.row_bits, plan.sizes.width, ends, run)
+            yield run, ends
+
+    plan.keys.write(task.number, scattered())
 
 
 def _runs(task: _ScatterTask) -> Iterator[NDArray[np.uint64]]:
@@ -164,9 +146,9 @@ def _sort(task: _SortTask) -> None:
     first, last = task.bucket * plan.sizes.width, min(result.num_rows, (task.bucket + 1) * plan.sizes.width)
     counts, written = np.zeros(last - first, dtype=np.int64), task.first_id
     dtype = np.dtype(result.dtype)
-    with OpenFiles(plan.folder) as files, (result.folder / "id").open("r+b", buffering=0) as file:
+    with OpenFiles(plan.keys.folder) as files, (result.folder / "id").open("r+b", buffering=0) as file:
         whole = KeyRange(first << plan.row_bits, (last << plan.row_bits) - 1, list(_segments(task, files)))
-        sorter = KeySorter(plan.folder / "spill", min(plan.sizes.capacity, max(1, whole.entries)), None)
+        sorter = KeySorter(plan.keys.folder / "spill", min(plan.sizes.capacity, max(1, whole.entries)), None)
         for piece in sorter.sort(whole):
             _add_counts(piece.keys, plan.row_bits, first, counts)
             rows = (piece.keys & np.uint64((1 << plan.row_bits) - 1)).astype(dtype)
@@ -179,10 +161,8 @@ def _sort(task: _SortTask) -> None:
 
 def _segments(task: _SortTask, files: OpenFiles) -> Iterator[Segment]:
     """Yield where the keys of a bucket are."""
-    for number in range(task.num_files):
-        for start, stop in _begins(task.plan, number)[:, task.bucket : task.bucket + 2].tolist():
-            if start < stop:
-                yield Segment(files.lane(Lane(str(_keys_path(task.plan, number)))), start, stop, 0, 0, None)
+    for span in task.plan.keys.spans(files, range(task.bucket, task.bucket + 1)):
+        yield Segment(span.lane, span.start, span.stop, HEADER_BYTES, 0, None)
 
 
 @njit(cache=True, nogil=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnloom.pipeline.external_sort.merge_levels import most_sources
 from gnnloom.pipeline.external_sort.spill import BUCKET_BITS
 
 #: Bytes for each key of a task: the key and a spare in the sorter, its column, its row, and the row as it is stored.
@@ -12,7 +11,7 @@ _KEY_BYTES = 40
 #: Most keys of a task: 32 MiB of them, so that graphs of millions of edges keep several workers busy.
 _TASK_KEYS = 1 << 22
 #: Tasks get larger rather than more numerous than this, or than one for each worker if that is more, as far as memory
-#: allows: every bucket is read from the files of all tasks.
+#: allows: every bucket is read from the lanes of all tasks.
 _MANY_TASKS = 64
 
 
@@ -22,14 +21,13 @@ class TransposeSizes:
 
     Attributes:
         capacity: keys in the memory of a task.
-        num_files: tasks that scatter keys, each to a file; of several runs, if files of one run were so many that a
-            bucket would find too little in each.
+        num_ranges: tasks that scatter the keys of a range of rows, each to a lane.
         num_buckets: tasks that sort a bucket.
         width: columns of a bucket.
     """
 
     capacity: int
-    num_files: int
+    num_ranges: int
     num_buckets: int
     width: int
 
@@ -44,5 +42,4 @@ class TransposeSizes:
         capacity = max(1, min(memory // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
         runs = max(1, -(-num_ids // capacity))
         width = max(1, -(-num_columns // min(runs, 1 << BUCKET_BITS)))
-        num_buckets = -(-num_columns // width)
-        return cls(capacity, min(runs, most_sources(8 * num_ids, max(1, num_buckets))), num_buckets, width)
+        return cls(capacity, runs, -(-num_columns // width), width)

@@ -11,6 +11,7 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.multilevel import cluster_joins, contraction_sizes, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
@@ -79,10 +80,13 @@ def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch:
     contents = []
     for number, cluster in enumerate((*CLUSTERS, InProcessCluster(MEMORY))):
         if number == len(CLUSTERS):
-            # So many tasks that joins are read by fewer than wrote them, and nets are contracted by many.
+            # So many tasks that joins are read by fewer than wrote them, that nets are contracted by many, and that
+            # several lanes are in a file.
             monkeypatch.setattr(pieces, "_TASK_VERTICES", 10)
             monkeypatch.setattr(pieces, "FEW_SOURCES", 2)
             monkeypatch.setattr(contraction_sizes, "_FEW_NETS", 40)
+            monkeypatch.setattr(lanes, "MOST_FILES", 3)
+            monkeypatch.setattr(lanes, "PAGE_BYTES", 64)
         folder = tmp_path / f"level-{number}"
         found = cluster_in_rounds(hypergraph, limit_of(hypergraph), 3, folder, cluster)
         check(hypergraph, found, limit_of(hypergraph))

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, incidence, move_rounds
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
@@ -104,7 +105,10 @@ def test_lists_of_ids_come_back_in_blocks_that_cover_them(
 
 
 @pytest.mark.parametrize("capacity", [16, 48, 1 << 20])
-def test_lists_are_transposed_whatever_the_memory(tmp_path: Path, capacity: int) -> None:
+def test_lists_are_transposed_whatever_the_memory(
+    tmp_path: Path, capacity: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "PAGE_BYTES", 64)
     dense = random_adjacency(60, 500, 3, symmetric=False).toarray()
     dense[:, 7] = 1
     adjacency = scipy.sparse.csr_array(dense)
@@ -167,7 +171,7 @@ def test_tasks_that_transpose_do_not_grow_with_their_number(tmp_path: Path) -> N
 def test_many_pins_make_transposing_tasks_larger_up_to_the_memory(num_ids: int, workers: int, num_tasks: int) -> None:
     sizes = TransposeSizes.of(num_ids, 1 << 30, 40 * 100 << 20, workers)
     assert sizes.capacity <= 100 << 20
-    assert sizes.num_files == num_tasks
+    assert sizes.num_ranges == num_tasks
 
 
 @EXAMPLES

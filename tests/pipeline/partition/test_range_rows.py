@@ -9,30 +9,46 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.partition.multilevel import net_updates
-from gnnloom.pipeline.partition.multilevel.file_rows import FileRows
+from gnnloom.pipeline.external_sort.lanes import MOST_FILES, OpenFiles
+from gnnloom.pipeline.partition.multilevel import lane_rows, net_updates
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
+from gnnloom.pipeline.partition.multilevel.lane_rows import split_rows
 from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
 from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, reading_tasks, round_tasks, writing_tasks
-from gnnloom.pipeline.partition.multilevel.range_rows import rows_within, write_rows
-from gnnloom.pipeline.partition.multilevel.vectors import store_vector
+from gnnloom.pipeline.partition.multilevel.range_rows import RangeRows, grouped_rows
 
 EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+TASKS = st.lists(st.lists(st.lists(st.integers(0, 29), max_size=20), max_size=4), min_size=1, max_size=MOST_FILES + 3)
+
+
 @EXAMPLES
-@given(runs=st.lists(st.lists(st.integers(0, 29), max_size=20), max_size=4), count=st.integers(1, 7))
-def test_rows_of_a_range_come_back_in_the_order_in_which_they_were_written(
-    tmp_path_factory: pytest.TempPathFactory, runs: list[list[int]], count: int
+@given(tasks=TASKS, count=st.integers(1, 7), column=st.integers(0, 1))
+def test_rows_of_ranges_come_back_in_the_order_in_which_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, tasks: list[list[list[int]]], count: int, column: int
 ) -> None:
-    path, ranges = tmp_path_factory.mktemp("rows") / "rows", range_pieces(range(30), count)
-    numbers = iter(range(1000))
-    rows = [np.array([(key, next(numbers)) for key in run], dtype=np.int64).reshape(-1, 2) for run in runs]
-    write_rows(path, rows, ranges)
-    written = np.concatenate([np.empty((0, 2), dtype=np.int64), *rows])
-    for number, each in enumerate(ranges):
-        found = np.concatenate([np.empty((0, 2), dtype=np.int64), *rows_within(path, 2, number, len(ranges))])
-        np.testing.assert_array_equal(found, written[(written[:, 0] >= each.start) & (written[:, 0] < each.stop)])
+    ranges, numbers = range_pieces(range(30), count), iter(range(10**6))
+    stored = RangeRows.create(tmp_path_factory.mktemp("rows"), "rows", len(tasks), 2, len(ranges))
+    written = [np.empty((0, 2), dtype=np.int64)]
+    for task, runs in enumerate(tasks):
+        rows = [np.array([(key, next(numbers)) for key in run], dtype=np.int64).reshape(-1, 2) for run in runs]
+        rows = [np.ascontiguousarray(run[:, ::-1]) if column else run for run in rows]
+        stored.write(task, grouped_rows(rows, ranges, column))
+        written += rows
+    every = np.concatenate(written)
+    with OpenFiles(stored.folder) as files:
+        for number, each in enumerate(ranges):
+            own = range(number, number + 1)
+            expected = every[(every[:, column] >= each.start) & (every[:, column] < each.stop)]
+            np.testing.assert_array_equal(stored.rows_within(files, own), expected)
+            spans = [stored.rows(span) for span in stored.spans(files, own)]
+            np.testing.assert_array_equal(np.concatenate([expected[:0], *spans]), expected)
+            assert stored.sizes()[number] == len(expected)
+        found = stored.rows_within(files, range(1, len(ranges)))
+    assert sorted(found.tolist()) == sorted(row for row in every.tolist() if row[column] >= ranges[0].stop)
+    stored.remove()
+    assert not list(stored.folder.iterdir())
 
 
 @pytest.mark.parametrize("most", [1, 3, 1 << 10])
@@ -47,17 +63,25 @@ def test_every_net_of_a_moving_vertex_is_updated(tmp_path: Path, most: int, monk
 
 
 @EXAMPLES
-@given(counts=st.lists(st.integers(0, 9), max_size=6), shares=st.integers(1, 9))
-def test_rows_of_several_files_are_split_evenly(
-    tmp_path_factory: pytest.TempPathFactory, counts: list[int], shares: int
+@given(
+    counts=st.lists(st.integers(0, 9), min_size=1, max_size=MOST_FILES + 3).filter(any),
+    shares=st.integers(1, 9),
+    most=st.integers(1, 9),
+)
+def test_rows_of_several_tasks_are_split_evenly(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], shares: int, most: int
 ) -> None:
-    folder, numbers = tmp_path_factory.mktemp("rows"), np.arange(sum(counts))
-    pieces = np.split(numbers, np.cumsum(counts)[:-1]) if counts else []
-    paths = [store_vector(folder / f"{number}.npy", piece) for number, piece in enumerate(pieces)]
-    found = [np.concatenate(list(share)) for share in FileRows.all(paths, counts).split(shares)]
+    rows = RangeRows.create(tmp_path_factory.mktemp("rows"), "rows", len(counts), 1)
+    numbers = np.arange(sum(counts))
+    for task, piece in enumerate(np.split(numbers, np.cumsum(counts)[:-1])):
+        rows.write_one(task, piece[:, None])
+    with OpenFiles(rows.folder) as files, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lane_rows, "BLOCK_ROWS", most)
+        found = [list(share.blocks(files)) for share in split_rows(rows, counts, shares)]
     assert len(found) == min(shares, len(numbers))
-    assert [number for each in found for number in each.tolist()] == numbers.tolist()
-    assert all(abs(len(each) - len(numbers) / len(found)) < 1 for each in found)
+    assert [number for share in found for block in share for number in block[:, 0].tolist()] == numbers.tolist()
+    assert all(len(block) <= most for share in found for block in share)
+    assert all(abs(sum(map(len, share)) - len(numbers) / len(found)) < 1 for share in found)
 
 
 def test_weights_of_classes_are_summed_whatever_is_merged_at_a_time() -> None:
@@ -73,7 +97,7 @@ def test_weights_of_classes_are_summed_whatever_is_merged_at_a_time() -> None:
 def test_rounds_of_few_vertices_take_few_tasks_and_rounds_of_many_take_many() -> None:
     assert [round_tasks(10**4, workers) for workers in (1, 4, 1000)] == [2, 8, 16]
     assert [round_tasks(10**9, workers) for workers in (1, 1000)] == [954, 2000]
-    # Sixteen files are few; of more, every task reads 64 KiB or more, or it is the only one.
+    # Sixteen lanes are few; of more, every task reads 64 KiB or more, or it is the only one.
     assert [reading_tasks(100, num_bytes, 16) for num_bytes in (0, 1 << 40)] == [100, 100]
     assert [reading_tasks(100, num_bytes, 32) for num_bytes in (0, 1 << 22, 1 << 40)] == [1, 2, 100]
     assert [writing_tasks(100, num_bytes, 32) for num_bytes in (0, 1 << 26, 1 << 40)] == [16, 32, 100]
