@@ -160,6 +160,10 @@ class OpenLane:
             rest = rest[count:]
         return offset + array.nbytes
 
+    def sync(self) -> None:
+        """Wait until all that was written to the file is on disk."""
+        os.fsync(self._descriptor)
+
 
 class OpenFiles:
     """The files with the lanes that a task reads: each is opened once, when it is first needed, and closed at the end.
