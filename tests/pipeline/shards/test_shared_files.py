@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.external_sort import merge_levels
+from gnnloom.pipeline.external_sort import lanes, merge_levels
 from gnnloom.pipeline.external_sort.lanes import MOST_FILES
 from gnnloom.pipeline.shards import row_stage
 from gnnloom.pipeline.shards.grid_options import GridOptions
@@ -178,6 +178,17 @@ WRITE = {"row": "shard_rank", "grid": "write_cell"}
 FOLDERS = {"row": "routed/forward", "grid": "cells/even"}
 #: Blocks of all matrices.
 BLOCKS = {"row": NUM_BLOCKS, "grid": 2 * NUM_BLOCKS}
+
+
+@on_stages
+@pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 4])
+def test_lanes_of_many_pages_give_the_same_bytes(
+    catalog: Catalog, dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str, fan_in: int
+) -> None:
+    whole = STAGES[layout](store(catalog, "whole"), HERE)
+    merge_in_levels(monkeypatch, fan_in)
+    monkeypatch.setattr(lanes, "PAGE_BYTES", 100)
+    assert STAGES[layout](dataset, HERE).digest == whole.digest
 
 
 @on_stages
