@@ -49,15 +49,22 @@ class Lane:
 
     def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
         """The consecutive bytes ``offset`` to ``offset + size`` of the lane: where each piece begins, and its bytes."""
-        if self.lanes == 1:
-            yield offset, size
-            return
         stop = offset + size
         while offset < stop:
-            page, within = divmod(offset, PAGE_BYTES)
-            count = min(stop - offset, PAGE_BYTES - within)
-            yield (page * self.lanes + self.number) * PAGE_BYTES + within, count
+            count = size if self.lanes == 1 else min(stop - offset, PAGE_BYTES - offset % PAGE_BYTES)
+            yield self.place(offset), count
             offset += count
+
+    def place(self, offset: int) -> int:
+        """The byte of the file with a byte of the lane."""
+        if self.lanes == 1:
+            return offset
+        page, within = divmod(offset, PAGE_BYTES)
+        return (page * self.lanes + self.number) * PAGE_BYTES + within
+
+    def is_in_one_piece(self, offset: int, size: int) -> bool:
+        """Whether consecutive bytes of the lane follow each other in the file."""
+        return self.lanes == 1 or offset % PAGE_BYTES + size <= PAGE_BYTES
 
     def is_intact(self, folder: Path, size: int) -> bool:
         """Whether the file exists and is long enough for a lane of ``size`` bytes."""
@@ -143,6 +150,10 @@ class OpenLane:
         Raises:
             CorruptError: the file is too short.
         """
+        # Most reads are short, and there are many of them.
+        if self._lane.is_in_one_piece(offset, out.nbytes):
+            read_open_file(self._descriptor, self.path, self._lane.place(offset), out)
+            return
         rest = out.reshape(-1).view(np.uint8)
         for begin, count in self._lane.pieces(offset, len(rest)):
             read_open_file(self._descriptor, self.path, begin, rest[:count])
@@ -159,6 +170,10 @@ class OpenLane:
             write_at(self._descriptor, begin, rest[:count])
             rest = rest[count:]
         return offset + array.nbytes
+
+    def sync(self) -> None:
+        """Wait until all that was written to the file is on disk."""
+        os.fsync(self._descriptor)
 
 
 class OpenFiles:

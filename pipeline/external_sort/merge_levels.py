@@ -1,8 +1,10 @@
-"""Levels of merges between files that each cover all positions and tasks that each need a few positions of all files.
+"""Levels of merges between sources that each cover all positions and tasks that each need a few positions of all.
 
-A task that reads one range of positions should open few files. If there are more, levels of merges come first: a task
-merges several files for one *span* of positions, so that the next level has fewer files for each span and more spans.
-Every level reads and writes everything once, and their number is the logarithm of the number of files.
+A source is a spill file, usually a lane of a file that many tasks write (:mod:`gnnloom.pipeline.external_sort.lanes`).
+A task that reads one range of positions should not read a few bytes here and there. If there are too many sources,
+levels of merges come first: a task merges several of them for one *span* of positions, so that the next level has fewer
+sources for each span and more spans. Every level reads and writes everything once, and their number is the logarithm of
+the number of sources.
 """
 
 from __future__ import annotations
@@ -13,16 +15,16 @@ from dataclasses import dataclass
 
 from gnnloom.storage.matrix.ranges import Span, range_of, split_range
 
-#: Files that a task may open for each position, however few bytes it reads from each.
+#: Sources that a task may read for each position, however few bytes it reads from each.
 FEW_SOURCES = 16
-#: Bytes that are worth opening one more file: copying them once more takes about as long as an open that waits for the
-#: disk, and much longer than one that does not.
+#: Bytes that are worth reading from one more source: copying them once more takes about as long as a read, or an open,
+#: that waits for the disk, and much longer than one that does not.
 OPEN_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
 class Level:
-    """Files of one level: ``sources`` files for each of ``spans`` equal ranges of positions."""
+    """One level: ``sources`` for each of ``spans`` equal ranges of positions."""
 
     number: int
     sources: int
@@ -30,12 +32,12 @@ class Level:
 
 
 def merge_levels(num_files: int, fan_in: int) -> tuple[Level, ...]:
-    """All levels; the first has ``num_files`` files of all positions, the last at most ``fan_in`` files per span."""
+    """All levels; the first has ``num_files`` sources of all positions, the last at most ``fan_in`` per span."""
     levels = [Level(0, num_files, 1)]
     num_merges = 0
     while fan_in ** (num_merges + 1) < num_files:
         num_merges += 1
-    # Every merge takes the same number of files: as few as that number of levels allows.
+    # Every merge takes the same number of sources: as few as that number of levels allows.
     merged = math.ceil(num_files ** (1 / (num_merges + 1)) - 1e-9)
     for number in range(1, num_merges + 1):
         before = levels[-1]
@@ -44,25 +46,26 @@ def merge_levels(num_files: int, fan_in: int) -> tuple[Level, ...]:
 
 
 def most_sources(num_bytes: int, num_positions: int) -> int:
-    """Most files that a task opens for each position, if the files have ``num_bytes`` bytes together.
+    """Most sources that a task reads for each position, if the sources have ``num_bytes`` bytes together.
 
-    The rule is 16 files, or as many as a task reads 64 KiB or more from each. A limit of 16 alone would need another
-    level of merges for every further factor of 16 files, and a level copies all bytes once more, which costs more than
-    the opens that it saves (tests/benchmarks/RESULTS.md, "Files that a task opens").
+    The rule is 16 sources, or as many as a task reads 64 KiB or more from each. It limits short reads: sources that are
+    lanes of few files take few opens, however many they are. A level of merges copies all bytes once more, which costs
+    more than reads of 64 KiB and, of sources that are files, the opens that it saves (tests/benchmarks/RESULTS.md,
+    "Files that a task opens"). So there is none unless a task would otherwise read less than that from each.
     """
     return max(FEW_SOURCES, num_bytes // num_positions // OPEN_BYTES)
 
 
 @dataclass(frozen=True)
 class Merge:
-    """Files of one level that become one file of the next.
+    """Sources of one level that become one of the next.
 
     Attributes:
-        span: number of the span of the new file.
-        source: number of the new file, among those of its span.
+        span: number of the span of the new source.
+        source: number of the new source, among those of its span.
         positions: first and last (exclusive) position of the span.
         span_before: number of the span in the level before that holds these positions.
-        group: numbers of the merged files, among those of that span.
+        group: numbers of the merged sources, among those of that span.
     """
 
     span: int
@@ -73,7 +76,7 @@ class Merge:
 
 
 def merges(levels: Sequence[Level], level: Level, num_positions: int) -> Iterator[Merge]:
-    """The merges that make the files of a level, by span and source; spans without positions have no files."""
+    """The merges that make the sources of a level, by span and source; spans without positions have none."""
     before = levels[level.number - 1]
     for span in range(level.spans):
         positions = split_range(num_positions, level.spans, span)
@@ -92,14 +95,21 @@ class MergeCount:
     Attributes:
         spans: spans that have positions.
         tasks: merges.
-        sources: files that all of them read together.
-        most_sources: files that one of them reads, at most.
+        sources: sources that all of them read together.
+        most_sources: sources that one of them reads, at most.
     """
 
     spans: int
     tasks: int
     sources: int
     most_sources: int
+
+    def opens(self, num_files: int) -> int:
+        """Files that all merges open together, if the sources of the level before are lanes of so many files."""
+        merged, read = self.tasks // self.spans, self.sources // self.spans
+        # Groups of consecutive lanes, which are in different files; only the last one of a span may be smaller.
+        last = read - (merged - 1) * self.most_sources
+        return self.spans * ((merged - 1) * min(self.most_sources, num_files) + min(last, num_files))
 
 
 def count_merges(levels: Sequence[Level], level: Level, num_positions: int) -> MergeCount:

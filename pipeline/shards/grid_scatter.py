@@ -1,7 +1,8 @@
 """First pass of the grid shards: scatter the entries of a row block by grid cell into spill files, called runs.
 
-A run holds (num_cells + 1,) int64 offsets, counted in entries; then the uint64 keys of all entries, sorted by cell;
-then their float32 weights, if there are any. A key is ``local row << column_bits | local column``.
+The runs of a block follow each other in the lane of its task (:mod:`gnnloom.pipeline.external_sort.lanes`). A run holds
+(num_cells + 1,) int64 offsets, counted in entries; then the uint64 keys of all entries, sorted by cell; then their
+float32 weights, if there are any. A key is ``local row << column_bits | local column``.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import Segment
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.external_sort.raw_files import write_file
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, writable
+from gnnloom.pipeline.shards.lane_records import lane_facts, lanes_from_json, lanes_to_json, recorded_lane
 from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.graph import Graph, block_path
@@ -47,6 +48,7 @@ class ScatterToCellsTask:
         column_order: likewise.
         grid: (p, q) cells.
         memory: bytes that the worker may use in total.
+        lane: where the runs go, relative to the work folder.
     """
 
     writer: ArtifactWriter
@@ -57,13 +59,15 @@ class ScatterToCellsTask:
     column_order: Order | None
     grid: tuple[int, int]
     memory: int
+    lane: Lane
 
     @property
     def name(self) -> str:
-        return _scatter_name(self.variant, self.block)
+        return scatter_name(self.variant, self.block)
 
 
-def _scatter_name(variant: str, block: int) -> str:
+def scatter_name(variant: str, block: int) -> str:
+    """Name of the task that scatters a block."""
     return f"scatter/{variant}/{block:05d}"
 
 
@@ -72,23 +76,27 @@ def runs_folder(variant: str) -> str:
     return f"cells/{variant}"
 
 
-def _run_path(variant: str, block: int, run: int) -> str:
-    return f"{runs_folder(variant)}/{block:05d}-{run:04d}.run"
-
-
 def scatter_to_cells(task: ScatterToCellsTask) -> int:
-    """Write the entries of a block as runs and record the length of each; returns the number of entries."""
-    graph = Graph(Artifact(task.matrix_path))
-    limit = run_entries(task.memory)
-    sizes = []
-    with task.writer.task(task.name) as output:
-        for run, entries in enumerate(_entries(graph, task.block, limit)):
-            arrays = _scattered(task, graph.num_vertices, *entries)
-            write_file(task.writer.work / _run_path(task.variant, task.block, run), arrays)
-            sizes.append(len(arrays[1]))
-        # Later passes read only the runs that the record counts, so runs that a killed task left do no harm.
-        output.facts = {"entries": sizes}
+    """Write the entries of a block as runs, and record where each begins and its length; returns their number."""
+    with task.writer.task(task.name) as output, writable(task.writer.work, task.lane) as lane:
+        starts, sizes, end = _write_runs(task, lane)
+        output.facts = {"starts": starts, "entries": sizes, **lane_facts(task.lane, end)}
     return sum(sizes)
+
+
+def _write_runs(task: ScatterToCellsTask, lane: OpenLane) -> tuple[list[int], list[int], int]:
+    """Write the runs of a block; returns the byte at which each begins, its entries, and the bytes of all."""
+    graph = Graph(Artifact(task.matrix_path))
+    starts: list[int] = []
+    sizes: list[int] = []
+    end = 0
+    for entries in _entries(graph, task.block, run_entries(task.memory)):
+        arrays = _scattered(task, graph.num_vertices, *entries)
+        starts.append(end)
+        sizes.append(len(arrays[1]))
+        for array in arrays:
+            end = lane.write(end, array)
+    return starts, sizes, end
 
 
 def run_entries(memory: int) -> int:
@@ -98,47 +106,73 @@ def run_entries(memory: int) -> int:
 
 @dataclass(frozen=True)
 class Run:
-    """A spill file of entries, sorted by cell.
+    """Entries sorted by cell, in a lane.
 
     Attributes:
-        path: relative to the work folder.
+        lane: the lane, relative to the work folder.
+        start: byte of the lane at which the run begins.
     """
 
-    path: str
+    lane: Lane
+    start: int
     entries: int
 
+    def offsets(self, files: OpenFiles, first: int, last: int) -> NDArray[np.int64]:
+        """Read the (last - first + 1,) first entries of cells ``first`` to ``last``."""
+        # Reading the whole header in every cell's task would take O(cells^2) per run.
+        offsets = np.empty(last - first + 1, dtype=np.int64)
+        files.lane(self.lane).read(self.start + 8 * first, offsets)
+        return offsets
 
-@dataclass(frozen=True)
-class CellRuns:
-    """The runs of a variant that hold each cell's entries: the same ones for all cells of a span."""
+    def keys_at(self, num_cells: int) -> int:
+        """Byte of the lane at which the keys begin."""
+        return self.start + 8 * (num_cells + 1)
 
-    spans: Sequence[Sequence[Run]]
-
-    def save(self, work: Path, variant: str) -> None:
-        """Write the list into one file, which every cell's task reads instead of all records."""
-        spans = [[[run.path, run.entries] for run in runs] for runs in self.spans]
-        write_json(work / _RUNS / f"{variant}.json", {"spans": spans}, durable=False)
-
-    @classmethod
-    def load(cls, work: Path, variant: str) -> CellRuns:
-        content = read_json(work / _RUNS / f"{variant}.json")
-        return cls([[Run(*run) for run in runs] for runs in content["spans"]])
-
-    def of_cell(self, num_cells: int, number: int) -> Sequence[Run]:
-        """The runs that may have entries of a cell, in the order of the blocks."""
-        return self.spans[range_of(num_cells, len(self.spans), number)]
+    def weights_at(self, num_cells: int) -> int:
+        """Byte of the lane at which the weights begin, if there are any."""
+        return self.keys_at(num_cells) + KEY_BYTES * self.entries
 
 
-def scattered_runs(variant: str, records: Sequence[TaskRecord]) -> list[Run]:
+def save_runs(work: Path, variant: str, spans: Sequence[Sequence[Run]]) -> None:
+    """Write the list of the runs of a variant into one file, which every cell's task reads instead of all records.
+
+    Args:
+        spans: the runs of each span of cells.
+    """
+    runs = [run for of_span in spans for run in of_span]
+    content = {
+        "spans": np.cumsum([0, *map(len, spans)]).tolist(),
+        "lanes": lanes_to_json([run.lane for run in runs]),
+        "starts": [run.start for run in runs],
+        "entries": [run.entries for run in runs],
+    }
+    write_json(_list(work, variant), content, durable=False, indent=None)
+
+
+def runs_of_cell(work: Path, variant: str, num_cells: int, number: int) -> list[Run]:
+    """The runs that may have entries of a cell, in the order of the blocks."""
+    content = read_json(_list(work, variant))
+    span = range_of(num_cells, len(content["spans"]) - 1, number)
+    start, stop = content["spans"][span : span + 2]
+    lanes = lanes_from_json(content["lanes"], start, stop)
+    return list(map(Run, lanes, content["starts"][start:stop], content["entries"][start:stop]))
+
+
+def _list(work: Path, variant: str) -> Path:
+    return work / _RUNS / f"{variant}.json"
+
+
+def scattered_runs(records: Sequence[TaskRecord]) -> list[Run]:
     """The runs that the scatter of a variant left, in the order of the blocks.
 
     Args:
         records: records of the variant's tasks, in the order of the blocks.
     """
     return [
-        Run(_run_path(variant, block, number), entries)
-        for block, record in enumerate(records)
-        for number, entries in enumerate(record.facts["entries"])
+        Run(lane, start, entries)
+        for record in records
+        for lane in [recorded_lane(record)]
+        for start, entries in zip(record.facts["starts"], record.facts["entries"], strict=True)
     ]
 
 
@@ -152,14 +186,11 @@ def cell_segments(
         num_cells: cells of the grid.
         number: number of the cell, by row and then column.
     """
-    entries_at = 8 * (num_cells + 1)
-    for run in CellRuns.load(writer.work, variant).of_cell(num_cells, number):
-        lane = files.lane(Lane(run.path))
-        # Only two offsets: reading the whole header in every cell's task would take O(cells^2) per run.
-        bounds = np.empty(2, dtype=np.int64)
-        lane.read(8 * number, bounds)
-        if bounds[0] < bounds[1]:
-            yield Segment(lane, int(bounds[0]), int(bounds[1]), entries_at, entries_at + KEY_BYTES * run.entries, None)
+    for run in runs_of_cell(writer.work, variant, num_cells, number):
+        start, stop = run.offsets(files, number, number + 1).tolist()
+        if start < stop:
+            places = run.keys_at(num_cells), run.weights_at(num_cells)
+            yield Segment(files.lane(run.lane), start, stop, *places, None)
 
 
 def column_bits(num_vertices: int, columns: int) -> int:

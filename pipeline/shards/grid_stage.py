@@ -13,12 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid_cells import WriteCellTask, cell_name, write_cell
-from gnnloom.pipeline.shards.grid_merge import merge_runs
+from gnnloom.pipeline.shards.grid_merge import RunMerges, is_merged
 from gnnloom.pipeline.shards.grid_options import PERMUTATIONS, GridOptions
-from gnnloom.pipeline.shards.grid_scatter import ScatterToCellsTask, scatter_to_cells, scattered_runs
+from gnnloom.pipeline.shards.grid_scatter import (
+    ScatterToCellsTask,
+    runs_folder,
+    scatter_to_cells,
+    scattered_runs,
+)
 from gnnloom.pipeline.shards.grid_vertex_order import WriteBucketTask, bucket_prefix, create_order, write_bucket
 from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.grid_vertex_routing import (
@@ -30,9 +36,10 @@ from gnnloom.pipeline.shards.grid_vertex_routing import (
     route_rows,
     vertex_table,
 )
+from gnnloom.pipeline.shards.lane_records import has_lane
 from gnnloom.pipeline.shards.part_order import Order, PartOrder
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
-from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.grid_variants import stored_variants
@@ -164,28 +171,51 @@ def _find_vertices(dataset: Dataset, graph: Graph, vertices: Artifact | None) ->
 def _write_cells(stage: _Stage) -> list[str]:
     """Scatter every block of every variant, then sort and write every cell; returns the names of the cells' tasks."""
     grid, memory = stage.options.grid, stage.cluster.memory
-    scatter = [
-        ScatterToCellsTask(stage.writer, matrix.artifact.path, variant, block, *stage.sides(variant), grid, memory)
-        for variant, matrix in stage.variants.items()
-        for block in range(matrix.num_blocks)
-    ]
-    records = run_missing("scatter blocks", stage.cluster, stage.writer, scatter_to_cells, scatter)
-    for variant, matrix in stage.variants.items():
-        own = [record for task, record in zip(scatter, records, strict=True) if task.variant == variant]
-        runs = scattered_runs(variant, own)
-        merged = merge_runs(
-            stage.writer, variant, runs, grid[0] * grid[1], weighted=matrix.weighted, cluster=stage.cluster
-        )
-        merged.save(stage.writer.work, variant)
-    # A cell needs its runs from every block, so no cell starts before the scatter has ended.
     cells = [
         WriteCellTask(stage.writer, variant, (row, column), grid, matrix.num_vertices, matrix.weighted, memory)
         for variant, matrix in stage.variants.items()
         for row in range(grid[0])
         for column in range(grid[1])
     ]
+    # If all cells are there, the runs are not needed any more.
+    if missing_tasks(stage.writer, cells):
+        _make_runs(stage)
+    # A cell needs its runs from every block, so no cell starts before the scatter has ended.
     run_missing("write cells", stage.cluster, stage.writer, write_cell, cells)
     return [task.name for task in cells]
+
+
+def _make_runs(stage: _Stage) -> None:
+    """Scatter the blocks of all variants, merge what they left, and list it for the cells."""
+    writer, cluster = stage.writer, stage.cluster
+    num_cells = stage.options.grid[0] * stage.options.grid[1]
+    merged = {
+        variant
+        for variant, matrix in stage.variants.items()
+        if is_merged(writer, variant, matrix.num_blocks, num_cells, weighted=matrix.weighted)
+    }
+    scatter = [task for variant, matrix in stage.variants.items() for task in _scatter_tasks(stage, variant, matrix)]
+    records = run_missing(
+        "scatter blocks",
+        cluster,
+        writer,
+        scatter_to_cells,
+        scatter,
+        # What was merged has been removed.
+        is_usable=lambda task, record: task.variant in merged or has_lane(task, record),
+    )
+    for variant, matrix in stage.variants.items():
+        own = [record for task, record in zip(scatter, records, strict=True) if task.variant == variant]
+        RunMerges(writer, variant, scattered_runs(own), num_cells, matrix.weighted).run(cluster)
+
+
+def _scatter_tasks(stage: _Stage, variant: str, matrix: Graph) -> list[ScatterToCellsTask]:
+    lanes = LaneSet.create(stage.writer.work, f"{runs_folder(variant)}/lanes", matrix.num_blocks)
+    path, sides, grid, memory = matrix.artifact.path, stage.sides(variant), stage.options.grid, stage.cluster.memory
+    return [
+        ScatterToCellsTask(stage.writer, path, variant, block, *sides, grid, memory, lanes.lane(block))
+        for block in range(matrix.num_blocks)
+    ]
 
 
 def _write_orders(stage: _Stage) -> list[str]:

@@ -1,15 +1,16 @@
-"""Spill files sorted by part: the task of one part opens one file and reads a few short ranges of it.
+"""Spill files sorted by part, of which the task of one part reads a few short ranges.
 
-A file holds several columns. A column lists the entries of part 0, then those of part 1, and so on. The header is all
-int64: the number of columns, the number of parts, the bytes per entry of each column, the byte at which each column
-begins, and then the (num_parts + 1) offsets of each column, counted in entries.
+A spill file is a lane (:mod:`gnnloom.pipeline.external_sort.lanes`), maybe the only one of its file. It has several
+columns. A column lists the entries of part 0, then those of part 1, and so on. The header is all int64: the number of
+columns, the number of parts, the bytes per entry of each column, the byte at which each column begins, and then the
+(num_parts + 1) offsets of each column, counted in entries.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.byte_ranges import ByteRange
-from gnnloom.pipeline.external_sort.raw_files import read_open_file
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenLane, writable
 from gnnloom.storage.format.files import sync_folder
 from gnnloom.storage.matrix.ranges import Span
 
@@ -70,44 +71,39 @@ class PartLayout:
 
 @dataclass(frozen=True)
 class OpenParts:
-    """Some parts of an open file, as bytes.
+    """Some parts of an open lane, as bytes.
 
     Attributes:
+        lane: the lane.
         widths: (num_columns,) int64 bytes per entry.
         begins: (num_columns,) int64 byte at which each column begins.
         bounds: (num_columns, num_chosen + 1) int64 first entry of each chosen part, and the end of the last one.
     """
 
-    descriptor: int
-    path: Path
+    lane: OpenLane
     widths: NDArray[np.int64]
     begins: NDArray[np.int64]
     bounds: NDArray[np.int64]
 
     @classmethod
-    def of(cls, stack: ExitStack, path: Path, parts: Span) -> OpenParts:
-        """Open a file until the stack is closed.
+    def of(cls, lane: OpenLane, parts: Span) -> OpenParts:
+        """Read where the parts lie.
 
         Raises:
-            CorruptError: the file is too short.
+            CorruptError: the lane's file is too short.
         """
-        descriptor = os.open(path, os.O_RDONLY)
-        stack.callback(os.close, descriptor)
-        counts = np.empty(2, np.int64)
-        read_open_file(descriptor, path, 0, counts)
-        columns, num_parts = (int(count) for count in counts)
-        layout = np.empty((2, columns), np.int64)
-        read_open_file(descriptor, path, counts.nbytes, layout)
+        num_parts, widths, begins = _read_columns(lane)
+        columns = len(widths)
         bounds = np.empty((columns, parts[1] - parts[0] + 1), np.int64)
         for column in range(columns):
-            read_open_file(descriptor, path, _offset_at(columns, num_parts, column, parts[0]), bounds[column])
-        return cls(descriptor, path, layout[0], layout[1], bounds)
+            lane.read(_offset_at(columns, num_parts, column, parts[0]), bounds[column])
+        return cls(lane, widths, begins, bounds)
 
     def bytes_of(self, column: int, part: int) -> ByteRange:
         """The bytes of a part, counted from the first chosen one, in a column."""
         width, begin = int(self.widths[column]), int(self.begins[column])
         start, stop = (begin + width * int(bound) for bound in self.bounds[column, part : part + 2])
-        return ByteRange(self.descriptor, self.path, start, stop)
+        return ByteRange(self.lane, start, stop)
 
 
 def _offset_at(num_columns: int, num_parts: int, column: int, part: int) -> int:
@@ -116,29 +112,46 @@ def _offset_at(num_columns: int, num_parts: int, column: int, part: int) -> int:
     return 8 * (2 + 2 * num_columns + column * (num_parts + 1) + part)
 
 
-def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
-    """Write the columns and wait until they are on disk.
+def _read_columns(lane: OpenLane) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+    """Number of parts, and (num_columns,) bytes per entry and byte at which it begins of each column."""
+    counts = np.empty(2, np.int64)
+    lane.read(0, counts)
+    columns, num_parts = (int(count) for count in counts)
+    layout = np.empty((2, columns), np.int64)
+    lane.read(counts.nbytes, layout)
+    return num_parts, layout[0], layout[1]
+
+
+def write_part_lane(folder: Path, lane: Lane, columns: Sequence[PartColumn]) -> int:
+    """Write the columns to a lane, whose file exists, and wait until they are on disk; returns their bytes.
 
     The caller records its task right after this, and after a crash that record must not outlive the data.
 
     Args:
+        folder: folder that the path of the lane is relative to.
         columns: one or more, all with the same number of parts.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     widths = np.array([_entry_bytes(column.entry) for column in columns], np.int64)
     layout = PartLayout(widths, np.stack([column.offset for column in columns]).astype(np.int64, copy=False))
-    # Written under its final name: only files of recorded tasks are read, and an unrecorded task writes again.
-    with path.open("wb") as file:
-        file.write(layout.header.data)
+    with writable(folder, lane) as out:
+        end = out.write(0, layout.header)
         for column in columns:
-            np.ascontiguousarray(column.entry).tofile(file)
-        file.flush()
-        os.fsync(file.fileno())
+            end = out.write(end, np.ascontiguousarray(column.entry))
+        out.sync()
+    return end
+
+
+def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
+    """Write the columns to a file of their own, as :func:`write_part_lane` does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Written under its final name: only files of recorded tasks are read, and an unrecorded task writes again.
+    path.open("wb").close()
+    write_part_lane(path.parent, Lane(path.name), columns)
     # The name of the file has to survive a crash as well.
     sync_folder(path.parent)
 
 
-def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]], first_column: int = 0) -> list[NDArray[Any]]:
+def read_part(lane: OpenLane, part: int, dtypes: Sequence[np.dtype[Any]], first_column: int = 0) -> list[NDArray[Any]]:
     """Read the entries of one part.
 
     Args:
@@ -147,18 +160,21 @@ def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]], first_colu
 
     Returns:
         One flat array per dtype; entries of several elements follow each other.
+
+    Raises:
+        CorruptError: the lane's file is too short.
     """
-    columns = []
-    with path.open("rb") as file:
-        num_columns, num_parts = np.fromfile(file, np.int64, 2)
-        # Widths and positions come from the header, so a reader need not know the other columns.
-        widths, begins = np.fromfile(file, np.int64, 2 * num_columns).reshape(2, -1)
-        for number, dtype in enumerate(dtypes, first_column):
-            # Only the two offsets of this part: reading all offsets in every task would cost O(P^2) per file.
-            file.seek(_offset_at(num_columns, num_parts, number, part))
-            first, last = np.fromfile(file, np.int64, 2)
-            file.seek(begins[number] + first * widths[number])
-            columns.append(np.fromfile(file, dtype, (last - first) * widths[number] // dtype.itemsize))
+    # Widths and positions come from the header, so a reader need not know the other columns.
+    num_parts, widths, begins = _read_columns(lane)
+    columns, bounds = [], np.empty(2, np.int64)
+    for number, dtype in enumerate(dtypes, first_column):
+        # Only the two offsets of this part: reading all offsets in every task would cost O(P^2) per file.
+        lane.read(_offset_at(len(widths), num_parts, number, part), bounds)
+        first, last = (int(bound) for bound in bounds)
+        width = int(widths[number])
+        column = np.empty((last - first) * width // dtype.itemsize, dtype)
+        lane.read(int(begins[number]) + first * width, column)
+        columns.append(column)
     return columns
 
 

@@ -11,6 +11,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gnnloom.pipeline.external_sort.lanes import num_shared_files
 from gnnloom.pipeline.external_sort.merge_levels import count_merges, merge_levels
 from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
@@ -231,7 +232,7 @@ def row_counts(source: ShardSource, parts: PartSizes) -> list[PhaseCount]:
         routed.append(RoutedFiles(VERTEX_DATA, source.vertex_tasks, ranks, vertices))
     for merged in routed:
         phases += _merge_counts(merged)
-    files, sent = sum(each.levels[-1].sources for each in routed), sum(parts.sent) + sum(parts.sent_back)
+    files, sent = sum(map(_rank_files, routed)), sum(parts.sent) + sum(parts.sent_back)
     # Ids first, then the rows twice: local numbers are known when the halo is complete.
     read = 3 * matrices * rows + vertices
     heaviest = 3 * matrices * routed_bytes(max(parts.vertices, default=0), max(parts.nonzeros, default=0), entry)
@@ -251,13 +252,25 @@ def _merge_counts(files: RoutedFiles) -> list[PhaseCount]:
     phases = []
     for level in files.levels[1:]:
         count = count_merges(files.levels, level, files.num_parts)
+        shared = _level_files(files, level.number - 1)
         read = files.num_bytes + count.sources * 24 * (files.num_parts // count.spans + 1)
         written = files.num_bytes + count.tasks * 24 * (files.num_parts + 1)
-        largest = read * count.most_sources // count.sources
-        phases.append(
-            PhaseCount("merge rows", count.tasks, count.sources, count.most_sources, 3, read, written, largest)
-        )
+        largest, most = read * count.most_sources // count.sources, min(count.most_sources, shared)
+        phases.append(PhaseCount("merge rows", count.tasks, count.opens(shared), most, 3, read, written, largest))
     return phases
+
+
+def _level_files(files: RoutedFiles, number: int) -> int:
+    """Files with the lanes of a level."""
+    if not number:
+        return num_shared_files(files.num_files)
+    return num_shared_files(count_merges(files.levels, files.levels[number], files.num_parts).tasks)
+
+
+def _rank_files(files: RoutedFiles) -> int:
+    """Files that a rank's task opens for what was routed."""
+    last = files.levels[-1]
+    return min(last.sources, _level_files(files, last.number))
 
 
 def _reordered_peak(parts: PartSizes) -> int:
@@ -370,15 +383,18 @@ def grid_counts(source: ShardSource, options: GridOptions, memory: int) -> list[
     ]
     arrays = 3 if graph.weighted else 2
     levels = merge_levels(files, most_runs(graph.nnz, rows * columns))
+    # Files with the lanes of the level before.
+    shared = num_shared_files(-(-blocks // variants))
     for level in levels[1:]:
         count = count_merges(levels, level, rows * columns)
-        tasks, opens = variants * count.tasks, variants * count.sources
-        read = keys + opens * (header // count.spans + 16)
-        largest, made = read * count.most_sources // opens, keys + tasks * header
-        phases.append(PhaseCount("merge cells", tasks, opens, count.most_sources, arrays, read, made, largest))
-    files = levels[-1].sources
-    read = keys + 16 * cells * files
-    phases.append(PhaseCount("write cells", cells, cells * files, files, arrays, read, stored_bytes, -(-read // cells)))
+        tasks, opens, sources = variants * count.tasks, variants * count.opens(shared), variants * count.sources
+        read = keys + sources * (header // count.spans + 16)
+        largest, made = read * count.most_sources // sources, keys + tasks * header
+        most = min(count.most_sources, shared)
+        phases.append(PhaseCount("merge cells", tasks, opens, most, arrays, read, made, largest))
+        shared = num_shared_files(count.tasks)
+    read, most = keys + 16 * cells * levels[-1].sources, min(levels[-1].sources, shared)
+    phases.append(PhaseCount("write cells", cells, cells * most, most, arrays, read, stored_bytes, -(-read // cells)))
     return [*phases, *grid_vertex_plan(source, options, memory).counts() * (2 if is_double else 1)]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shards.part_file import PartColumn, write_part_file
 from gnnloom.pipeline.shards.row_halo import find_halo, halo_path
 from gnnloom.pipeline.shards.row_order import OwnRows, reordered_rows, reordered_segments
@@ -34,40 +35,40 @@ class ShardRankTask(RoutedRank):
 
 def shard_rank(task: ShardRankTask) -> int:
     """Write one rank's vertices, matrices, halos and vertex data; returns its number of vertices."""
-    with task.writer.task(task.name) as output:
+    with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
         root = task.writer.path
-        own = OwnRows.of(*task.own_vertices(), task.reorder)
+        own = OwnRows.of(*task.own_vertices(files), task.reorder)
         write_group(root / task.folder, {"rank": task.rank, "num_parts": task.num_parts, "num_own": len(own)})
         output.add(write_array(root, f"{task.folder}/vertex", own.vertex, ("row",)))
         part = map_part_vector(task.part_path)
         for matrix in task.matrices:
-            for record in _write_matrix(task, matrix, own, part):
+            for record in _write_matrix(task, files, matrix, own, part):
                 output.add(record)
         for array in task.vertex_arrays:
-            output.add(_write_vertex_array(task, array, own))
+            output.add(_write_vertex_array(task, files, array, own))
     return len(own)
 
 
-def _write_vertex_array(task: ShardRankTask, array: RoutedVertexArray, own: OwnRows) -> ArrayRecord:
+def _write_vertex_array(task: ShardRankTask, files: OpenFiles, array: RoutedVertexArray, own: OwnRows) -> ArrayRecord:
     path = f"{task.folder}/{array.name}"
     appender = ArrayAppender(task.writer.path, path, (len(own), *array.width), array.dtype, array.dims)
-    rows = task.vertex_rows(array)
+    rows = task.vertex_rows(files, array)
     for part in rows if own.order is None else reordered_rows(rows, own.order, task.writer.work):
         appender.append(part)
     return appender.close()
 
 
 def _write_matrix(
-    task: ShardRankTask, matrix: RoutedMatrix, own: OwnRows, part: NDArray[np.int32]
+    task: ShardRankTask, files: OpenFiles, matrix: RoutedMatrix, own: OwnRows, part: NDArray[np.int32]
 ) -> list[ArrayRecord]:
     """Write the own and the halo matrix, and the halo: as arrays, and as a spill file for the third pass."""
-    halo, own_nonzeros, halo_nonzeros = find_halo(task.segments(matrix), part, task.rank, task.num_parts)
+    halo, own_nonzeros, halo_nonzeros = find_halo(task.segments(files, matrix), part, task.rank, task.num_parts)
     root, prefix = task.writer.path, f"{task.folder}/{matrix.prefix}"
     if matrix.prefix:
         write_group(root / prefix, {})
     own_out = _MatrixAppender(root, f"{prefix}own", (len(own), len(own)), own_nonzeros, matrix.data_dtype)
     halo_out = _MatrixAppender(root, f"{prefix}halo", (len(own), len(halo.vertex)), halo_nonzeros, matrix.data_dtype)
-    local, segments = own.numbering(), task.segments(matrix)
+    local, segments = own.numbering(), task.segments(files, matrix)
     # A second reading of the rows: local column numbers are known only now that the halo is complete.
     for segment in segments if own.order is None else reordered_segments(segments, own.order, task.writer.work):
         mine = part[segment.indices] == task.rank

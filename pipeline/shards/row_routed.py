@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shards.part_file import read_part
 from gnnloom.pipeline.shards.row_merge import RoutedFiles
 from gnnloom.storage.format.artifact import ArtifactWriter
@@ -85,6 +86,8 @@ class RoutedVertexArray:
 class RoutedRank:
     """Everything that was routed to one rank; base of the tasks of the later passes.
 
+    What its methods take as ``files`` are files of the work folder, which stay open while the task reads.
+
     Attributes:
         part_path: ``.npy`` file of the (num_vertices,) int32 parts.
         matrices: the adjacency and, if directed, its transpose.
@@ -103,25 +106,24 @@ class RoutedRank:
     @property
     def folder(self) -> str:
         """The rank's folder in the artifact."""
-        return f"row/{self.rank:05d}"
+        return rank_folder(self.rank)
 
-    def own_vertices(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def own_vertices(self, files: OpenFiles) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the (num_own,) int64 global ids of the rank's rows, ascending, and the nonzeros of each."""
         # Blocks ascend, and so do the rows of a part within each, so the joined ids ascend.
         found = [[np.empty(0, dtype=np.int64)] * 2]
-        matrix = self.matrices[0]
-        paths = matrix.files.of_part(self.writer.work, self.rank)
-        found.extend(read_part(path, self.rank, [np.dtype(np.int64)] * 2) for path in paths)
+        lanes = self.matrices[0].files.of_part(self.writer.work, self.rank)
+        found.extend(read_part(files.lane(lane), self.rank, [np.dtype(np.int64)] * 2) for lane in lanes)
         rows, nonzeros = zip(*found, strict=True)
         return np.concatenate(rows), np.concatenate(nonzeros)
 
-    def segments(self, matrix: RoutedMatrix) -> Iterator[RowSegment]:
+    def segments(self, files: OpenFiles, matrix: RoutedMatrix) -> Iterator[RowSegment]:
         """Yield the rank's rows of a matrix, ascending, at most ``SEGMENT_NONZEROS`` nonzeros (or one row) each."""
         waiting: list[list[NDArray[Any]]] = []
         size = 0
-        for path in matrix.files.of_part(self.writer.work, self.rank):
-            columns = read_part(path, self.rank, matrix.dtypes)
-            # Few rows of many files are joined: what a segment repeats is dropped at once.
+        for lane in matrix.files.of_part(self.writer.work, self.rank):
+            columns = read_part(files.lane(lane), self.rank, matrix.dtypes)
+            # Few rows of many lanes are joined: what a segment repeats is dropped at once.
             added = len(columns[0]) + len(columns[2])
             if waiting and size + added > SEGMENT_NONZEROS:
                 yield from _cut(_joined(waiting))
@@ -131,17 +133,22 @@ class RoutedRank:
         if waiting:
             yield from _cut(_joined(waiting))
 
-    def vertex_rows(self, array: RoutedVertexArray) -> Iterator[NDArray[Any]]:
+    def vertex_rows(self, files: OpenFiles, array: RoutedVertexArray) -> Iterator[NDArray[Any]]:
         """Yield the rank's (num_rows, ...) rows of a vertex array, one routed range at a time."""
-        for path in array.files.of_part(self.writer.work, self.rank):
-            (rows,) = read_part(path, self.rank, [np.dtype(array.dtype)], array.column)
+        for lane in array.files.of_part(self.writer.work, self.rank):
+            (rows,) = read_part(files.lane(lane), self.rank, [np.dtype(array.dtype)], array.column)
             yield rows.reshape(-1, *array.width)
 
 
-def _joined(files: list[list[NDArray[Any]]]) -> RowSegment:
-    """The rows of several files as one segment; ``files`` is emptied."""
-    row, nonzeros, indices, *data = (np.concatenate(column) for column in zip(*files, strict=True))
-    files.clear()
+def rank_folder(rank: int) -> str:
+    """The folder of a rank in the artifact; also the name of the task that writes its rows."""
+    return f"row/{rank:05d}"
+
+
+def _joined(lanes: list[list[NDArray[Any]]]) -> RowSegment:
+    """The rows of several lanes as one segment; ``lanes`` is emptied."""
+    row, nonzeros, indices, *data = (np.concatenate(column) for column in zip(*lanes, strict=True))
+    lanes.clear()
     return RowSegment(row, nonzeros, indices, data[0] if data else None)
 
 

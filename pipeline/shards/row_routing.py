@@ -1,8 +1,8 @@
 """First pass of the row shards: sort data that are stored by range of vertices by the rank that owns them.
 
-Each task reads one range (a row block of a matrix, or a range of vertex data) and leaves a spill file in which the
-rows of each part lie together, ascending. Later tasks then find their rows in every range without reading those of
-other ranks.
+Each task reads one range (a row block of a matrix, or a range of vertex data) and leaves a spill file, in a lane of its
+own, in which the rows of each part lie together, ascending. Later tasks then find their rows in every range without
+reading those of other ranks.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.part_file import PartColumn, part_offsets, write_part_file
-from gnnloom.pipeline.shards.row_merge import VERTEX_DATA, routed_name
+from gnnloom.pipeline.external_sort.lanes import Lane
+from gnnloom.pipeline.shards.lane_records import has_lane, lane_facts
+from gnnloom.pipeline.shards.part_file import PartColumn, part_offsets, write_part_lane
+from gnnloom.pipeline.shards.row_merge import VERTEX_DATA, RoutedFiles
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 from gnnloom.storage.format.memory_map import map_part_vector
 from gnnloom.storage.matrix.csr import CSR
 
@@ -39,10 +41,11 @@ class _RouteBlockTask:
     num_parts: int
     kind: str
     block: int
+    lane: Lane
 
     @property
     def name(self) -> str:
-        return routed_name(self.kind, self.block)
+        return _routed_name(self.kind, self.block)
 
 
 @dataclass(frozen=True)
@@ -56,48 +59,56 @@ class _RouteVerticesTask:
     number: int
     start: int
     stop: int
+    lane: Lane
 
     @property
     def name(self) -> str:
-        return routed_name(VERTEX_DATA, self.number)
+        return _routed_name(VERTEX_DATA, self.number)
+
+
+def _routed_name(kind: str, number: int) -> str:
+    return f"route-{kind}/{number:05d}"
 
 
 def route_blocks(
-    writer: ArtifactWriter, kind: str, matrix: Graph, part_path: Path, num_parts: int, cluster: Cluster
-) -> None:
-    """Route every row block of a matrix that an earlier run did not finish."""
+    writer: ArtifactWriter, files: RoutedFiles, matrix: Graph, part_path: Path, cluster: Cluster
+) -> list[TaskRecord]:
+    """Route every row block of a matrix whose rows an earlier run did not leave; returns the records of all."""
+    lanes = files.create_lanes(writer.work, files.levels[0], files.num_files)
     tasks = [
-        _RouteBlockTask(writer, matrix.artifact.path, part_path, num_parts, kind, block)
-        for block in range(matrix.num_blocks)
+        _RouteBlockTask(writer, matrix.artifact.path, part_path, files.num_parts, files.kind, block, lanes.lane(block))
+        for block in range(files.num_files)
     ]
-    run_missing(f"route {kind}", cluster, writer, _route_block, tasks)
+    return run_missing(f"route {files.kind}", cluster, writer, _route_block, tasks, is_usable=has_lane)
 
 
 def route_vertices(
     writer: ArtifactWriter,
+    files: RoutedFiles,
     vertices: Vertices,
     part_path: Path,
-    num_parts: int,
     bounds: Sequence[int],
     cluster: Cluster,
-) -> None:
-    """Route features, labels and split, one task per range.
+) -> list[TaskRecord]:
+    """Route features, labels and split, one task per range, as :func:`route_blocks` does.
 
     Args:
         bounds: first vertex of each range, and the number of vertices.
     """
+    path, lanes = vertices.artifact.path, files.create_lanes(writer.work, files.levels[0], files.num_files)
     tasks = [
-        _RouteVerticesTask(writer, vertices.artifact.path, part_path, num_parts, number, start, stop)
+        _RouteVerticesTask(writer, path, part_path, files.num_parts, number, start, stop, lanes.lane(number))
         for number, (start, stop) in enumerate(pairwise(bounds))
     ]
-    run_missing("route vertices", cluster, writer, _route_vertices, tasks, "vertices")
+    return run_missing("route vertices", cluster, writer, _route_vertices, tasks, "vertices", is_usable=has_lane)
 
 
 def _route_block(task: _RouteBlockTask) -> int:
-    with task.writer.task(task.name):
+    with task.writer.task(task.name) as output:
         block = Graph(Artifact(task.matrix_path)).block(task.block)
         part = map_part_vector(task.part_path)[block.row_offset : block.row_offset + block.num_rows]
-        write_part_file(task.writer.work / task.name, _block_columns(block, part, task.num_parts))
+        num_bytes = write_part_lane(task.writer.work, task.lane, _block_columns(block, part, task.num_parts))
+        output.facts = lane_facts(task.lane, num_bytes)
     return block.nnz
 
 
@@ -133,12 +144,12 @@ def _gather_rows(indptr: NDArray[np.int64], entries: NDArray[Any], order: NDArra
 
 
 def _route_vertices(task: _RouteVerticesTask) -> int:
-    with task.writer.task(task.name):
+    with task.writer.task(task.name) as output:
         artifact = Artifact(task.vertices_path)
         part = map_part_vector(task.part_path)[task.start : task.stop]
         order = np.argsort(part, kind="stable")
         offset = part_offsets(part, task.num_parts)
         arrays = (artifact.array(name) for name in VERTEX_ARRAYS if name in artifact)
         columns = [PartColumn(array.read(task.start, task.stop)[order], offset) for array in arrays]
-        write_part_file(task.writer.work / task.name, columns)
+        output.facts = lane_facts(task.lane, write_part_lane(task.writer.work, task.lane, columns))
     return task.stop - task.start

@@ -1,8 +1,8 @@
 """The row-shard stage: the rows of each rank, renumbered, its vertex data, and the rows it exchanges with others.
 
 Three passes, each a set of independent tasks: route rows and vertex data to the parts that own them; renumber each
-rank's matrices and find its halo; look up each rank's send lists in the halos of the others. If routed files are many,
-they are merged before the second pass. The work grows with the nonzeros, not with nonzeros times ranks.
+rank's matrices and find its halo; look up each rank's send lists in the halos of the others. If routed ranges are
+many, they are merged before the second pass. The work grows with the nonzeros, not with nonzeros times ranks.
 
 The shards serve the point-to-point exchange of Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), Algorithm 1.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from gnnloom.pipeline.shards.halo_regrouping import regroup_halos
 from gnnloom.pipeline.shards.row_merge import VERTEX_DATA, RoutedFiles, merge_routed
 from gnnloom.pipeline.shards.row_options import REORDERS
 from gnnloom.pipeline.shards.row_rank import ShardRankTask, shard_rank
-from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedVertexArray
+from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedVertexArray, rank_folder
 from gnnloom.pipeline.shards.row_routing import route_blocks, route_vertices
 from gnnloom.pipeline.shards.row_send_lists import SendListTask, write_send_lists
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
@@ -117,8 +118,9 @@ def shard_rows(
         # Parts are looked up by column id, in no order: tasks map a plain file instead of reading chunks.
         part_path = writer.work / "part.npy"
         copy_part_vector(partition.artifact.array("part"), part_path)
-        matrices = _route_matrices(dataset, writer, inputs, part_path, cluster)
-        vertex_arrays = _route_vertices(writer, inputs, part_path, cluster)
+        is_routing = not _is_routed(writer, inputs)
+        matrices = _route_matrices(dataset, writer, inputs, part_path, cluster, is_routing=is_routing)
+        vertex_arrays = _route_vertices(writer, inputs, part_path, cluster, is_routing=is_routing)
         return _shard(writer, inputs, part_path, matrices, vertex_arrays, cluster)
 
 
@@ -152,21 +154,30 @@ def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | No
     return _Inputs(graph, partition, vertices, reorder)
 
 
+def _is_routed(writer: ArtifactWriter, inputs: _Inputs) -> bool:
+    """Whether every rank has its rows, so that what was routed is not needed any more."""
+    ranks = [rank_folder(rank) for rank in range(inputs.partition.num_parts)]
+    return len(writer.recorded_of(ranks)) == len(ranks)
+
+
 def _route_matrices(
-    dataset: Dataset, writer: ArtifactWriter, inputs: _Inputs, part_path: Path, cluster: Cluster
+    dataset: Dataset, writer: ArtifactWriter, inputs: _Inputs, part_path: Path, cluster: Cluster, *, is_routing: bool
 ) -> tuple[RoutedMatrix, ...]:
-    """Route the adjacency and, if directed, its transpose, which the backward pass multiplies with."""
+    """Route the adjacency and, if directed, its transpose, which the backward pass multiplies with; describe both.
+
+    Args:
+        is_routing: false only describes them.
+    """
     matrices = [("forward", "", inputs.graph)]
     if not inputs.graph.symmetric:
         matrices.append(("backward", "transpose/", transpose_graph(dataset, inputs.graph, cluster)))
-    for kind, _, matrix in matrices:
-        route_blocks(writer, kind, matrix, part_path, inputs.partition.num_parts, cluster)
-    routed = tuple(
-        _routed_matrix(kind, prefix, matrix, inputs.partition.num_parts) for kind, prefix, matrix in matrices
-    )
-    for each in routed:
-        merge_routed(writer, each.files, cluster)
-    return routed
+    routed = []
+    for kind, prefix, matrix in matrices:
+        routed.append(_routed_matrix(kind, prefix, matrix, inputs.partition.num_parts))
+        files = routed[-1].files
+        if is_routing:
+            merge_routed(writer, files, partial(route_blocks, writer, files, matrix, part_path, cluster), cluster)
+    return tuple(routed)
 
 
 def _routed_matrix(kind: str, prefix: str, matrix: Graph, num_parts: int) -> RoutedMatrix:
@@ -184,19 +195,19 @@ def routed_bytes(num_vertices: int, nnz: int, entry_bytes: int) -> int:
 
 
 def _route_vertices(
-    writer: ArtifactWriter, inputs: _Inputs, part_path: Path, cluster: Cluster
+    writer: ArtifactWriter, inputs: _Inputs, part_path: Path, cluster: Cluster, *, is_routing: bool
 ) -> tuple[RoutedVertexArray, ...]:
-    """Route the vertex data, if there are any, and describe each array."""
+    """Route the vertex data, if there are any, and describe each array; see :func:`_route_matrices`."""
     if inputs.vertices is None:
         return ()
     artifact = inputs.vertices.artifact
     readers = {name: artifact.array(name) for name in VERTEX_ARRAYS if name in artifact}
     bounds = vertex_ranges(inputs.graph.num_vertices, [reader.chunk_rows for reader in readers.values()])
-    num_parts = inputs.partition.num_parts
-    route_vertices(writer, inputs.vertices, part_path, num_parts, bounds, cluster)
     num_bytes = sum(math.prod(reader.shape) * reader.dtype.itemsize for reader in readers.values())
-    files = RoutedFiles(VERTEX_DATA, len(bounds) - 1, num_parts, num_bytes)
-    merge_routed(writer, files, cluster)
+    files = RoutedFiles(VERTEX_DATA, len(bounds) - 1, inputs.partition.num_parts, num_bytes)
+    if is_routing:
+        route = partial(route_vertices, writer, files, inputs.vertices, part_path, bounds, cluster)
+        merge_routed(writer, files, route, cluster)
     return tuple(
         RoutedVertexArray(name, reader.shape[1:], reader.record.dtype, ("row", *reader.record.dims[1:]), files, column)
         for column, (name, reader) in enumerate(readers.items())

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.byte_ranges import ByteRange, copy_ranges
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenLane
 from gnnloom.pipeline.external_sort.raw_files import read_open_file, write_at
 from gnnloom.pipeline.ingest.tables.plan import GATHERED_ROW_BYTES, ROW_BYTES
 from gnnloom.pipeline.sources.names import Names
@@ -126,7 +127,8 @@ class RowFile:
 
     def bytes_of(self, column: str, bucket: int) -> ByteRange:
         """The bytes of a bucket in a column."""
-        return ByteRange(self._descriptor, self._path, *self.layout.extent(column, bucket))
+        lane = OpenLane(Lane(self._path.name), self._descriptor, self._path)
+        return ByteRange(lane, *self.layout.extent(column, bucket))
 
     def blocks(self, bucket: int) -> Iterator[tuple[Names, NDArray[np.int64], NDArray[Any]]]:
         """Ids, places and values of a bucket's rows, a few MiB at a time."""
@@ -177,7 +179,7 @@ def merge_files(paths: Sequence[Path], values: RowType, num_buckets: int, span: 
         write_at(descriptor, 0, np.concatenate([layout.row_offsets, layout.text_offsets]))
         # Columns follow each other, so one copy serves all.
         ranges = (file.bytes_of(name, bucket) for name in layout.columns for bucket in buckets for file in files)
-        copy_ranges(ranges, descriptor, 16 * len(layout.row_offsets))
+        copy_ranges(ranges, OpenLane(Lane(merged.name), descriptor, merged), 16 * len(layout.row_offsets))
     return int(layout.row_offsets[-1])
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort import byte_ranges
+from gnnloom.pipeline.external_sort import byte_ranges, lanes
 from gnnloom.pipeline.external_sort.byte_ranges import ByteRange, copy_ranges
-from gnnloom.pipeline.external_sort.raw_files import write_at
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, OpenLane, writable
 from gnnloom.storage.errors import CorruptError
 
 CONTENT = bytes(range(256))
@@ -25,18 +26,20 @@ def test_ranges_follow_each_other_in_as_few_writes_as_blocks(
 ) -> None:
     folder = tmp_path_factory.mktemp("ranges")
     (folder / "source").write_bytes(CONTENT)
+    (folder / "target").touch()
     writes: list[int] = []
+    plain = OpenLane.write
 
-    def counted(descriptor: int, offset: int, array: NDArray[Any]) -> None:
+    def counted(lane: OpenLane, offset: int, array: NDArray[Any]) -> int:
         writes.append(array.nbytes)
-        write_at(descriptor, offset, array)
+        return plain(lane, offset, array)
 
-    with (folder / "source").open("rb") as source, (folder / "target").open("wb") as target:
-        ranges = [ByteRange(source.fileno(), folder / "source", *span) for span in spans]
+    with OpenFiles(folder) as files, writable(folder, Lane("target")) as target:
+        ranges = [ByteRange(files.lane(Lane("source")), *span) for span in spans]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(byte_ranges, "COPY_BYTES", block)
-            patch.setattr(byte_ranges, "write_at", counted)
-            end = copy_ranges(ranges, target.fileno(), 5)
+            patch.setattr(OpenLane, "write", counted)
+            end = copy_ranges(ranges, target, 5)
     expected = b"".join(CONTENT[start:stop] for start, stop in spans)
     assert (folder / "target").read_bytes() == (bytes(5) + expected if expected else b"")
     assert end == 5 + len(expected)
@@ -44,9 +47,30 @@ def test_ranges_follow_each_other_in_as_few_writes_as_blocks(
     assert writes == [block] * (len(expected) // block) + [len(expected) % block]
 
 
+def test_ranges_of_lanes_that_share_a_file_are_copied_to_another_lane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "PAGE_BYTES", 8)
+    # Two lanes in each file.
+    sources, targets = (LaneSet.create(tmp_path, name, 2 * lanes.MOST_FILES) for name in ("source", "target"))
+    contents = [bytes(range(start, start + 50)) for start in (0, 100)]
+    for number, content in zip((0, lanes.MOST_FILES), contents, strict=True):
+        lanes.write_arrays(tmp_path, sources.lane(number), 0, [np.frombuffer(content, np.uint8)])
+    target = targets.lane(lanes.MOST_FILES)
+    with OpenFiles(tmp_path) as files, writable(tmp_path, target) as out:
+        opened = [files.lane(sources.lane(number)) for number in (0, lanes.MOST_FILES)]
+        ranges = [ByteRange(lane, start, start + 13) for start in range(0, 26, 13) for lane in opened]
+        end = copy_ranges(ranges, out, 3)
+    found = np.empty(end - 3, np.uint8)
+    with OpenFiles(tmp_path) as files:
+        files.lane(target).read(3, found)
+    assert found.tobytes() == b"".join(content[start : start + 13] for start in (0, 13) for content in contents)
+
+
 def test_a_file_that_ends_early_is_refused(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(CONTENT)
-    with (tmp_path / "source").open("rb") as source, (tmp_path / "target").open("wb") as target:
-        beyond = ByteRange(source.fileno(), tmp_path / "source", 250, 260)
+    (tmp_path / "target").touch()
+    with OpenFiles(tmp_path) as files, writable(tmp_path, Lane("target")) as target:
+        beyond = ByteRange(files.lane(Lane("source")), 250, 260)
         with pytest.raises(CorruptError, match="source: ends at byte 256, expected 4 bytes more"):
-            copy_ranges([beyond], target.fileno(), 0)
+            copy_ranges([beyond], target, 0)

@@ -12,9 +12,14 @@ from gnnloom.pipeline.external_sort.merge_levels import count_merges, merge_leve
 from gnnloom.storage.matrix.ranges import range_of, split_range
 
 
-@given(num_files=st.integers(1, 300), fan_in=st.integers(2, 9), num_positions=st.integers(1, 60))
+@given(
+    num_files=st.integers(1, 300),
+    fan_in=st.integers(2, 9),
+    num_positions=st.integers(1, 60),
+    num_shared=st.integers(1, 16),
+)
 def test_merges_pass_on_each_file_and_position_once_and_are_those_counted(
-    num_files: int, fan_in: int, num_positions: int
+    num_files: int, fan_in: int, num_positions: int, num_shared: int
 ) -> None:
     levels = merge_levels(num_files, fan_in)
     # The files of the first level that each file of a span consists of.
@@ -34,6 +39,7 @@ def test_merges_pass_on_each_file_and_position_once_and_are_those_counted(
         assert len({merge.span for merge in made}) == count.spans
         assert sum(len(merge.group) for merge in made) == count.sources
         assert max(len(merge.group) for merge in made) == count.most_sources <= fan_in
+        assert sum(min(len(merge.group), num_shared) for merge in made) == count.opens(num_shared)
     last = levels[-1]
     assert last.sources <= fan_in
     for position in range(num_positions):

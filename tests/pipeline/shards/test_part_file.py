@@ -11,12 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.part_file import PartColumn, part_offsets, read_all_parts, read_part, write_part_file
+from gnnloom.pipeline.external_sort.lanes import MOST_FILES, Lane, LaneSet, OpenFiles
+from gnnloom.pipeline.shards.part_file import (
+    PartColumn,
+    part_offsets,
+    read_all_parts,
+    read_part,
+    write_part_file,
+    write_part_lane,
+)
 
 
 def column(entries: NDArray[Any], part: NDArray[np.int32], num_parts: int) -> PartColumn:
     """Entries sorted by part."""
     return PartColumn(entries[np.argsort(part, kind="stable")], part_offsets(part, num_parts))
+
+
+def read(folder: Path, lane: Lane, part: int, *dtypes: type) -> list[NDArray[Any]]:
+    """The first columns of a part."""
+    with OpenFiles(folder) as files:
+        return read_part(files.lane(lane), part, [np.dtype(dtype) for dtype in dtypes])
 
 
 @settings(max_examples=25, deadline=None)
@@ -30,7 +44,7 @@ def test_each_part_reads_its_own_entries(
     path = tmp_path_factory.mktemp("work") / "new folder" / "spill"
     write_part_file(path, [column(ids, part, num_parts), column(rows, part, num_parts)])
     for number in range(num_parts):
-        found_ids, found_rows = read_part(path, number, [np.dtype(np.int64), np.dtype(np.float32)])
+        found_ids, found_rows = read(path.parent, Lane("spill"), number, np.int64, np.float32)
         np.testing.assert_array_equal(found_ids, ids[part == number])
         np.testing.assert_array_equal(found_rows.reshape(-1, 3), rows[part == number])
 
@@ -40,14 +54,14 @@ def test_columns_may_have_their_own_number_of_entries(tmp_path: Path) -> None:
     rows = column(np.array([7, 8, 9]), part, 2)
     nonzeros = PartColumn(np.arange(6, dtype=np.int32), np.array([0, 1, 6]))
     write_part_file(tmp_path / "spill", [rows, nonzeros])
-    found = read_part(tmp_path / "spill", 1, [np.dtype(np.int64), np.dtype(np.int32)])
+    found = read(tmp_path, Lane("spill"), 1, np.int64, np.int32)
     assert [array.tolist() for array in found] == [[7, 9], [1, 2, 3, 4, 5]]
 
 
 def test_the_first_columns_can_be_read_alone(tmp_path: Path) -> None:
     part = np.array([0, 1], dtype=np.int32)
     write_part_file(tmp_path / "spill", [column(np.array([3, 4]), part, 2), column(np.array([5.0, 6.0]), part, 2)])
-    (ids,) = read_part(tmp_path / "spill", 1, [np.dtype(np.int64)])
+    (ids,) = read(tmp_path, Lane("spill"), 1, np.int64)
     assert ids.tolist() == [4]
 
 
@@ -57,3 +71,14 @@ def test_a_file_with_one_column_is_read_whole(tmp_path: Path) -> None:
     found = read_all_parts(tmp_path / "spill", np.dtype(np.int64))
     assert found.entry.tolist() == [11, 13, 10, 12]
     assert found.offset.tolist() == [0, 2, 2, 4, 4]
+
+
+def test_spill_files_that_share_a_file_keep_apart(tmp_path: Path) -> None:
+    count, part = 2 * MOST_FILES + 1, np.array([0, 1, 1], dtype=np.int32)
+    lanes = LaneSet.create(tmp_path, "spill", count)
+    for number in range(count):
+        size = write_part_lane(tmp_path, lanes.lane(number), [column(number * 10 + np.arange(3), part, 2)])
+        assert lanes.lane(number).is_intact(tmp_path, size)
+    for number in range(count):
+        (ids,) = read(tmp_path, lanes.lane(number), 1, np.int64)
+        assert ids.tolist() == [10 * number + 1, 10 * number + 2]

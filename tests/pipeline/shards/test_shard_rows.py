@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort import merge_levels
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shards import row_merge, row_routed
 from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank, RowSegment
@@ -353,8 +354,8 @@ def test_rows_of_many_blocks_are_read_in_segments_of_about_one_size(
     adjacency, part = random_adjacency(300, 3000, 0, symmetric=True), random_parts(300, 4, 1)
     segments, sizes = RoutedRank.segments, list[tuple[int, int]]()
 
-    def noted(rank: RoutedRank, matrix: RoutedMatrix) -> Iterator[RowSegment]:
-        for segment in segments(rank, matrix):
+    def noted(rank: RoutedRank, files: OpenFiles, matrix: RoutedMatrix) -> Iterator[RowSegment]:
+        for segment in segments(rank, files, matrix):
             sizes.append((len(segment.row), len(segment.indices)))
             yield segment
 

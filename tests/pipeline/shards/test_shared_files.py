@@ -1,0 +1,270 @@
+"""Tasks of row and grid shards share files: few opens, each file once, and a resume that notices what was lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.external_sort import lanes, merge_levels
+from gnnloom.pipeline.external_sort.lanes import MOST_FILES
+from gnnloom.pipeline.shards import row_stage
+from gnnloom.pipeline.shards.grid_options import GridOptions
+from gnnloom.pipeline.shards.grid_stage import shard_grid
+from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.files import read_json, write_json
+from support.graphs import random_adjacency, store_graph, store_vertices
+from support.partitions import random_parts, store_partition
+from support.stopping import StoppedError, StoppingCluster, run_in_steps
+
+#: More than the files that they share.
+NUM_VERTICES, NUM_BLOCKS, PARTS = 300, 20, 3
+HERE = InProcessCluster()
+#: Folders of the work folder with the files that tasks share.
+SHARED = ("routed/", "cells/", "merged-cells/")
+
+
+class OpensCluster(InProcessCluster):
+    """Lists the shared files that each task opens to read, as often as it does.
+
+    Attributes:
+        opened: for each task, the name of its function and these files, relative to the work folder.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.opened: list[tuple[str, list[str]]] = []
+        self._plain = os.open
+        monkeypatch.setattr(os, "open", self._open)
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        for item in items:
+            self.opened.append((function.__name__, []))
+            yield function(item)
+        self.opened.append(("client", []))
+
+    def _open(self, path: Any, flags: int, *others: Any, **more: Any) -> int:
+        descriptor = self._plain(path, flags, *others, **more)
+        _, _, inner = os.fspath(path).partition("/.work/")
+        if self.opened and flags & os.O_ACCMODE == os.O_RDONLY and inner.startswith(SHARED) and Path(path).is_file():
+            self.opened[-1][1].append(inner)
+        return descriptor
+
+    def of(self, function: str) -> list[list[str]]:
+        """The files of each task of a function."""
+        return [files for name, files in self.opened if name == function]
+
+
+@pytest.fixture
+def dataset(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """A graph of 20 blocks, which no task merges, with as many ranges of vertex data."""
+    merge_in_levels(monkeypatch, NUM_BLOCKS)
+    bounds = [NUM_VERTICES * number // NUM_BLOCKS for number in range(NUM_BLOCKS + 1)]
+    monkeypatch.setattr(row_stage, "vertex_ranges", lambda *_: bounds)
+    return store(catalog, "g")
+
+
+def store(catalog: Catalog, name: str) -> Dataset:
+    dataset = catalog.create(name)
+    adjacency = random_adjacency(NUM_VERTICES, 4000, 0, symmetric=True)
+    graph = store_graph(dataset, adjacency, symmetric=True, num_blocks=NUM_BLOCKS)
+    store_partition(dataset, graph, random_parts(NUM_VERTICES, PARTS, 1), PARTS)
+    store_vertices(dataset, np.random.default_rng(1).normal(size=(NUM_VERTICES, 2)), np.arange(NUM_VERTICES) % 4, None)
+    return dataset
+
+
+def merge_in_levels(monkeypatch: pytest.MonkeyPatch, fan_in: int) -> None:
+    """Merge until a task reads no more than so many sources for a position."""
+    monkeypatch.setattr(merge_levels, "FEW_SOURCES", fan_in)
+    monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
+
+
+def cut_rows(dataset: Dataset, cluster: InProcessCluster) -> Artifact:
+    return shard_rows(dataset, dataset.partition(PARTS), cluster).artifact
+
+
+def cut_grid(dataset: Dataset, cluster: InProcessCluster) -> Artifact:
+    return shard_grid(dataset, dataset.graph(), GridOptions((3, 2)), cluster).artifact
+
+
+STAGES = {"row": cut_rows, "grid": cut_grid}
+on_stages = pytest.mark.parametrize("layout", STAGES)
+
+
+def read_by(cluster: OpensCluster, function: str) -> list[dict[str, list[str]]]:
+    """For each task of a function, the files that it opened, by their folder."""
+    tasks = []
+    for files in cluster.of(function):
+        assert len(files) == len(set(files)), f"{function} opens a file twice"
+        folders = {str(Path(file).parent) for file in files}
+        tasks.append({folder: [file for file in files if Path(file).parent == Path(folder)] for folder in folders})
+    return tasks
+
+
+@pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 18, 4])
+def test_a_rank_opens_each_of_at_most_16_files_once(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, fan_in: int
+) -> None:
+    merge_in_levels(monkeypatch, fan_in)
+    cluster = OpensCluster(monkeypatch)
+    cut_rows(dataset, cluster)
+    ranks = read_by(cluster, "shard_rank")
+    assert len(ranks) == PARTS
+    for folders in ranks:
+        # The matrix, and the vertex data.
+        assert len(folders) == 2
+        assert max(map(len, folders.values())) <= MOST_FILES
+        if fan_in == NUM_BLOCKS:
+            assert {len(files) for files in folders.values()} == {MOST_FILES}
+    merged = read_by(cluster, "merge_parts")
+    assert (merged == []) is (fan_in == NUM_BLOCKS)
+    for folders in merged:
+        (files,) = folders.values()
+        assert 0 < len(files) <= min(fan_in, MOST_FILES)
+
+
+@pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 18, 4])
+def test_a_cell_opens_each_of_at_most_16_files_once(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, fan_in: int
+) -> None:
+    merge_in_levels(monkeypatch, fan_in)
+    cluster = OpensCluster(monkeypatch)
+    cut_grid(dataset, cluster)
+    cells, merged = read_by(cluster, "write_cell"), read_by(cluster, "merge_cells")
+    assert len(cells) == 2 * 6
+    assert (merged == []) is (fan_in == NUM_BLOCKS)
+    for folders in [*cells, *merged]:
+        (files,) = folders.values()
+        assert 0 < len(files) <= min(fan_in, MOST_FILES)
+        if fan_in == NUM_BLOCKS:
+            assert len(files) == MOST_FILES
+
+
+def stopped(layout: str, dataset: Dataset, after: str) -> tuple[StoppingCluster, Path]:
+    """Run a stage until a task of a function has run; returns what ran, and the work folder."""
+
+    class StopAfter(StoppingCluster):
+        def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+            for item, result in zip(items, super().map(function, items), strict=True):
+                if function.__name__ == after:
+                    raise StoppedError(item.name)
+                yield result
+
+    cluster = StopAfter()
+    with pytest.raises(StoppedError):
+        STAGES[layout](dataset, cluster)
+    (work,) = dataset.path.glob("shards/*/.work")
+    return cluster, work
+
+
+def resumed(layout: str, dataset: Dataset) -> tuple[Artifact, list[str]]:
+    """Run a stage to its end; returns what it made and the functions that ran."""
+    cluster = StoppingCluster()
+    return STAGES[layout](dataset, cluster), [name for name, _ in cluster.ran]
+
+
+ROUTE = {"row": "_route_block", "grid": "scatter_to_cells"}
+MERGE = {"row": "merge_parts", "grid": "merge_cells"}
+WRITE = {"row": "shard_rank", "grid": "write_cell"}
+#: Files of the blocks of the matrix, and of the merged ones.
+FOLDERS = {"row": "routed/forward", "grid": "cells/even"}
+#: Blocks of all matrices.
+BLOCKS = {"row": NUM_BLOCKS, "grid": 2 * NUM_BLOCKS}
+
+
+@on_stages
+@pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 4])
+def test_lanes_of_many_pages_give_the_same_bytes(
+    catalog: Catalog, dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str, fan_in: int
+) -> None:
+    whole = STAGES[layout](store(catalog, "whole"), HERE)
+    merge_in_levels(monkeypatch, fan_in)
+    monkeypatch.setattr(lanes, "PAGE_BYTES", 100)
+    assert STAGES[layout](dataset, HERE).digest == whole.digest
+
+
+@on_stages
+@pytest.mark.parametrize("damage", ["removed", "cut"])
+def test_only_tasks_whose_file_is_damaged_run_again(
+    catalog: Catalog, dataset: Dataset, layout: str, damage: str
+) -> None:
+    whole = STAGES[layout](store(catalog, "whole"), HERE)
+    _, work = stopped(layout, dataset, WRITE[layout])
+    file = min(file for file in (work / FOLDERS[layout]).rglob("lanes-*") if file.stat().st_size)
+    if damage == "removed":
+        file.unlink()
+    else:
+        os.truncate(file, 10)
+    artifact, ran = resumed(layout, dataset)
+    # Blocks 0 and 16.
+    assert ran.count(ROUTE[layout]) == 2
+    assert artifact.digest == whole.digest
+
+
+@on_stages
+def test_rows_that_were_merged_are_routed_again_only_if_merged_files_are_lost(
+    catalog: Catalog, dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    whole = STAGES[layout](store(catalog, "whole"), HERE)
+    merge_in_levels(monkeypatch, 4)
+    _, work = stopped(layout, dataset, WRITE[layout])
+    assert len(levels_on_disk(work, layout)) == 1
+    again, _ = stopped(layout, dataset, WRITE[layout])
+    assert [name for name, _ in again.ran] == [WRITE[layout]]
+    kept = levels_on_disk(work, layout)
+    assert len(kept) == 1
+    next(file for file in kept[0].glob("lanes-*") if file.stat().st_size).unlink()
+    artifact, ran = resumed(layout, dataset)
+    # Of one matrix, all blocks.
+    assert ran.count(ROUTE[layout]) == NUM_BLOCKS
+    assert artifact.digest == whole.digest
+
+
+def levels_on_disk(work: Path, layout: str) -> list[Path]:
+    """Folders with files of the first matrix."""
+    above = [work / FOLDERS[layout], work / "merged-cells" / "even"]
+    return sorted({file.parent for folder in above for file in folder.rglob("lanes-*")})
+
+
+@on_stages
+def test_a_stage_with_merges_runs_every_task_once_however_often_it_is_stopped(
+    catalog: Catalog, dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    whole = STAGES[layout](store(catalog, "whole"), HERE)
+    merge_in_levels(monkeypatch, 4)
+    artifact, ran = run_in_steps(lambda cluster: STAGES[layout](dataset, cluster), 17)
+    assert len(ran) == len(set(ran)) > 5 * 17
+    assert artifact.digest == whole.digest
+
+
+@on_stages
+def test_files_that_no_task_needs_any_more_are_not_made_again(catalog: Catalog, dataset: Dataset, layout: str) -> None:
+    whole = STAGES[layout](store(catalog, "whole"), HERE)
+    after = {"row": "write_send_lists", "grid": "write_bucket"}[layout]
+    _, work = stopped(layout, dataset, after)
+    shutil.rmtree(work / SHARED[("row", "grid").index(layout)])
+    artifact, ran = resumed(layout, dataset)
+    assert ROUTE[layout] not in ran
+    assert artifact.digest == whole.digest
+
+
+@on_stages
+def test_a_stage_that_an_earlier_version_began_routes_again(catalog: Catalog, dataset: Dataset, layout: str) -> None:
+    whole = STAGES[layout](store(catalog, "whole"), HERE)
+    _, work = stopped(layout, dataset, WRITE[layout])
+    for path in (work / "parts").glob("*.json"):
+        content = read_json(path)
+        if "lane" in content["facts"]:
+            content["facts"] = {name: value for name, value in content["facts"].items() if name == "entries"}
+            write_json(path, content)
+    artifact, ran = resumed(layout, dataset)
+    assert ran.count(ROUTE[layout]) == BLOCKS[layout]
+    assert artifact.digest == whole.digest
