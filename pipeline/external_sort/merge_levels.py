@@ -19,7 +19,7 @@ from gnnloom.storage.matrix.ranges import Span, range_of, split_range
 FEW_SOURCES = 16
 #: Bytes that are worth reading from one more source: copying them once more takes about as long as a read, or an open,
 #: that waits for the disk, and much longer than one that does not.
-OPEN_BYTES = 64 << 10
+SOURCE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def most_sources(num_bytes: int, num_positions: int) -> int:
     more than reads of 64 KiB and, of sources that are files, the opens that it saves (tests/benchmarks/RESULTS.md,
     "Files that a task opens"). So there is none unless a task would otherwise read less than that from each.
     """
-    return max(FEW_SOURCES, num_bytes // num_positions // OPEN_BYTES)
+    return max(FEW_SOURCES, num_bytes // num_positions // SOURCE_BYTES)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ EDGE_FACTOR, WIDTH, PARTS, GRID = 16, 32, 4, (2, 2)
 LIMITS: dict[str, tuple[tuple[Any, str, int], ...]] = {
     "shared": (),
     "own": ((lanes, "MOST_FILES", 1 << 60),),
-    "merged": ((merge_runs, "FAN_IN", 16), (merge_levels, "OPEN_BYTES", 1 << 60)),
+    "merged": ((merge_runs, "FAN_IN", 16), (merge_levels, "SOURCE_BYTES", 1 << 60)),
 }
 #: Bytes that are read after an open, and bytes of a file.
 READ_BYTES, FILE_BYTES = 64 << 10, 4 << 20

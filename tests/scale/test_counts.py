@@ -31,8 +31,6 @@ RANKS = (1, 64, 1024)
 MEMORY = 1 << 30
 #: Files that one task may open for each array that it reads.
 MOST_OPENS = 16
-#: Bytes that are worth an open of a further file: reading them takes longer.
-OPEN_BYTES = 64 << 10
 #: Bytes of a name.
 NAME_BYTES = 16
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
@@ -65,13 +63,7 @@ def shard_phases(graph: Described, ranks: int, layout: str) -> list[PhaseCount]:
 
 
 def check_opens(phases: Sequence[PhaseCount]) -> None:
-    """Tasks open at most 16 files for each array on average, unless they read 64 KiB or more from each further one."""
-    for phase in phases:
-        assert phase.opens <= MOST_OPENS * phase.arrays * phase.tasks + phase.bytes_read // OPEN_BYTES, phase
-
-
-def check_all_opens(phases: Sequence[PhaseCount]) -> None:
-    """No task opens more than 16 files for each array."""
+    """No task opens more than 16 files for each array that it reads."""
     for phase in phases:
         assert phase.most_opens <= MOST_OPENS * phase.arrays, phase
         assert phase.opens <= phase.most_opens * phase.tasks, phase
@@ -92,7 +84,7 @@ def check_shares(phases: Sequence[PhaseCount], data: int, most_tasks: float) -> 
 @pytest.mark.parametrize("compact", [False, True])
 def test_an_ingest_opens_few_files_and_moves_the_edges_a_few_times(graph: Described, compact: bool) -> None:
     phases = ingest_counts(graph.edges, MEMORY, compact=compact)
-    check_all_opens(phases)
+    check_opens(phases)
     data = 2 * graph.edges.source_bytes + 8 * graph.num_vertices
     check_shares(phases, data, data / (4 << 20) + 16)
 
@@ -103,9 +95,9 @@ def test_many_edges_are_merged_before_they_are_sorted(graph: Described) -> None:
     is_large = graph.nnz >= 10**10
     assert ("merge" in phases) == is_large
     assert graph.edges.spill_copies(MEMORY) == 1 + is_large
-    assert phases["sort"].most_opens <= 512
+    assert phases["sort"].most_opens <= MOST_OPENS
     # Blocks and files together grow with the data and not with its square.
-    assert phases["sort"].opens <= phases["sort"].tasks * 512
+    assert phases["sort"].opens <= phases["sort"].tasks * MOST_OPENS
 
 
 @cases
@@ -180,7 +172,7 @@ def test_regrouping_halos_takes_few_tasks_that_open_few_files(graph: Described, 
 @cases
 def test_an_ingest_of_names_opens_few_files_and_moves_the_names_a_few_times(graph: Described) -> None:
     phases = ingest_counts(graph.edges, MEMORY, compact=True, name_bytes=NAME_BYTES)
-    check_all_opens(phases)
+    check_opens(phases)
     # Two names for each edge, each with an offset and a number, and the names of all vertices.
     data = 2 * graph.edges.edges * (NAME_BYTES + 16) + graph.num_vertices * (NAME_BYTES + 8)
     check_shares(phases, data, data / (4 << 20) + 16)

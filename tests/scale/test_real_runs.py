@@ -181,7 +181,7 @@ def test_row_shards_of_64_parts_open_the_counted_files(
     graph, cluster = dataset.graph(), OpenCounter()
     if is_merged:
         monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
-        monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
+        monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
     partition = store_partition(dataset, graph, random_parts(NUM_VERTICES, PARTS, 0), PARTS)
     shard_rows(dataset, partition, cluster)
     functions = {
@@ -212,7 +212,7 @@ def test_grid_shards_of_four_by_four_cells_open_the_counted_files(
     graph, cluster, options = dataset.graph(), OpenCounter(), GridOptions((4, 4), "double")
     if is_merged:
         monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
-        monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
+        monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
     shard_grid(dataset, graph, options, cluster)
     phases = grid_counts(source_of(dataset, graph), options, DEFAULT_MEMORY)
     functions = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from gnnloom.pipeline.external_sort.merge_levels import FEW_SOURCES, OPEN_BYTES, most_sources
+from gnnloom.pipeline.external_sort.merge_levels import FEW_SOURCES, SOURCE_BYTES, most_sources
 
 #: Vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
 _TASK_VERTICES = 1 << 20
@@ -59,7 +59,7 @@ def reading_tasks(wanted: int, num_bytes: int, num_lanes: int) -> int:
     """
     if num_lanes <= FEW_SOURCES:
         return wanted
-    return max(1, min(wanted, num_bytes // num_lanes // OPEN_BYTES))
+    return max(1, min(wanted, num_bytes // num_lanes // SOURCE_BYTES))
 
 
 def writing_tasks(wanted: int, num_bytes: int, readers: int) -> int:

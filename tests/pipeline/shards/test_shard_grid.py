@@ -157,7 +157,7 @@ def test_merging_runs_and_stopping_on_the_way_change_no_byte(
         store_graph(dataset, adjacency, symmetric=False, weighted=weighted, num_blocks=12)
     plain = cut(catalog["plain"], grid=(3, 2))
     monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
-    monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
+    monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
     dataset = catalog["merged"]
     merged, ran = run_in_steps(lambda cluster: shard_grid(dataset, dataset.graph(), GridOptions((3, 2)), cluster), 9)
     assert merged.artifact.digest == plain.artifact.digest

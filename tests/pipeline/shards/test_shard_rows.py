@@ -337,7 +337,7 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
         if name == "merged":
             # Two levels: twelve files of each matrix become at most three for each rank.
             monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
-            monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
+            monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
             assert len(row_merge.RoutedFiles("forward", 12, 7, 1000).levels) == 3
             for _ in range(6):
                 with pytest.raises(StoppedError):

@@ -84,7 +84,7 @@ def store(catalog: Catalog, name: str) -> Dataset:
 def merge_in_levels(monkeypatch: pytest.MonkeyPatch, fan_in: int) -> None:
     """Merge until a task reads no more than so many sources for a position."""
     monkeypatch.setattr(merge_levels, "FEW_SOURCES", fan_in)
-    monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
+    monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
 
 
 def cut_rows(dataset: Dataset, cluster: InProcessCluster) -> Artifact:
