@@ -6,7 +6,6 @@ into spill files; then one task sorts and writes each cell.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,17 +24,10 @@ from gnnloom.pipeline.shards.grid_scatter import (
     scatter_to_cells,
     scattered_runs,
 )
+from gnnloom.pipeline.shards.grid_vertex_levels import VertexRouting
 from gnnloom.pipeline.shards.grid_vertex_order import WriteBucketTask, bucket_prefix, create_order, write_bucket
 from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.grid_vertex_routing import (
-    MergeRowsTask,
-    RouteRowsTask,
-    VertexTable,
-    level_folder,
-    merge_rows,
-    route_rows,
-    vertex_table,
-)
+from gnnloom.pipeline.shards.grid_vertex_routing import vertex_table
 from gnnloom.pipeline.shards.lane_records import has_lane
 from gnnloom.pipeline.shards.part_order import Order, PartOrder
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
@@ -226,41 +218,20 @@ def _write_orders(stage: _Stage) -> list[str]:
         order: VertexPlan.of(n, grid_rows, table.types, memory, is_identity=stage.orders[order] is None)
         for order in stage.stored_orders
     }
-    _route(stage, table, plans)
     buckets: list[WriteBucketTask] = []
     recorded = stage.writer.recorded("bucket/")
     for order, plan in plans.items():
         # Creating an array deletes its chunks, which is right only if no task has recorded any.
         if not any(name.startswith(bucket_prefix(order)) for name in recorded):
             create_order(stage.writer.path, order, plan)
-        buckets += [WriteBucketTask(stage.writer, order, table, plan, bucket) for bucket in plan.buckets()]
+        own = [WriteBucketTask(stage.writer, order, table, plan, bucket) for bucket in plan.buckets()]
+        permutation = stage.orders[order]
+        # If all buckets are there, what was routed is not needed any more.
+        if permutation is not None and missing_tasks(stage.writer, own):
+            VertexRouting(stage.writer, order, permutation, table, plan).run(stage.cluster)
+        buckets += own
     run_missing("write vertices", stage.cluster, stage.writer, write_bucket, buckets, "vertices")
     return [task.name for task in buckets]
-
-
-def _route(stage: _Stage, table: VertexTable, plans: Mapping[str, VertexPlan]) -> None:
-    """Sort the vertex data by position: ranges first, then as many levels of merges as the plans have."""
-    writer, cluster = stage.writer, stage.cluster
-    route = [
-        RouteRowsTask(writer, order, permutation, table, plan, number)
-        for order, plan in plans.items()
-        for permutation in [stage.orders[order]]
-        if permutation is not None
-        for number in range(plan.num_ranges)
-    ]
-    run_missing("route vertices", cluster, writer, route_rows, route, "vertices")
-    # A file of a level takes rows of many files of the level before, so the levels follow each other.
-    for number in range(1, max(len(plan.levels) for plan in plans.values())):
-        merge = [
-            MergeRowsTask(writer, order, plan, level, one)
-            for order, plan in plans.items()
-            for level in plan.levels[number : number + 1]
-            for one in plan.merges(level)
-        ]
-        run_missing("merge vertices", cluster, writer, merge_rows, merge, "vertices")
-        for order, plan in plans.items():
-            if len(plan.levels) > number:
-                shutil.rmtree(level_folder(writer.work, order, plan, plan.levels[number - 1]), ignore_errors=True)
 
 
 def _sizes(stage: _Stage) -> dict[str, int]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.shards.grid_vertex_levels import lanes_of_spans
 from gnnloom.pipeline.shards.grid_vertex_plan import Bucket, VertexPlan, row_bytes
-from gnnloom.pipeline.shards.grid_vertex_routing import VertexTable, routed_path
-from gnnloom.pipeline.shards.routed_rows import Gathered, RoutedFile, opened
+from gnnloom.pipeline.shards.grid_vertex_routing import VertexTable
+from gnnloom.pipeline.shards.routed_rows import Gathered, RoutedFile
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows, order_path
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import create_array, write_rows
@@ -77,7 +77,8 @@ def write_bucket(task: WriteBucketTask) -> int:
     """Gather and write the rows of one bucket; returns their number."""
     plan = task.plan
     first, last = split_range(plan.num_vertices, plan.grid_rows, task.bucket.row)
-    with task.writer.task(task.name) as output, _Sections.opened(task) as sections:
+    with task.writer.task(task.name) as output, OpenFiles(task.writer.work) as opened:
+        sections = _Sections(task, opened)
         for name in plan.types:
             start, stop = plan.written(task.bucket, name)
             # An array without rows still needs its record.
@@ -89,23 +90,16 @@ def write_bucket(task: WriteBucketTask) -> int:
 
 
 class _Sections:
-    """The routed files that hold a bucket's rows, each opened once."""
+    """The routed files that hold a bucket's rows."""
 
-    def __init__(self, task: WriteBucketTask, files: Mapping[int, list[RoutedFile]]) -> None:
-        self._task, self._files = task, files
-        self._gathered: dict[Span, Gathered] = {}
-
-    @classmethod
-    @contextmanager
-    def opened(cls, task: WriteBucketTask) -> Iterator[_Sections]:
+    def __init__(self, task: WriteBucketTask, opened: OpenFiles) -> None:
         """Open the files of all spans that the bucket's arrays need."""
-        work, plan, level = task.writer.work, task.plan, task.plan.levels[-1]
-        with ExitStack() as stack:
-            files = {}
-            for span in plan.spans_of(task.bucket):
-                paths = [routed_path(work, task.order, plan, level, span, each) for each in range(level.sources)]
-                files[span] = stack.enter_context(opened(paths, plan.types))
-            yield cls(task, files)
+        self._task = task
+        lanes = lanes_of_spans(task.writer.work, task.order, task.plan.spans_of(task.bucket))
+        self._files = {
+            span: [RoutedFile(opened.lane(lane), task.plan.types) for lane in each] for span, each in lanes.items()
+        }
+        self._gathered: dict[Span, Gathered] = {}
 
     def rows(self, name: str, positions: Span) -> NDArray[Any]:
         """All rows of an array at a range of positions.

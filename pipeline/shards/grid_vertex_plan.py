@@ -1,10 +1,9 @@
 """How vertex data reach a permuted order: ranges of vertices, levels of routed files, and buckets of positions.
 
-Each range of vertices is sorted by position into one *routed* file. Each bucket of positions is then written by one
-task, which reads a section of every routed file. With more ranges than a task should open files, levels lie in between:
-a task merges the files of several ranges for one *span* of positions, so that the next level has fewer sources and more
-spans. Every level reads and writes all rows once; tasks, and files that a task opens, stay few whatever the number of
-vertices.
+Each range of vertices is sorted by position into one *routed* file, a lane of a file that several tasks write. Each
+bucket of positions is then written by one task, which reads a section of every routed file. With many ranges, these
+sections would be short, so levels lie in between: a task merges the files of several ranges for one *span* of
+positions, so that the next level has fewer sources and more spans. Every level reads and writes all rows once.
 
 Ranges and levels follow from the memory of a worker, and leave no trace in the artifact. Buckets decide how arrays are
 divided into pieces, so they depend on the arrays only.
@@ -19,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
+from gnnloom.pipeline.external_sort.lanes import num_shared_files
 from gnnloom.pipeline.external_sort.merge_levels import Level, Merge, count_merges, merge_levels, merges
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
@@ -26,7 +26,7 @@ from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows
 from gnnloom.storage.format.arrays import CHUNK_BYTES
 from gnnloom.storage.matrix.ranges import Span, range_of, split_range
 
-#: Most routed files that one task opens for a span of positions.
+#: Most routed files that one task reads for a span of positions.
 FAN_IN = 32
 #: Bytes of the rows of a range, unless the memory of a worker is smaller.
 RANGE_BYTES = 512 << 20
@@ -77,7 +77,7 @@ class VertexPlan:
         types: name to dtype and trailing shape of each array.
         range_rows: vertices of a range.
         is_identity: positions are ids, so nothing is routed.
-        fan_in: most files that one task opens for a span.
+        fan_in: most files that one task reads for a span.
     """
 
     num_vertices: int
@@ -184,24 +184,23 @@ class VertexPlan:
         if not self.is_identity:
             largest = min(self.range_rows, self.num_vertices) * self.routed_row_bytes
             phases.append(PhaseCount("route vertices", self.num_ranges, 0, 0, 1, total, total, largest))
+        shared = num_shared_files(self.num_ranges)
         for level in self.levels[1:]:
             count = count_merges(self.levels, level, self.num_vertices)
             # Positions of a permutation are spread evenly.
             largest = total * count.most_sources // count.sources
-            phases.append(
-                PhaseCount(
-                    "merge vertices", count.tasks, count.sources, count.most_sources, arrays, total, total, largest
-                )
-            )
-        phases.append(self._write_count(arrays))
+            opens, most = count.opens(shared), min(count.most_sources, shared)
+            phases.append(PhaseCount("merge vertices", count.tasks, opens, most, arrays, total, total, largest))
+            shared = num_shared_files(count.tasks)
+        phases.append(self._write_count(arrays, shared))
         return phases
 
-    def _write_count(self, arrays: int) -> PhaseCount:
-        """The phase that writes the buckets."""
+    def _write_count(self, arrays: int, shared: int) -> PhaseCount:
+        """The phase that writes the buckets, from lanes of so many files."""
         last = self.levels[-1]
         tasks = opens = most = read = largest = 0
         for bucket in self.buckets():
-            files = last.sources * len(self.spans_of(bucket))
+            files = min(last.sources * len(self.spans_of(bucket)), shared)
             spans = {name: self.written(bucket, name) for name in self.types}
             own = sum((stop - start) * row_bytes(self.types, name) for name, (start, stop) in spans.items())
             own += POSITION_BYTES * sum(stop - start for start, stop in set(spans.values()))

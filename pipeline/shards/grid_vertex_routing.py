@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.merge_levels import Level, Merge
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shards.grid_vertex_plan import Types, VertexPlan
+from gnnloom.pipeline.shards.lane_records import lane_facts
 from gnnloom.pipeline.shards.part_order import Order
-from gnnloom.pipeline.shards.routed_rows import Gathered, opened, written_rows
+from gnnloom.pipeline.shards.routed_rows import Gathered, RoutedFile, written_rows
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.matrix.ranges import Span
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class RouteRowsTask:
     Attributes:
         order: ``rows`` or ``columns``.
         number: number of the range.
+        lane: where its rows go, relative to the work folder.
     """
 
     writer: ArtifactWriter
@@ -57,6 +60,7 @@ class RouteRowsTask:
     table: VertexTable
     plan: VertexPlan
     number: int
+    lane: Lane
 
     @property
     def name(self) -> str:
@@ -66,18 +70,21 @@ class RouteRowsTask:
 
 @dataclass(frozen=True)
 class MergeRowsTask:
-    """Merges files of the level before into one file of a span of ``level``."""
+    """Merges the rows of a span of positions from several spill files of the level before.
+
+    Attributes:
+        name: name of the task.
+        positions: first and last (exclusive) position of the span.
+        sources: lanes of the spill files, relative to the work folder.
+        lane: where the merged rows go.
+    """
 
     writer: ArtifactWriter
-    order: str
+    name: str
     plan: VertexPlan
-    level: Level
-    merge: Merge
-
-    @property
-    def name(self) -> str:
-        merged = f"{self.merge.span:05d}/{self.merge.source:05d}"
-        return f"merge/{self.order}/{self.plan.range_rows}/{self.level.number}/{merged}"
+    positions: Span
+    sources: tuple[Lane, ...]
+    lane: Lane
 
 
 def vertex_table(graph: Graph, vertices: Artifact | None, *, with_ids: bool = False) -> VertexTable:
@@ -103,44 +110,30 @@ def vertex_types(given: Types, *, weighted: bool, with_ids: bool) -> dict[str, t
     return {**types, **given}
 
 
-def level_folder(work: Path, order: str, plan: VertexPlan, level: Level) -> Path:
-    """Folder of the routed files of one level."""
-    return work / "routed" / order / str(plan.range_rows) / str(level.number)
-
-
-def routed_path(work: Path, order: str, plan: VertexPlan, level: Level, span: int, source: int) -> Path:
-    """One routed file."""
-    return level_folder(work, order, plan, level) / f"{span:05d}" / f"{source:05d}"
-
-
 def route_rows(task: RouteRowsTask) -> int:
     """Sort a range's rows by position and write them; returns the number of rows."""
     plan = task.plan
-    with task.writer.task(task.name):
+    with task.writer.task(task.name) as output:
         start, stop = plan.vertices_of(task.number)
         position = task.permutation.forward(np.arange(start, stop, dtype=np.int64))
         # Positions are distinct, so any sort gives the same order.
         by_position = np.argsort(position)
-        path = routed_path(task.writer.work, task.order, plan, plan.levels[0], 0, task.number)
-        with written_rows(path, plan.types, stop - start) as routed:
+        with written_rows(task.writer.work, task.lane, plan.types, stop - start) as routed:
             routed.put("position", 0, position[by_position])
             # One array at a time in memory.
             for name in plan.types:
                 routed.put(name, 0, task.table.read(name, start, stop)[by_position])
+        output.facts = lane_facts(task.lane, routed.num_bytes)
     return stop - start
 
 
 def merge_rows(task: MergeRowsTask) -> int:
-    """Merge the rows of a span from several files into one; returns their number."""
-    plan, merge, before = task.plan, task.merge, task.plan.levels[task.level.number - 1]
-    first, last = merge.positions
-    paths = [
-        routed_path(task.writer.work, task.order, plan, before, merge.span_before, source) for source in merge.group
-    ]
-    with task.writer.task(task.name), opened(paths, plan.types) as files:
+    """Merge the rows of a span from several spill files into one; returns their number."""
+    plan, (first, last) = task.plan, task.positions
+    with task.writer.task(task.name) as output, OpenFiles(task.writer.work) as opened:
+        files = [RoutedFile(opened.lane(lane), plan.types) for lane in task.sources]
         total = sum(stop - start for start, stop in (file.section((first, last)) for file in files))
-        path = routed_path(task.writer.work, task.order, plan, task.level, merge.span, merge.source)
-        with written_rows(path, plan.types, total) as routed:
+        with written_rows(task.writer.work, task.lane, plan.types, total) as routed:
             done = 0
             # As many positions as a range has vertices: at most that many rows are in memory, however ids are spread.
             for start in range(first, last, plan.range_rows):
@@ -149,6 +142,7 @@ def merge_rows(task: MergeRowsTask) -> int:
                 for name in plan.types:
                     routed.put(name, done, step.rows(name))
                 done += len(step.position)
+        output.facts = lane_facts(task.lane, routed.num_bytes)
     return total
 
 

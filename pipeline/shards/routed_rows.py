@@ -1,17 +1,18 @@
 """Routed files: rows of vertex data, sorted by position, between the passes that bring them into a permuted order.
 
+Each is a lane (:mod:`gnnloom.pipeline.external_sort.lanes`):
+
+    num_rows   (1,) int64
     position   (num_rows,) int64, ascending
     then the (num_rows, ...) rows of every array, in the order of the plan's types
 
-The number of rows follows from the size of the file. A section is found by binary search, so files need no offsets, and
-readers may cut them anywhere.
+A section is found by binary search, so files need no offsets, and readers may cut them anywhere.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,60 +20,56 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.raw_files import read_open_file, write_at
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenLane, writable
 from gnnloom.pipeline.shards.grid_vertex_plan import POSITION_BYTES, Types, row_bytes
-from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.matrix.ranges import Span
 
 #: Bytes of rows that are read at a time from one file.
 _BLOCK_BYTES = 4 << 20
+#: Bytes before the positions.
+_HEADER_BYTES = 8
 
 
 class RoutedWriter:
-    """Writes the columns of a routed file, each in any number of steps."""
+    """Writes the columns of a routed file, each in any number of steps.
 
-    def __init__(self, descriptor: int, types: Types, num_rows: int) -> None:
-        self._descriptor, self._types = descriptor, types
+    Attributes:
+        num_bytes: bytes of the file.
+    """
+
+    def __init__(self, lane: OpenLane, types: Types, num_rows: int) -> None:
+        self._lane = lane
         self._columns = _columns(types, num_rows)
+        self.num_bytes = _HEADER_BYTES + num_rows * sum(width for _, width in self._columns.values())
+        lane.write(0, np.array([num_rows]))
 
     def put(self, name: str, start: int, rows: NDArray[Any]) -> None:
         """Write rows of ``position`` or an array, from row ``start`` of the file on."""
         offset, width = self._columns[name]
-        write_at(self._descriptor, offset + start * width, np.ascontiguousarray(rows))
+        self._lane.write(offset + start * width, np.ascontiguousarray(rows))
 
 
 @contextmanager
-def written_rows(path: Path, types: Types, num_rows: int) -> Iterator[RoutedWriter]:
-    """Write a routed file of ``num_rows`` rows; it gets its name at the end of the block."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_aside(path) as aside, aside.open("wb", buffering=0) as file:
-        yield RoutedWriter(file.fileno(), types, num_rows)
+def written_rows(work: Path, lane: Lane, types: Types, num_rows: int) -> Iterator[RoutedWriter]:
+    """Write a routed file of ``num_rows`` rows to a lane."""
+    with writable(work, lane) as opened:
+        yield RoutedWriter(opened, types, num_rows)
 
 
 class RoutedFile:
-    """A routed file, opened once."""
+    """A routed file in an open lane."""
 
-    def __init__(self, path: Path, types: Types) -> None:
-        """Open the file.
+    def __init__(self, lane: OpenLane, types: Types) -> None:
+        """Read the number of rows.
 
         Raises:
-            CorruptError: the file does not exist, or its size is not that of whole rows.
+            CorruptError: the lane's file is too short.
         """
-        self._path, self._types = path, types
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError as error:
-            raise CorruptError(f"{path}: missing; remove the unfinished artifact and start again") from error
-        size, width = os.fstat(self._descriptor).st_size, sum(row_bytes(types, name) for name in types)
-        self.num_rows, rest = divmod(size, width + POSITION_BYTES)
-        if rest:
-            self.close()
-            raise CorruptError(f"{path}: {size:,} bytes are not whole rows of {width + POSITION_BYTES} bytes")
+        self._lane, self._types = lane, types
+        count = np.empty(1, np.int64)
+        lane.read(0, count)
+        self.num_rows = int(count[0])
         self._columns = _columns(types, self.num_rows)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
 
     def section(self, positions: Span) -> Span:
         """First and last (exclusive) row of the file with a position in the range."""
@@ -100,7 +97,7 @@ class RoutedFile:
         offset, width = self._columns[name]
         dtype, trailing = ("int64", ()) if name == "position" else self._types[name]
         rows = np.empty((stop - start, *trailing), dtype)
-        read_open_file(self._descriptor, self._path, offset + start * width, rows)
+        self._lane.read(offset + start * width, rows)
         return rows
 
     def blocks(self, name: str, section: Span) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -108,17 +105,6 @@ class RoutedFile:
         step = max(1, _BLOCK_BYTES // max(1, self._columns[name][1]))
         for start in range(*section, step):
             yield start - section[0], self.read(name, start, min(start + step, section[1]))
-
-
-@contextmanager
-def opened(paths: Sequence[Path], types: Types) -> Iterator[list[RoutedFile]]:
-    """Open several files, and close them at the end."""
-    with ExitStack() as stack:
-        files = []
-        for path in paths:
-            files.append(RoutedFile(path, types))
-            stack.callback(files[-1].close)
-        yield files
 
 
 @dataclass(frozen=True)
@@ -161,7 +147,7 @@ class Gathered:
 
 def _columns(types: Types, num_rows: int) -> dict[str, tuple[int, int]]:
     """Offset and bytes of a row, for the positions and every array."""
-    columns, offset = {"position": (0, POSITION_BYTES)}, num_rows * POSITION_BYTES
+    columns, offset = {"position": (_HEADER_BYTES, POSITION_BYTES)}, _HEADER_BYTES + num_rows * POSITION_BYTES
     for name in types:
         width = row_bytes(types, name)
         columns[name], offset = (offset, width), offset + num_rows * width

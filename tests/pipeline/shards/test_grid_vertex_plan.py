@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import sys
 from collections import Counter
@@ -62,14 +63,13 @@ def test_pieces_of_the_artifact_do_not_depend_on_the_memory() -> None:
 
 @contextmanager
 def counted_opens() -> Iterator[Counter[str]]:
-    """Count the routed files that are opened for reading within the block, by path."""
+    """Count how often files of routed rows are opened to read within the block, by path."""
     opened: Counter[str] = Counter()
     counting = [True]
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        # A file that is written has a temporary name, and removing a folder opens the folder.
-        if counting[0] and event == "open" and re.search(r"/routed/\w+/\d+/\d+/\d{5}/\d{5}$", str(arguments[0])):
-            opened[str(arguments[0])] += 1
+        if counting[0] and event == "open" and re.search(r"/routed/\w+/\d+/\d/lanes-", str(arguments[0])):
+            opened[str(arguments[0])] += arguments[2] & os.O_ACCMODE == os.O_RDONLY
 
     sys.addaudithook(hook)
     yield opened
