@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shards.part_file import (
     PartColumn,
     mapped_part_file,
-    read_all_parts,
     read_part_offsets,
     read_parts,
 )
-from gnnloom.pipeline.shards.row_halo import halo_path
+from gnnloom.pipeline.shards.row_halo import halo_file
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.run_missing import run_missing
@@ -119,39 +119,41 @@ def sent_rows(work: Path, kind: str, num_parts: int, sender: int) -> PartColumn:
     """
     groups = HaloGroups(num_parts)
     first = (sender - groups.ranks(sender // groups.size).start) * num_parts
-    return read_parts(_collected_path(work, kind, sender // groups.size), first, first + num_parts, _IDS)
+    with OpenFiles(work) as files:
+        collected = files.lane(_collected(kind, sender // groups.size))
+        return read_parts(collected, first, first + num_parts, _IDS)
 
 
 def merge_halos(task: MergeHalosTask) -> int:
     """Merge the halos of a group of receivers; returns their number of rows."""
     work, groups, receivers = task.writer.work, task.groups, task.groups.ranks(task.group)
-    paths = [halo_path(work, task.kind, receiver) for receiver in receivers]
-    counts = np.empty((groups.num_parts, len(receivers)), np.int64)
-    for column, path in enumerate(paths):
-        counts[:, column] = np.diff(read_part_offsets(path, 0, groups.num_parts))
-    begin = _begins(counts)
-    merged_path = _merged_path(work, task.kind, task.group)
-    with task.writer.task(task.name), mapped_part_file(merged_path, _offsets(counts), _IDS) as merged:
-        # One halo in memory at a time: its ids move to their places in the mapped file.
-        for column, path in enumerate(paths):
-            _place(merged, read_all_parts(path, _IDS), begin[:, column])
+    with task.writer.task(task.name), OpenFiles(work) as files:
+        halos = [files.lane(halo_file(task.kind, receiver)) for receiver in receivers]
+        counts = np.empty((groups.num_parts, len(receivers)), np.int64)
+        for column, halo in enumerate(halos):
+            counts[:, column] = np.diff(read_part_offsets(halo, 0, groups.num_parts))
+        begin, path = _begins(counts), work / _merged(task.kind, task.group).path
+        with mapped_part_file(path, _offsets(counts), _IDS) as merged:
+            # One halo in memory at a time: its ids move to their places in the mapped file.
+            for column, halo in enumerate(halos):
+                _place(merged, read_parts(halo, 0, groups.num_parts, _IDS), begin[:, column])
     return int(counts.sum())
 
 
 def collect_halos(task: CollectHalosTask) -> int:
     """Collect what a group of senders sends; returns the number of rows."""
     work, groups, senders = task.writer.work, task.groups, task.groups.ranks(task.group)
-    merged = [(_merged_path(work, task.kind, group), groups.ranks(group)) for group in range(groups.count)]
-    counts = np.empty((len(senders), groups.num_parts), np.int64)
-    for path, receivers in merged:
-        offset = read_part_offsets(path, *_pairs(senders, receivers))
-        counts[:, receivers.start : receivers.stop] = np.diff(offset).reshape(len(senders), len(receivers))
-    begin = _begins(counts)
-    path = _collected_path(work, task.kind, task.group)
-    with task.writer.task(task.name), mapped_part_file(path, _offsets(counts), _IDS) as collected:
+    with task.writer.task(task.name), OpenFiles(work) as files:
+        merged = [(files.lane(_merged(task.kind, group)), groups.ranks(group)) for group in range(groups.count)]
+        counts = np.empty((len(senders), groups.num_parts), np.int64)
         for source, receivers in merged:
-            found = read_parts(source, *_pairs(senders, receivers), _IDS)
-            _place(collected, found, begin[:, receivers.start : receivers.stop].reshape(-1))
+            offset = read_part_offsets(source, *_pairs(senders, receivers))
+            counts[:, receivers.start : receivers.stop] = np.diff(offset).reshape(len(senders), len(receivers))
+        begin, path = _begins(counts), work / _collected(task.kind, task.group).path
+        with mapped_part_file(path, _offsets(counts), _IDS) as collected:
+            for source, receivers in merged:
+                found = read_parts(source, *_pairs(senders, receivers), _IDS)
+                _place(collected, found, begin[:, receivers.start : receivers.stop].reshape(-1))
     return int(counts.sum())
 
 
@@ -177,9 +179,9 @@ def _begins(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return _offsets(counts)[:-1].reshape(counts.shape)
 
 
-def _merged_path(work: Path, kind: str, group: int) -> Path:
-    return work / f"merged-{kind}" / f"{group:05d}"
+def _merged(kind: str, group: int) -> Lane:
+    return Lane(f"merged-{kind}/{group:05d}")
 
 
-def _collected_path(work: Path, kind: str, group: int) -> Path:
-    return work / f"collected-{kind}" / f"{group:05d}"
+def _collected(kind: str, group: int) -> Lane:
+    return Lane(f"collected-{kind}/{group:05d}")

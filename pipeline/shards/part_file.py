@@ -178,33 +178,27 @@ def read_part(lane: OpenLane, part: int, dtypes: Sequence[np.dtype[Any]], first_
     return columns
 
 
-def read_all_parts(path: Path, dtype: np.dtype[Any]) -> PartColumn:
-    """Read the whole column of a file that has only one, with one element per entry."""
-    with path.open("rb") as file:
-        _, num_parts, *_ = np.fromfile(file, np.int64, 4)
-        offset = np.fromfile(file, np.int64, num_parts + 1)
-        return PartColumn(np.fromfile(file, dtype, offset[-1]), offset)
-
-
-def read_parts(path: Path, first: int, last: int, dtype: np.dtype[Any]) -> PartColumn:
+def read_parts(lane: OpenLane, first: int, last: int, dtype: np.dtype[Any]) -> PartColumn:
     """Read parts ``first`` to ``last`` (exclusive) of a file that has only one column, with one element per entry.
 
     Returns:
         Their entries, and (last - first + 1,) offsets in the whole column.
+
+    Raises:
+        CorruptError: the file is too short.
     """
-    with path.open("rb") as file:
-        _, _, _, begin = np.fromfile(file, np.int64, 4)
-        file.seek(_offset_at(1, 0, 0, first))
-        offset = np.fromfile(file, np.int64, last - first + 1)
-        file.seek(begin + offset[0] * dtype.itemsize)
-        return PartColumn(np.fromfile(file, dtype, offset[-1] - offset[0]), offset)
+    offset = read_part_offsets(lane, first, last)
+    _, _, (begin,) = _read_columns(lane)
+    entry = np.empty(int(offset[-1] - offset[0]), dtype)
+    lane.read(int(begin) + int(offset[0]) * dtype.itemsize, entry)
+    return PartColumn(entry, offset)
 
 
-def read_part_offsets(path: Path, first: int, last: int) -> NDArray[np.int64]:
+def read_part_offsets(lane: OpenLane, first: int, last: int) -> NDArray[np.int64]:
     """Read the (last - first + 1,) offsets of parts ``first`` to ``last`` of a file that has only one column."""
-    with path.open("rb") as file:
-        file.seek(_offset_at(1, 0, 0, first))
-        return np.fromfile(file, np.int64, last - first + 1)
+    offset = np.empty(last - first + 1, np.int64)
+    lane.read(_offset_at(1, 0, 0, first), offset)
+    return offset
 
 
 @contextmanager

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.shards.part_file import part_offsets
 from gnnloom.pipeline.shards.row_routed import RowSegment
 
@@ -52,9 +52,9 @@ class Halo:
         return self.position[np.searchsorted(self.ascending, vertex)]
 
 
-def halo_path(work: Path, kind: str, rank: int) -> Path:
-    """Spill file of the vertices that a rank needs, sorted by owner; the third pass reads it."""
-    return work / f"halo-{kind}" / f"{rank:05d}"
+def halo_file(kind: str, rank: int) -> Lane:
+    """Spill file of the vertices that a rank needs, sorted by owner, in the work folder; the third pass reads it."""
+    return Lane(f"halo-{kind}/{rank:05d}")
 
 
 def find_halo(

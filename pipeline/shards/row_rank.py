@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shards.part_file import PartColumn, write_part_file
-from gnnloom.pipeline.shards.row_halo import find_halo, halo_path
+from gnnloom.pipeline.shards.row_halo import find_halo, halo_file
 from gnnloom.pipeline.shards.row_order import OwnRows, reordered_rows, reordered_segments
 from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank, RoutedVertexArray, RowSegment
 from gnnloom.storage.artifacts.csr_group import write_csr_group
@@ -75,7 +75,7 @@ def _write_matrix(
         own_out.append(segment, mine, local(segment.indices[mine]))
         halo_out.append(segment, ~mine, halo.local_columns(segment.indices[~mine]))
     # On disk before this task is recorded, because the third pass relies on the halo of every recorded rank.
-    write_part_file(halo_path(task.writer.work, matrix.kind, task.rank), [PartColumn(halo.vertex, halo.offset)])
+    write_part_file(task.writer.work / halo_file(matrix.kind, task.rank).path, [PartColumn(halo.vertex, halo.offset)])
     return [
         *own_out.close(),
         *halo_out.close(),

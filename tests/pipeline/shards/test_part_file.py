@@ -15,8 +15,8 @@ from gnnloom.pipeline.external_sort.lanes import MOST_FILES, Lane, LaneSet, Open
 from gnnloom.pipeline.shards.part_file import (
     PartColumn,
     part_offsets,
-    read_all_parts,
     read_part,
+    read_parts,
     write_part_file,
     write_part_lane,
 )
@@ -68,7 +68,8 @@ def test_the_first_columns_can_be_read_alone(tmp_path: Path) -> None:
 def test_a_file_with_one_column_is_read_whole(tmp_path: Path) -> None:
     written = column(np.array([10, 11, 12, 13]), np.array([2, 0, 2, 0], dtype=np.int32), 4)
     write_part_file(tmp_path / "spill", [written])
-    found = read_all_parts(tmp_path / "spill", np.dtype(np.int64))
+    with OpenFiles(tmp_path) as files:
+        found = read_parts(files.lane(Lane("spill")), 0, 4, np.dtype(np.int64))
     assert found.entry.tolist() == [11, 13, 10, 12]
     assert found.offset.tolist() == [0, 2, 2, 4, 4]
 

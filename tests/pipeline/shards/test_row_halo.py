@@ -10,7 +10,7 @@ import pytest
 
 from gnnloom.pipeline.shards.halo_regrouping import HaloGroups, regroup_halos, sent_rows
 from gnnloom.pipeline.shards.part_file import PartColumn, write_part_file
-from gnnloom.pipeline.shards.row_halo import Halo, find_halo, halo_path
+from gnnloom.pipeline.shards.row_halo import Halo, find_halo, halo_file
 from gnnloom.pipeline.shards.row_routed import RowSegment
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.counting import CountingCluster
@@ -53,7 +53,7 @@ def test_regrouped_halos_list_what_each_rank_sends_by_receiver(tmp_path: Path, n
     writer = ArtifactWriter(tmp_path, "shards", "key")
     for rank, vertices in enumerate(needed):
         halo = Halo.of(vertices, part[vertices], num_parts)
-        write_part_file(halo_path(writer.work, "forward", rank), [PartColumn(halo.vertex, halo.offset)])
+        write_part_file(writer.work / halo_file("forward", rank).path, [PartColumn(halo.vertex, halo.offset)])
     cluster = CountingCluster()
     regroup_halos(writer, "forward", num_parts, cluster)
     for sender in range(num_parts):
@@ -71,7 +71,7 @@ def test_halos_that_are_regrouped_again_stay_as_they_are(tmp_path: Path) -> None
     for rank, vertices in enumerate(([3], [0, 5])):
         part = np.array([0, 0, 0, 1, 1, 0], np.int32)
         halo = Halo.of(np.array(vertices), part[vertices], 2)
-        write_part_file(halo_path(writer.work, "forward", rank), [PartColumn(halo.vertex, halo.offset)])
+        write_part_file(writer.work / halo_file("forward", rank).path, [PartColumn(halo.vertex, halo.offset)])
     regroup_halos(writer, "forward", 2, cluster)
     first = cluster.tasks
     regroup_halos(writer, "forward", 2, cluster)
