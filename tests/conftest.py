@@ -51,6 +51,13 @@ def forked_ranks() -> Iterator[None]:
 
 
 @pytest.fixture
+def small_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few tasks share files, of pages so short that every lane has several, as many tasks do with long lanes."""
+    monkeypatch.setattr("gnnloom.pipeline.external_sort.lanes.MOST_FILES", 2)
+    monkeypatch.setattr("gnnloom.pipeline.external_sort.lanes.PAGE_BYTES", 1000)
+
+
+@pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     return Catalog(tmp_path / "catalog")
 

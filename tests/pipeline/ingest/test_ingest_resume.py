@@ -101,6 +101,7 @@ def edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeFiles:
     return write_edges(tmp_path / "edges", u, v, range_edges=9000)
 
 
+@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize(("ids", "fan_in"), [("keep", 512), ("compact", 512), ("keep", 2)])
 def test_an_ingest_stopped_before_every_task_runs_each_task_once(
     catalog: Catalog, edges: EdgeFiles, ids: str, fan_in: int, monkeypatch: pytest.MonkeyPatch

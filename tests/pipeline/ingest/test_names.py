@@ -269,6 +269,7 @@ def test_the_projection_counts_names(tmp_path: Path) -> None:
     assert projection.spill_bytes > graph.artifact.measured["spill_bytes"] / 3
 
 
+@pytest.mark.usefixtures("small_lanes")
 def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

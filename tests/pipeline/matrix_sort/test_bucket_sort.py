@@ -43,6 +43,7 @@ def sort(
         return Graph(matrix.commit(symmetric=options.undirected))
 
 
+@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_bytes_do_not_depend_on_the_buffer(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
@@ -75,6 +76,8 @@ def test_bytes_do_not_depend_on_how_the_source_is_cut(
     assert len(digests) == 1
 
 
+@pytest.mark.usefixtures("small_lanes")
+@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("capacity", [50, 1 << 20])
 def test_merging_files_before_they_are_sorted_changes_no_byte(

@@ -86,6 +86,7 @@ def cut_store(catalog: Catalog, name: str, permutation: str) -> GridShards:
     return shard_grid(dataset, graph, GridOptions((3, 2), permutation), InProcessCluster(), partition=by)
 
 
+@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("permutation", ["double", "partition", "none"])
 def test_many_ranges_and_levels_give_the_same_bytes_and_the_counted_opens(
     catalog: Catalog, permutation: str, monkeypatch: pytest.MonkeyPatch

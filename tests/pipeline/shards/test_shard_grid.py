@@ -137,6 +137,7 @@ def test_any_number_of_workers_and_little_memory_give_the_same_bytes(catalog: Ca
     assert len(digests) == 1
 
 
+@pytest.mark.usefixtures("small_lanes")
 def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> None:
     dataset = catalog.create("web")
     store_graph(dataset, random_adjacency(200, 2000, 5, symmetric=True), symmetric=True)
@@ -147,6 +148,7 @@ def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> 
     assert resumed.artifact.digest == cut(straight, grid=(4, 4)).artifact.digest
 
 
+@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_merging_runs_and_stopping_on_the_way_change_no_byte(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, weighted: bool

@@ -306,6 +306,7 @@ def test_the_halos_are_as_large_as_the_counted_volume(catalog: Catalog) -> None:
     assert shards.quality == quality
 
 
+@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("tasks", [0, 4, 9, 16])
 def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, tasks: int) -> None:
     adjacency = random_adjacency(40, 200, 0, symmetric=False)
@@ -323,6 +324,7 @@ def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, ta
     assert digests[0] == digests[1]
 
 
+@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("reorder", ["none", "degree"])
 def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str
