@@ -10,6 +10,7 @@ from scale.counted_cluster import OpenCounter
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import check_opens, check_shares
 
+from gnnloom.pipeline.external_sort.lanes import MOST_FILES
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets
 from gnnloom.pipeline.partition.stochastic.counts import BatchSizes, measuring_counts, merging_counts
@@ -28,6 +29,13 @@ rates = pytest.mark.parametrize("rate", [0.02, 0.06, 0.3])
 def sizes(graph: Described, rate: float) -> BatchSizes:
     blocks = graph.source.graph
     return BatchSizes.even(blocks.block_rows, blocks.block_nnz, blocks.entry_bytes, rate)
+
+
+def fit_at_random(problem: Any, _: Any, folder: Any) -> dict[str, Any]:
+    folder.mkdir()
+    for name in (FULL, STOCHASTIC):
+        np.save(folder / name, random_parts(problem.graph.num_vertices, 4, 0))
+    return {}
 
 
 def phases_of(phases: list[PhaseCount], name: str) -> list[PhaseCount]:
@@ -83,13 +91,7 @@ def test_groups_of_batches_waste_at_most_a_quarter() -> None:
 def test_a_stochastic_partition_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool
 ) -> None:
-    def fit(problem: Any, _: Any, folder: Any) -> dict[str, Any]:
-        folder.mkdir()
-        for name in (FULL, STOCHASTIC):
-            np.save(folder / name, random_parts(problem.graph.num_vertices, 4, 0))
-        return {}
-
-    monkeypatch.setattr(batch_partition, "fit_apart", fit)
+    monkeypatch.setattr(batch_partition, "fit_apart", fit_at_random)
     dataset, cluster, rate = catalog.create("g"), OpenCounter(), 0.3
     graph = store_graph(dataset, random_adjacency(500, 4000, 1, symmetric=symmetric), symmetric=symmetric, num_blocks=4)
     directions = "forward" if symmetric else "both"
@@ -119,6 +121,26 @@ def test_a_stochastic_partition_runs_the_counted_tasks_and_opens_the_counted_fil
         assert sum(cluster.opens(function)) == sum(each.opens for each in planned), phase
     drawn = [each for each in counted if each.phase.startswith("draw")]
     assert cluster.tasks("_draw_batches") == sum(each.tasks for each in drawn)
+
+
+def test_tasks_open_few_files_of_many_pieces_groups_and_ranges_of_hashes(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_partition, "fit_apart", fit_at_random)
+    monkeypatch.setattr(merged_nets, "_BUCKET_BYTES", 4000)
+    monkeypatch.setattr(merged_nets, "_SLICE_BYTES", 1)
+    dataset, cluster = catalog.create("g"), OpenCounter()
+    graph = store_graph(dataset, random_adjacency(500, 4000, 1, symmetric=True), symmetric=True, num_blocks=20)
+    partition_graph(dataset, graph, PartitionOptions(4, model="stochastic", batches="walk", batch_rate=0.2), cluster)
+    assert cluster.tasks("restrict_nets") >= 5 * 20
+    assert cluster.tasks("_merge_bucket") > MOST_FILES
+    assert {name: max(cluster.opens(name)) for name in ("restrict_nets", "_index_piece", "_place_nets")} == {
+        "restrict_nets": 3,
+        "_index_piece": 2,
+        "_place_nets": 5,
+    }
+    assert set(cluster.opens("_merge_bucket")) == {MOST_FILES}
+    assert set(cluster.opens("_choose_nets")) == {2 + MOST_FILES}
 
 
 def test_ranges_of_hashes_hold_16_mib_of_indexes_and_128_kib_of_each() -> None:

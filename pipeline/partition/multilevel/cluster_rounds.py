@@ -43,8 +43,8 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     vertex_pieces,
     writing_tasks,
 )
-from gnnloom.pipeline.partition.multilevel.range_rows import RangeRows, grouped_rows
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
+from gnnloom.pipeline.partition.range_rows import RangeRows, grouped_rows
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.matrix.csr import index_dtype

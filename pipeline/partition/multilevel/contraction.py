@@ -23,10 +23,10 @@ from gnnloom.pipeline.partition.multilevel.contraction_sizes import ContractionS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, load_nets
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
-from gnnloom.pipeline.partition.multilevel.range_rows import RangeRows
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
 from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
+from gnnloom.pipeline.partition.range_rows import RangeRows
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.matrix.csr import index_dtype
 

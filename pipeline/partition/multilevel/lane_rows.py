@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.multilevel.pieces import range_pieces
-from gnnloom.pipeline.partition.multilevel.range_rows import RangeRows, RowSpan
+from gnnloom.pipeline.partition.range_rows import RangeRows, RowSpan
 
 #: Rows in memory at a time: 24 MiB of joins.
 BLOCK_ROWS = 1 << 20

@@ -30,7 +30,6 @@ from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks
 from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates
 from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, round_tasks, writing_tasks
-from gnnloom.pipeline.partition.multilevel.range_rows import RangeRows, grouped_rows
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     accept_classes,
@@ -40,6 +39,7 @@ from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     propose_moves,
 )
 from gnnloom.pipeline.partition.part_bits import WORD_BITS
+from gnnloom.pipeline.partition.range_rows import RangeRows, grouped_rows
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.matrix.permutation import mix

@@ -21,8 +21,8 @@ from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segme
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, create_incidence
-from gnnloom.pipeline.partition.multilevel.range_rows import HEADER_BYTES, RangeRows
 from gnnloom.pipeline.partition.multilevel.transpose_sizes import TransposeSizes
+from gnnloom.pipeline.partition.range_rows import HEADER_BYTES, RangeRows
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.matrix.csr import index_dtype

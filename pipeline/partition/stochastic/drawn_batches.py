@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.pipeline.partition.kept_results import kept_results
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches
 from gnnloom.pipeline.partition.stochastic.deadline import NO_DEADLINE, Deadline
 from gnnloom.pipeline.partition.stochastic.merged_nets import DrawnNets, merge_equal
 from gnnloom.pipeline.partition.stochastic.net_pieces import NetPiece
 from gnnloom.pipeline.partition.stochastic.restricted_nets import NUM_FIGURES, RestrictTask, restrict_nets
 from gnnloom.pipeline.partition.stochastic.stored_nets import StoredNets
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.numpy_files import load_array
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Hoeffding's bound is stated for an error of this share of the largest cost, exceeded with this probability.
@@ -104,11 +104,10 @@ def merge_batches(problem: DrawnProblem, cluster: Cluster, deadline: Deadline = 
     """
     done = problem.folder / "merged.json"
     if not done.exists():
-        count, covered, stopped_by = _draw_enough(problem, cluster, deadline)
-        drawn = DrawnNets(problem.work, len(problem.pieces), count, index_dtype(problem.num_vertices).name)
+        drawn, covered, stopped_by = _draw_enough(problem, cluster, deadline)
         nets = merge_equal(drawn, problem.folder, cluster)
         sizes = {"nets": nets.num_nets, "pins": nets.num_pins, "dtype": nets.dtype}
-        write_json(done, sizes | {"count": count, "covered": covered, "stopped_by": stopped_by})
+        write_json(done, sizes | {"count": drawn.count, "covered": covered, "stopped_by": stopped_by})
     found = read_json(done)
     # Only now: without them, the work would begin again.
     shutil.rmtree(problem.work, ignore_errors=True)
@@ -135,19 +134,21 @@ def batches_needed(rate: float) -> int:
     return min(MOST_BATCHES, math.ceil(math.log(1 - _COVERED) / math.log1p(-(rate**2))))
 
 
-def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: Deadline) -> tuple[int, float, str]:
-    """Draw batches until a rule applies; returns their number, the share of pins covered, and the rule."""
+def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: Deadline) -> tuple[DrawnNets, float, str]:
+    """Draw batches until a rule applies; returns their nets, the share of pins covered, and the rule."""
     # The first batch is drawn whatever the deadline, so that there is a hypergraph to partition.
-    num_pins = 0
+    num_nets, num_pins, dtype = 0, 0, index_dtype(problem.num_vertices).name
     for group, numbers in enumerate(batch_groups()):
-        for number, (_, pins, met, all_pins) in zip(numbers, _restrict(problem, group, numbers, cluster), strict=True):
-            num_pins += pins
+        figures = _restrict(problem, group, numbers, cluster)
+        for number, (nets, pins, met, all_pins) in zip(numbers, figures, strict=True):
+            num_nets, num_pins = num_nets + nets, num_pins + pins
             covered = met / all_pins if all_pins else 1.0
             # Time is looked at when a group is done: its batches are worth keeping.
             is_late = number == numbers[-1] and deadline.is_over
             stopped_by = _stopping_rule(covered, num_pins / max(1, all_pins), number + 1, is_late=is_late)
             if stopped_by:
-                return number + 1, covered, stopped_by
+                drawn = DrawnNets(problem.work, len(problem.pieces), number + 1, group, num_nets, dtype)
+                return drawn, covered, stopped_by
     raise AssertionError("the last rule always applies")
 
 
@@ -156,11 +157,14 @@ def _restrict(problem: DrawnProblem, group: int, numbers: range, cluster: Cluste
     drawn = DrawnBatches(problem.work / f"drawn-{group}", len(numbers), problem.num_vertices)
     tasks = [RestrictTask(piece, group, drawn) for piece in problem.pieces]
     problem.work.mkdir(parents=True, exist_ok=True)
-    if not all(task.result_path.exists() for task in tasks):
+    missing = [task for task in tasks if not task.result_path.exists()]
+    if missing:
         problem.draw(numbers, drawn, cluster)
+    run_tasks(cluster, restrict_nets, missing)
     total = np.zeros((len(numbers), NUM_FIGURES), dtype=np.int64)
-    for figures in kept_results(restrict_nets, tasks, cluster):
-        total += figures
+    for task in tasks:
+        # Mapped, because the figures of all earlier batches come first.
+        total += load_array(task.result_path, mmap_mode="r")[numbers.start :]
     drawn.path.unlink(missing_ok=True)
     found: list[list[int]] = total.tolist()
     return found

@@ -7,6 +7,8 @@ piece, then within the piece.  Four kinds of task, each reading what the one bef
     merge    a range of hashes: for each hash the piece that keeps its net, over all pieces
     choose   a piece: its kept nets in order, and how many each batch has
     place    a piece: its kept nets, copied to their place among all
+
+What the first two find for tasks of the other kind is in lanes, so no task opens more than 16 files of it.
 """
 
 from __future__ import annotations
@@ -18,18 +20,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.external_sort.raw_files import read_bytes
 from gnnloom.pipeline.partition.kept_results import keep_results
 from gnnloom.pipeline.partition.net_lists import select_nets
+from gnnloom.pipeline.partition.stochastic.kept_rows import KeptRows
 from gnnloom.pipeline.partition.stochastic.net_pieces import piece_folder
-from gnnloom.pipeline.partition.stochastic.restricted_nets import NETS, PINS, figures_by_group
+from gnnloom.pipeline.partition.stochastic.restricted_nets import HASH, NETS, PIN, PINS, SIZE, figures_path
 from gnnloom.pipeline.partition.stochastic.stored_nets import OpenNets, StoredNets
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.numpy_files import load_array
 
-#: Bytes of indexes that a task merges, at least; and of those that it reads of one piece, so that opens are worth it.
+#: Bytes of indexes that a task merges, at least; and of those that it reads of one piece, so that few reads are short.
 _BUCKET_BYTES, _SLICE_BYTES = 16 << 20, 128 << 10
-#: Numbers of an index for each distinct hash: the hash, and batch, position and number of its nets.
+#: Numbers of an index for each distinct hash: the hash; batch and piece, batch * num_pieces + piece; and position and
+#: number of its nets.
 INDEX_NUMBERS = 4
+#: Numbers of a kept net for the task that chooses: its position and its weight.
+KEPT_NUMBERS = 2
 _HASHES = 1 << 64
 
 
@@ -40,47 +48,69 @@ class DrawnNets:
     Attributes:
         work: folder of the pieces.
         count: batches that count, from the first on; the last group may have more.
+        group: number of the last group.
+        num_nets: nets of the batches that count, over all pieces.
         dtype: of the pins.
     """
 
     work: Path
     num_pieces: int
     count: int
+    group: int
+    num_nets: int
     dtype: str
 
-    def bucket_path(self, bucket: int) -> Path:
-        """File of the kept nets in a range of hashes."""
+    def figures(self, piece: int) -> NDArray[np.int64]:
+        """Read the (count, num_figures) figures of a piece."""
+        return load_array(figures_path(piece_folder(self.work, piece), self.group))[: self.count]
+
+
+@dataclass(frozen=True)
+class _Merging:
+    """What the tasks of all kinds need; small and picklable.
+
+    Attributes:
+        index: rows of ``INDEX_NUMBERS``, of each piece, grouped by range of hashes; ascending by hash.
+        kept: rows of ``KEPT_NUMBERS``, of each range of hashes, grouped by piece.
+    """
+
+    nets: DrawnNets
+    index: KeptRows
+    kept: KeptRows
+
+    @classmethod
+    def of(cls, nets: DrawnNets) -> _Merging:
+        """Prepare the files of the rows."""
+        pieces, buckets, work = nets.num_pieces, num_buckets(nets.num_nets, nets.num_pieces), nets.work
         # Named by the batches: a run that was killed may have counted fewer, if time stopped it.
-        return self.work / f"bucket-{self.count}-{bucket:05d}.npy"
+        return cls(
+            nets,
+            KeptRows.prepare(work, f"index-{nets.count}", pieces, INDEX_NUMBERS, buckets),
+            KeptRows.prepare(work, f"kept-{nets.count}", buckets, KEPT_NUMBERS, pieces),
+        )
 
 
 @dataclass(frozen=True)
 class _PieceTask:
-    """Works on one piece.
+    """Works on one piece."""
 
-    Attributes:
-        buckets: ranges of hashes; 0 before their number is known.
-    """
-
-    nets: DrawnNets
+    merging: _Merging
     number: int
-    buckets: int = 0
 
     @property
     def folder(self) -> Path:
-        return piece_folder(self.nets.work, self.number)
+        return piece_folder(self.merging.nets.work, self.number)
 
     def path(self, name: str) -> Path:
-        return self.folder / f"{name}-{self.nets.count}.npy"
+        return self.folder / f"{name}-{self.merging.nets.count}.npy"
 
 
 @dataclass(frozen=True)
 class _BucketTask:
-    """Merges a range of hashes, one of ``buckets``."""
+    """Merges a range of hashes."""
 
-    nets: DrawnNets
-    bucket: int
-    buckets: int
+    merging: _Merging
+    number: int
 
 
 @dataclass(frozen=True)
@@ -93,86 +123,82 @@ class _PlaceTask:
 
 def merge_equal(nets: DrawnNets, folder: Path, cluster: Cluster) -> StoredNets:
     """Write the nets of drawn batches into ``folder``, equal ones merged."""
-    pieces = [_PieceTask(nets, number) for number in range(nets.num_pieces)]
-    run_tasks(cluster, _index_piece, [task for task in pieces if not task.path("index").exists()])
-    buckets = num_buckets(sum(_mapped(task.path("index")).shape[1] for task in pieces), len(pieces))
-    tasks = [_BucketTask(nets, bucket, buckets) for bucket in range(buckets)]
-    run_tasks(cluster, _merge_bucket, [task for task in tasks if not nets.bucket_path(task.bucket).exists()])
-    pieces = [_PieceTask(nets, number, buckets) for number in range(nets.num_pieces)]
-    run_tasks(cluster, _choose_nets, [task for task in pieces if not task.path("kept").exists()])
+    merging = _Merging.of(nets)
+    pieces = [_PieceTask(merging, number) for number in range(nets.num_pieces)]
+    merging.index.run(_index_piece, pieces, cluster)
+    buckets = [_BucketTask(merging, number) for number in range(merging.index.rows.num_ranges)]
+    merging.kept.run(_merge_bucket, buckets, cluster)
+    run_tasks(cluster, _choose_nets, [task for task in pieces if not task.path("counts").exists()])
     merged = _place_of_each(nets, pieces, folder)
     run_tasks(cluster, _place_nets, [_PlaceTask(task, merged) for task in pieces])
     return merged
 
 
-def num_buckets(distinct: int, num_pieces: int) -> int:
-    """Return the number of ranges of hashes for so many entries in the indexes of all pieces."""
-    return max(1, -(-8 * INDEX_NUMBERS * distinct // max(_BUCKET_BYTES, _SLICE_BYTES * num_pieces)))
+def num_buckets(num_nets: int, num_pieces: int) -> int:
+    """Return the number of ranges of hashes for so many nets of all pieces, which have at most as many hashes."""
+    return max(1, -(-8 * INDEX_NUMBERS * num_nets // max(_BUCKET_BYTES, _SLICE_BYTES * num_pieces)))
 
 
 def _index_piece(task: _PieceTask) -> None:
-    figures = figures_by_group(task.folder, task.nets.count)
-    hashes = [_numbers(task.folder / f"hash-{group}", each, np.uint64) for group, each in enumerate(figures)]
+    nets, index = task.merging.nets, task.merging.index
+    figures = nets.figures(task.number)
     # Of equal hashes, ``return_index`` gives the first.
-    distinct, position, weight = np.unique(np.concatenate(hashes), return_index=True, return_counts=True)
+    found = np.unique(_numbers(task.folder / HASH, figures, np.uint64), return_index=True, return_counts=True)
+    distinct, position, weight = found
     batch = np.searchsorted(_ends(figures), position, side="right")
-    columns = (distinct, batch, position, weight)
-    keep_results(task.path("index"), [np.stack([column.view(np.uint64) for column in columns])])
+    columns = (distinct, batch * nets.num_pieces + task.number, position, weight)
+    rows = np.stack([column.view(np.uint64) for column in columns], axis=1)
+    # Ranges end where the next begins; the last ends with the hashes.
+    buckets = index.rows.num_ranges
+    edges = np.array([-(-_HASHES * number // buckets) for number in range(buckets)], dtype=np.uint64)
+    index.keep(task.number, rows, np.append(np.searchsorted(distinct, edges), len(distinct)))
 
 
 def _merge_bucket(task: _BucketTask) -> None:
-    """Write (3, num_kept) int64: piece, position and weight of the kept nets, by piece and position."""
-    parts = [_bucket_of(task, number) for number in range(task.nets.num_pieces)]
-    hashed, batch, position, weight, piece = np.concatenate(parts, axis=1)
-    order = np.lexsort((piece, batch, hashed))
+    nets, index = task.merging.nets, task.merging.index.rows
+    with OpenFiles(index.folder) as files:
+        hashed, place, position, weight = index.rows_within(files, _only(task.number), np.uint64).T
+    # By batch, then by piece: the first net of each hash is the one to keep.
+    order = np.lexsort((place, hashed))
     first = np.flatnonzero(np.diff(hashed[order], prepend=~hashed[order[:1]]))
     total = np.add.reduceat(weight[order], first) if len(first) else weight
-    kept = np.stack([piece[order[first]], position[order[first]], total]).view(np.int64)
-    keep_results(task.nets.bucket_path(task.bucket), [kept[:, np.lexsort((kept[1], kept[0]))]])
-
-
-def _bucket_of(task: _BucketTask, number: int) -> NDArray[np.uint64]:
-    """(5, num_hashes) the columns of the index of a piece in this range of hashes, and the number of the piece."""
-    index = _mapped(_PieceTask(task.nets, number).path("index"))
-    # Ranges end where the next begins; the last ends with the hashes.
-    edges = [-(-_HASHES * edge // task.buckets) for edge in (task.bucket, task.bucket + 1)]
-    start, stop = (
-        index.shape[1] if edge == _HASHES else int(np.searchsorted(index[0], np.uint64(edge))) for edge in edges
-    )
-    return np.concatenate([index[:, start:stop], np.full((1, stop - start), number, np.uint64)])
+    piece, position = place[order[first]] % np.uint64(nets.num_pieces), position[order[first]]
+    by_piece = np.lexsort((position, piece))
+    begin = np.searchsorted(piece[by_piece], np.arange(nets.num_pieces + 1, dtype=np.uint64))
+    task.merging.kept.keep(task.number, np.stack([position, total], axis=1)[by_piece], begin)
 
 
 def _choose_nets(task: _PieceTask) -> None:
     """Write (2, num_kept) position and weight of the kept nets, and (2, count) the nets and pins of each batch."""
-    parts = []
-    for bucket in range(task.buckets):
-        kept = _mapped(task.nets.bucket_path(bucket))
-        start, stop = np.searchsorted(kept[0], (task.number, task.number + 1))
-        parts.append(kept[1:, start:stop])
-    position, weight = np.concatenate(parts, axis=1)
-    order = np.argsort(position)
-    position, weight = position[order], weight[order]
-    figures = figures_by_group(task.folder, task.nets.count)
-    size = np.concatenate([_numbers(task.folder / f"size-{g}", each, np.int64) for g, each in enumerate(figures)])
+    nets, kept = task.merging.nets, task.merging.kept.rows
+    with OpenFiles(kept.folder) as files:
+        rows = kept.rows_within(files, _only(task.number))
+    position, weight = rows[np.argsort(rows[:, 0])].T
+    figures = nets.figures(task.number)
+    size = _numbers(task.folder / SIZE, figures, np.int64)
     batch = np.searchsorted(_ends(figures), position, side="right")
-    counts = np.zeros((2, task.nets.count), dtype=np.int64)
+    counts = np.zeros((2, nets.count), dtype=np.int64)
     np.add.at(counts[0], batch, 1)
     np.add.at(counts[1], batch, size[position])
     keep_results(task.path("chosen"), [np.stack([position, weight])])
     # The last file, which says that both are there.
-    keep_results(task.path("kept"), [counts])
+    keep_results(task.path("counts"), [counts])
+
+
+def _only(number: int) -> range:
+    return range(number, number + 1)
 
 
 def _place_of_each(nets: DrawnNets, pieces: list[_PieceTask], folder: Path) -> StoredNets:
     """Create the merged nets, and write for each piece the nets and pins before those of each batch."""
     total = np.zeros((2, nets.count), dtype=np.int64)
     for task in pieces:
-        total += load_array(task.path("kept"))
+        total += load_array(task.path("counts"))
     before = np.cumsum(total, axis=1) - total
     # Within a batch, the pieces follow each other.
     for task in pieces:
         keep_results(task.path("before"), [before])
-        before += load_array(task.path("kept"))
+        before += load_array(task.path("counts"))
     num_nets, num_pins = total.sum(axis=1).tolist()
     merged = StoredNets(folder, num_nets, num_pins, nets.dtype)
     merged.create()
@@ -187,33 +213,27 @@ def _place_nets(task: _PlaceTask) -> None:
 def _copy_kept(piece: _PieceTask, merged: OpenNets) -> None:
     """Write the kept nets of a piece to their places among all."""
     position, weight = load_array(piece.path("chosen"))
-    before = iter(load_array(piece.path("before")).T.tolist())
-    first = 0
-    # One batch at a time, because the nets of other pieces come between those of two batches.
-    for group, figures in enumerate(figures_by_group(piece.folder, piece.nets.count)):
-        sizes = _numbers(piece.folder / f"size-{group}", figures, np.int64)
-        with (piece.folder / f"pin-{group}").open("rb") as file:
-            for nets, pins in figures[:, [NETS, PINS]].tolist():
-                size, sizes = sizes[:nets], sizes[nets:]
-                pin = np.fromfile(file, merged.dtype, pins)
-                chosen = slice(*np.searchsorted(position, (first, first + nets)))
-                kept = np.zeros(nets, dtype=np.bool_)
-                kept[position[chosen] - first] = True
-                first_net, first_pin = next(before)
-                _, pin = select_nets(size, pin, kept)
-                merged.write(first_net, first_pin, size[kept], pin, weight[chosen])
-                first += nets
+    before, first = load_array(piece.path("before")).T.tolist(), 0
+    figures = piece.merging.nets.figures(piece.number)[:, [NETS, PINS]].tolist()
+    with (piece.folder / SIZE).open("rb") as sizes, (piece.folder / PIN).open("rb") as all_pins:
+        # One batch at a time, because the nets of other pieces come between those of two batches.
+        for (nets, pins), (first_net, first_pin) in zip(figures, before, strict=True):
+            size, pin = np.fromfile(sizes, np.int64, nets), np.fromfile(all_pins, merged.dtype, pins)
+            chosen = slice(*np.searchsorted(position, (first, first + nets)))
+            kept = np.zeros(nets, dtype=np.bool_)
+            kept[position[chosen] - first] = True
+            _, pin = select_nets(size, pin, kept)
+            merged.write(first_net, first_pin, size[kept], pin, weight[chosen])
+            first += nets
 
 
 def _numbers(path: Path, figures: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
     """(num_nets,) sizes or hashes of the nets of the batches with these figures."""
-    return np.fromfile(path, dtype, int(figures[:, NETS].sum()))
+    numbers = np.empty(int(figures[:, NETS].sum()), dtype)
+    read_bytes(path, 0, numbers)
+    return numbers
 
 
-def _ends(figures: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _ends(figures: NDArray[np.int64]) -> NDArray[np.int64]:
     """(count,) the nets of all batches up to each, and including it."""
-    return np.cumsum(np.concatenate([each[:, NETS] for each in figures]))
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    return np.asarray(load_array(path, mmap_mode="r"))
+    return np.cumsum(figures[:, NETS])

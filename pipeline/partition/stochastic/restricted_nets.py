@@ -1,17 +1,23 @@
-"""The nets that drawn batches have, of one row block and one group of batches, in files.
+"""The nets that drawn batches have, of one row block, in files that grow with each group of batches.
 
-For group g a piece has these files:
+A piece has these files, with the batches of all groups so far:
 
-    batches-g.npy   (num_batches, num_figures) int64    the figures of every batch, see ``NETS`` and so on
-    size-g          (num_nets,) int64                   pins of the nets of all batches, batch by batch
-    hash-g          (num_nets,) uint64                  hash of the pins of each
-    pin-g           (num_kept,) int32 or int64          the pins, net by net
+    size   (num_nets,) int64             pins of the nets of all batches, batch by batch
+    hash   (num_nets,) uint64            hash of the pins of each
+    pin    (num_kept,) int32 or int64    the pins, net by net
+
+and for each group g these, which appear whole:
+
+    figures-g.npy   (num_batches, num_figures) int64    the figures of every batch so far, see ``NETS`` and so on
     met-g           (num_bytes,) uint8                  a bit for each pin of the piece: whether any batch has it
+
+The figures of a group come last.  What a killed task had appended before is written again, in the same place.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +26,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenLane, writable
 from gnnloom.pipeline.partition.kept_results import keep_results
 from gnnloom.pipeline.partition.net_lists import pin_hash
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
@@ -31,6 +38,8 @@ from gnnloom.storage.format.numpy_files import load_array
 #: batch; and all pins of the piece.
 NUM_FIGURES = 4
 NETS, PINS, MET, ALL_PINS = range(NUM_FIGURES)
+#: Files of the sizes, the pins and the hashes of a piece's nets.
+SIZE, PIN, HASH = "size", "pin", "hash"
 
 
 @dataclass(frozen=True)
@@ -48,38 +57,55 @@ class RestrictTask:
 
     @property
     def result_path(self) -> Path:
-        return self.piece.folder / f"batches-{self.group}.npy"
+        return figures_path(self.piece.folder, self.group)
 
 
 def restrict_nets(task: RestrictTask) -> None:
-    """Write the files of a piece and a group; the figures come last."""
+    """Append the nets of a group to the files of a piece; the figures come last."""
     piece, group, nets = task.piece, task.group, task.piece.nets()
     piece.folder.mkdir(parents=True, exist_ok=True)
-    met = _met_before(piece, group, len(nets.pin))
-    figures = []
-    with ExitStack() as stack:
-        names = (f"size-{group}", f"pin-{group}", f"hash-{group}")
-        asides = [stack.enter_context(written_aside(piece.folder / name)) for name in names]
-        files = [stack.enter_context(aside.open("wb")) for aside in asides]
+    met, before = _met_before(piece, group, len(nets.pin)), _figures_before(piece, group)
+    ends, figures = _ends(before, nets.pin.dtype), []
+    with _appended(piece, group) as files:
         # One batch at a time in memory, since a group may have several times the pins of the piece.
         for bits in task.drawn.bits():
             restricted = _restricted(nets.offset, nets.pin, nets.owner, bits, met)
-            for file, values in zip(files, restricted, strict=True):
-                file.write(values.data)
+            ends = [file.write(end, values) for file, end, values in zip(files, ends, restricted, strict=True)]
             size, pin, _ = restricted
             figures.append((len(size), len(pin), np.count_nonzero(met), len(nets.pin)))
     with written_aside(piece.folder / f"met-{group}") as aside:
         aside.write_bytes(np.packbits(met).data)
-    keep_results(task.result_path, [np.array(figures, dtype=np.int64)])
+    keep_results(task.result_path, [np.concatenate([before, np.array(figures, dtype=np.int64)])])
 
 
-def figures_by_group(folder: Path, count: int) -> list[NDArray[np.int64]]:
-    """Read the (num_batches, num_figures) figures of a piece, group by group, for the first ``count`` batches."""
-    found: list[NDArray[np.int64]] = []
-    while (left := count - sum(map(len, found))) > 0:
-        path = folder / f"batches-{len(found)}.npy"
-        found.append(load_array(path)[:left])
-    return found
+def figures_path(folder: Path, group: int) -> Path:
+    """File of the (num_batches, num_figures) figures of a piece, for the batches up to the end of a group."""
+    return folder / f"figures-{group}.npy"
+
+
+@contextmanager
+def _appended(piece: NetPiece, group: int) -> Iterator[list[OpenLane]]:
+    """Open the files of sizes, pins and hashes to write; the first group creates them."""
+    names = (SIZE, PIN, HASH)
+    if not group:
+        for name in names:
+            # Not truncated: a task that was taken for dead writes the same bytes, and may do so at any time.
+            (piece.folder / name).touch()
+    with ExitStack() as stack:
+        yield [stack.enter_context(writable(piece.folder, Lane(name))) for name in names]
+
+
+def _ends(before: NDArray[np.int64], dtype: np.dtype[Any]) -> list[int]:
+    """Bytes of sizes, pins and hashes that the groups with these figures have written."""
+    nets, pins = before[:, [NETS, PINS]].sum(axis=0).tolist()
+    return [8 * nets, dtype.itemsize * pins, 8 * nets]
+
+
+def _figures_before(piece: NetPiece, group: int) -> NDArray[np.int64]:
+    """(num_batches, num_figures) figures of the batches of the groups before this one."""
+    if not group:
+        return np.empty((0, NUM_FIGURES), dtype=np.int64)
+    return load_array(figures_path(piece.folder, group - 1))
 
 
 def _met_before(piece: NetPiece, group: int, num_pins: int) -> NDArray[np.bool_]:

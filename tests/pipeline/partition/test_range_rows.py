@@ -15,7 +15,7 @@ from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.lane_rows import split_rows
 from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
 from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, reading_tasks, round_tasks, writing_tasks
-from gnnloom.pipeline.partition.multilevel.range_rows import RangeRows, grouped_rows
+from gnnloom.pipeline.partition.range_rows import RangeRows, grouped_rows
 
 EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gnnloom.pipeline.partition.kept_results import keep_results
 from gnnloom.pipeline.partition.native.problem import NativeProblem
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.preset import Preset
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets
+from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets, restricted_nets
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
 from gnnloom.pipeline.partition.stochastic.fit_request import FULL, STOCHASTIC, FitRequest, fit_apart
@@ -89,7 +90,7 @@ class _Stops(InProcessCluster):
 def test_a_run_that_was_stopped_in_any_phase_goes_on_and_gives_the_same_bytes(catalog: Catalog) -> None:
     whole = _Stops(-1)
     expected = partition(catalog, "whole", whole)
-    for phase in ("restrict_nets", "_merge_bucket", "_place_nets", "_count_batches"):
+    for phase in ("restrict_nets", "_index_piece", "_merge_bucket", "_choose_nets", "_place_nets", "_count_batches"):
         name = f"stopped-{phase.strip('_')}"
         # After the first task of the phase.
         first, second = _Stops(whole.ran.index(phase) + 1), _Stops(-1)
@@ -100,6 +101,46 @@ def test_a_run_that_was_stopped_in_any_phase_goes_on_and_gives_the_same_bytes(ca
         again = {"_draw_batches", "_place_nets"}
         once = [function for function in whole.ran if function not in again]
         assert [each for each in first.ran + second.ran if each not in again] == once
+
+
+@pytest.mark.usefixtures("fast_fit")
+@pytest.mark.parametrize(
+    ("phase", "again", "lost"),
+    [("_merge_bucket", "_index_piece", "index-*-00"), ("_choose_nets", "_merge_bucket", "kept-*-00")],
+)
+def test_lanes_that_were_lost_between_two_runs_are_written_again(
+    catalog: Catalog, phase: str, again: str, lost: str
+) -> None:
+    whole = _Stops(-1)
+    expected = partition(catalog, "whole", whole)
+    first, second = _Stops(whole.ran.index(phase) + 1), _Stops(-1)
+    with pytest.raises(KeyboardInterrupt):
+        partition(catalog, "lost", first)
+    (lane,) = catalog["lost"].path.rglob(lost)
+    lane.unlink()
+    assert partition(catalog, "lost", second) == expected
+    assert first.ran.count(again) == second.ran.count(again) == whole.ran.count(again) > 1
+
+
+def test_a_task_that_is_killed_while_it_appends_a_group_is_repeated(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_partition, "fit_apart", fit_by_hash)
+    expected = partition(catalog, "whole", InProcessCluster())
+    kept: list[Path] = []
+
+    def killed_once(path: Path, arrays: Iterable[Any]) -> None:
+        kept.append(path)
+        # The nets and what the group met are written by then; the figures are not.
+        if len(kept) == 5:
+            raise KeyboardInterrupt
+        keep_results(path, arrays)
+
+    monkeypatch.setattr(restricted_nets, "keep_results", killed_once)
+    with pytest.raises(KeyboardInterrupt):
+        partition(catalog, "killed", InProcessCluster())
+    assert partition(catalog, "killed", InProcessCluster()) == expected
+    assert kept.count(kept[4]) == 2
 
 
 class _Between(InProcessCluster):
