@@ -17,8 +17,8 @@ from gnnloom.storage.matrix.ranges import Span, range_of, split_range
 
 #: Sources that a task may read for each position, however few bytes it reads from each.
 FEW_SOURCES = 16
-#: Bytes that are worth reading from one more source: copying them once more takes about as long as a read, or an open,
-#: that waits for the disk, and much longer than one that does not.
+#: Bytes that are worth reading from one more source: copying them once more takes about as long as a read that waits
+#: for the disk, and much longer than one that does not.
 SOURCE_BYTES = 64 << 10
 
 
@@ -50,8 +50,8 @@ def most_sources(num_bytes: int, num_positions: int) -> int:
 
     The rule is 16 sources, or as many as a task reads 64 KiB or more from each. It limits short reads: sources that are
     lanes of few files take few opens, however many they are. A level of merges copies all bytes once more, which costs
-    more than reads of 64 KiB and, of sources that are files, the opens that it saves (tests/benchmarks/RESULTS.md,
-    "Files that a task opens"). So there is none unless a task would otherwise read less than that from each.
+    more than reads of 64 KiB (tests/benchmarks/RESULTS.md, "Files that a task opens"), so there is none unless a task
+    would otherwise read less than that from each.
     """
     return max(FEW_SOURCES, num_bytes // num_positions // SOURCE_BYTES)
 
