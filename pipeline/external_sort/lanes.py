@@ -99,7 +99,7 @@ class LaneSet:
         """Create the files, empty, under names that no other call gives.
 
         A record that names a lane is thus about the file that its task wrote, and never about one that was lost and
-        made again. Tasks that were taken for dead, and still write, write where nobody else does.
+        made again. A task of an earlier command that is still running writes to files of its own.
 
         Args:
             folder: folder that the paths are relative to.

@@ -173,8 +173,8 @@ def tree_bytes(path: Path) -> int:
     """
     total = 0
     for folder, _, names in os.walk(path):
-        # Only files that tasks share while a stage runs have holes. Blocks are no measure of others: some file systems
-        # compress them, or count them later.
+        # Only files that tasks share while a stage runs have holes. For all others the length is the better measure:
+        # some file systems compress blocks, or allocate them later.
         has_holes = WORK in Path(folder).parts
         for name in names:
             try:

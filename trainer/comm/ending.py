@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import os
 import stat
@@ -25,8 +26,10 @@ def abort(code: int) -> NoReturn:
     """End all ranks of the job at once."""
     # The process ends inside MPI, and whatever Python has buffered is lost.
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-        wait_until_read(stream.fileno())
+        # Nobody may be reading any more, or the stream may not be a file: the other ranks must not wait for that.
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+            wait_until_read(stream.fileno())
     MPI.COMM_WORLD.Abort(code)
     # Not reached; an MPI that returns from it must not let this rank go on.
     os._exit(code)
@@ -49,7 +52,7 @@ def end_job(error: BaseException) -> NoReturn:
 
 
 def wait_until_read(file: int, seconds: float = _READ_SECONDS) -> None:
-    """Wait until a pipe is empty, for at most so many seconds; anything else than a pipe is not waited for.
+    """Wait until a pipe is empty, for at most so many seconds; return at once for anything but a pipe.
 
     MPICH's launcher ends a job as soon as a rank aborts it, and loses what it has not read from the ranks by then: the
     line with the reason.

@@ -12,7 +12,7 @@ def ogb_root(folder: str) -> str:
     """The folder without a slash at its end.
 
     Raises:
-        NotFoundError: there is no such folder.
+        NotFoundError: the folder does not exist.
     """
     if is_local(folder) and not Path(folder).is_dir():
         raise NotFoundError(f"{folder}: there is no such folder; expected one that contains raw/edge.csv.gz")
@@ -33,7 +33,7 @@ def required_file(root: str, name: str) -> SourceFile:
     """A file of the folder, named without its extension.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: the file does not exist.
     """
     file = find_file(root, name)
     if file is None:

@@ -57,3 +57,14 @@ def test_a_pipe_that_nobody_reads_and_a_file_do_not_keep_a_rank(tmp_path: Path) 
         file.flush()
         wait_until_read(file.fileno(), 60)
     assert time.monotonic() - started < 60
+
+
+def test_a_rank_without_output_still_ends_the_job_with_the_reason() -> None:
+    program = (
+        "import sys; from gnnloom.trainer.comm.ending import end_job; sys.stdout.close(); end_job(MemoryError('here'))"
+    )
+    command = [*MPI_PYTHON, "-c", program]
+    done = subprocess.run(command, env=rank_environment(1), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "error: out of memory (here)" in done.stderr
+    assert "Traceback" not in done.stderr
