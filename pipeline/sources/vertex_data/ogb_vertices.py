@@ -16,38 +16,22 @@ from gnnloom.pipeline.sources.reading.columns import (
     count_columns,
     read_count,
     read_ids,
-    read_labels,
-    read_multilabels,
-    read_table,
 )
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local
 from gnnloom.pipeline.sources.reading.ogb_files import find_file, ogb_root, required_file
-from gnnloom.pipeline.sources.reading.row_index import RowIndex, index_rows
+from gnnloom.pipeline.sources.reading.row_index import index_rows
+from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
 
 SPLIT_NAMES = ("train", "valid", "test")
 
 
-@dataclass(frozen=True)
-class OgbRows:
-    """Features or labels of an OGB folder; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
-
-    Attributes:
-        array: ``feature``, ``label`` or ``multilabel``.
-        index: where rows begin from which on the file can be read.
-    """
-
-    file: SourceFile
-    array: str
-    num_columns: int
-    stated_vertices: int
-    index: RowIndex
-
-    in_graph_order = False
+class OgbRows(TextVertices):
+    """Features or labels of an OGB folder: text with as many rows as the folder states."""
 
     @classmethod
-    def open(cls, file: SourceFile, array: str, num_vertices: int) -> OgbRows:
+    def of_file(cls, file: SourceFile, array: str, num_vertices: int) -> OgbRows:
         """Count the columns and, if the file is local and uncompressed, the rows.
 
         Raises:
@@ -63,42 +47,15 @@ class OgbRows:
             opened._check_rows(index.num_rows)
         return opened
 
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        return (self.array,)
-
-    @property
-    def random_access(self) -> bool:
-        """Rows of a local, uncompressed file can be read starting a few MiB before them."""
-        return self.file.is_seekable
-
-    def identity(self) -> dict[str, Any]:
-        return {"format": "ogb", "array": self.array, "file": self.file.identity()}
-
-    def num_vertices(self) -> int:
-        return self.stated_vertices
-
-    def num_features(self) -> int:
-        return self.num_columns if self.array == "feature" else 0
-
-    def num_labels(self) -> int:
-        return self.num_columns if self.array == "multilabel" else 0
-
-    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        if array != self.array:
-            raise InputError(f"{self.file.location}: the file has no {array}")
+    def _blocks(self, array: str, begin: RowStart) -> Iterator[RowBlock]:
         num_rows = 0
-        for block in self._blocks(self.index.before(start)):
+        for block in super()._blocks(array, begin):
             num_rows = block.first + len(block.values)
             if num_rows > self.stated_vertices:
                 reason = f"more rows than the {self.stated_vertices:,} vertices of num-node-list"
                 raise block.error(self.stated_vertices - block.first, reason)
-            rows = block.values[max(0, start - block.first) : max(0, stop - block.first)]
-            if len(rows):
-                yield rows
-            if num_rows >= stop and self.random_access:
-                return
-        # A compressed file was not counted before, so it is read to its end.
+            yield block
+        # A compressed file was not counted before.
         self._check_rows(num_rows)
 
     def _check_rows(self, num_rows: int) -> None:
@@ -107,13 +64,6 @@ class OgbRows:
                 f"{self.file.location}: {num_rows:,} rows, expected one for each of the {self.stated_vertices:,}"
                 " vertices of num-node-list"
             )
-
-    def _blocks(self, begin: RowStart) -> Iterator[RowBlock]:
-        if self.array == "feature":
-            return read_table(self.file, self.num_columns, np.float32, begin)
-        if self.array == "multilabel":
-            return read_multilabels(self.file, self.num_columns, begin)
-        return read_labels(self.file, begin)
 
 
 @dataclass(frozen=True)
@@ -175,8 +125,8 @@ class OgbVertices:
             raise NotFoundError(f"{folder}: found no raw/node-feat.csv.gz, raw/node-label.csv.gz or split/")
         return cls(
             num_vertices,
-            OgbRows.open(feature, "feature", num_vertices) if feature else None,
-            OgbRows.open(label, "label", num_vertices) if label else None,
+            OgbRows.of_file(feature, "feature", num_vertices) if feature else None,
+            OgbRows.of_file(label, "label", num_vertices) if label else None,
             SplitFiles(files, num_vertices) if files else None,
         )
 
