@@ -28,14 +28,14 @@ from gnnloom.pipeline.shards.grid_scatter import (
     scatter_name,
     scattered_runs,
 )
-from gnnloom.pipeline.shards.lane_records import has_lane, kept_records, lane_facts, recorded_lane
+from gnnloom.pipeline.shards.lane_records import At, has_lane, kept_level, lane_facts, recorded_lane
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.matrix.ranges import Span
 
 #: Runs of a level by span and number.
-_Found = Mapping[tuple[int, int], Run]
+_Found = Mapping[At, Run]
 
 
 def most_runs(entries: int, num_cells: int) -> int:
@@ -102,12 +102,8 @@ class RunMerges:
 
     def kept(self) -> tuple[int, _Found] | None:
         """The last level of merges that an earlier run completed, and its runs, if they are all still there."""
-        for level in reversed(self.levels[1:]):
-            names = self._names(level)
-            records = kept_records(self.writer, list(names.values()))
-            if records is not None:
-                return level.number, _merged_runs(names, records)
-        return None
+        number, records = kept_level(self.writer, self.levels, self._names)
+        return (number, _merged_runs(records)) if number else None
 
     def run(self, cluster: Cluster) -> None:
         """Merge runs until every cell has few of them, except for what an earlier run has left; list the last ones."""
@@ -133,7 +129,7 @@ class RunMerges:
             task = MergeRunsTask(self.writer, name, group, merge.positions, self.num_cells, self.weighted, lane)
             tasks.append(task)
         records = run_missing("merge cells", cluster, self.writer, merge_cells, tasks, "entries", is_usable=has_lane)
-        return _merged_runs(names, records)
+        return _merged_runs(dict(zip(names, records, strict=True)))
 
     def _remove(self, number: int) -> None:
         """Remove the runs of the levels before one that is complete."""
@@ -152,10 +148,9 @@ def is_merged(writer: ArtifactWriter, variant: str, num_blocks: int, num_cells: 
     return RunMerges(writer, variant, runs, num_cells, weighted).kept() is not None
 
 
-def _merged_runs(names: Mapping[tuple[int, int], str], records: Sequence[TaskRecord]) -> _Found:
+def _merged_runs(records: Mapping[At, TaskRecord]) -> _Found:
     """The runs that the tasks of a level left, by span and number."""
-    runs = (Run(recorded_lane(record), 0, record.facts["entries"]) for record in records)
-    return dict(zip(names, runs, strict=True))
+    return {at: Run(recorded_lane(record), 0, record.facts["entries"]) for at, record in records.items()}
 
 
 def merge_cells(task: MergeRunsTask) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain, groupby
 from pathlib import Path
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet
-from gnnloom.pipeline.external_sort.merge_levels import Level, Merge
+from gnnloom.pipeline.external_sort.merge_levels import Level
 from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.grid_vertex_routing import (
     MergeRowsTask,
@@ -19,20 +18,19 @@ from gnnloom.pipeline.shards.grid_vertex_routing import (
     route_rows,
 )
 from gnnloom.pipeline.shards.lane_records import (
+    At,
     has_lane,
-    kept_records,
-    lanes_from_json,
-    lanes_to_json,
+    kept_level,
     recorded_lane,
+    save_lanes,
 )
 from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.files import read_json, write_json
 
 #: Lanes of a level by span and number.
-_Found = Mapping[tuple[int, int], Lane]
+_Found = Mapping[At, Lane]
 
 
 @dataclass(frozen=True)
@@ -54,32 +52,29 @@ class VertexRouting:
 
         A spill file of a level takes rows of many of the level before, so the levels follow each other.
         """
-        number, found = self._kept_level()
+        number, kept = kept_level(self.writer, self.plan.levels, self._merge_names)
+        found: _Found = {at: recorded_lane(record) for at, record in kept.items()}
+        self._remove_before(number)
         if not number:
             found = self._route(cluster)
         for level in self.plan.levels[number + 1 :]:
             found = self._merge_level(level, found, cluster)
-            number = level.number
-        for before in self.plan.levels[:number]:
-            shutil.rmtree(self.writer.work / self._folder(before), ignore_errors=True)
-        _save(self.writer.work, self.order, found)
+            self._remove_before(level.number)
+        save_lanes(routed_list(self.writer.work, self.order), found)
+
+    def _remove_before(self, number: int) -> None:
+        """Remove the spill files of the levels before one that is complete."""
+        for level in self.plan.levels[:number]:
+            shutil.rmtree(self.writer.work / self._folder(level), ignore_errors=True)
 
     def _folder(self, level: Level) -> str:
         # A resumed run may have another memory, and then other ranges.
         return f"routed/{self.order}/{self.plan.range_rows}/{level.number}"
 
-    def _merge_name(self, level: Level, merge: Merge) -> str:
-        return f"merge/{self.order}/{self.plan.range_rows}/{level.number}/{merge.span:05d}/{merge.source:05d}"
-
-    def _kept_level(self) -> tuple[int, _Found]:
-        """The last level of merges that is complete, and its lanes; 0 and none if there is none."""
-        for level in reversed(self.plan.levels[1:]):
-            merges = list(self.plan.merges(level))
-            records = kept_records(self.writer, [self._merge_name(level, merge) for merge in merges])
-            if records is not None:
-                lanes = map(recorded_lane, records)
-                return level.number, {(m.span, m.source): lane for m, lane in zip(merges, lanes, strict=True)}
-        return 0, {}
+    def _merge_names(self, level: Level) -> dict[At, str]:
+        """Names of the tasks that make the spill files of a level, by span and number."""
+        folder = f"merge/{self.order}/{self.plan.range_rows}/{level.number}"
+        return {(m.span, m.source): f"{folder}/{m.span:05d}/{m.source:05d}" for m in self.plan.merges(level)}
 
     def _route(self, cluster: Cluster) -> _Found:
         """Sort every range of vertices by position; returns the lanes."""
@@ -94,12 +89,12 @@ class VertexRouting:
 
     def _merge_level(self, level: Level, found: _Found, cluster: Cluster) -> _Found:
         """Merge the spill files of the level before; returns the lanes of this one, by span and number."""
-        merges = list(self.plan.merges(level))
+        names, merges = self._merge_names(level), list(self.plan.merges(level))
         lanes = LaneSet.create(self.writer.work, f"{self._folder(level)}/lanes", len(merges))
         tasks = [
             MergeRowsTask(
                 self.writer,
-                self._merge_name(level, merge),
+                names[merge.span, merge.source],
                 self.plan,
                 merge.positions,
                 tuple(found[merge.span_before, source] for source in merge.group),
@@ -108,31 +103,9 @@ class VertexRouting:
             for number, merge in enumerate(merges)
         ]
         records = run_missing("merge vertices", cluster, self.writer, merge_rows, tasks, "vertices", is_usable=has_lane)
-        return {(m.span, m.source): recorded_lane(record) for m, record in zip(merges, records, strict=True)}
+        return dict(zip(names, map(recorded_lane, records), strict=True))
 
 
-def _save(work: Path, order: str, found: _Found) -> None:
-    """Write the list of the lanes of the last level, which every bucket's task reads instead of all records."""
-    # By span: the lanes of a span follow each other.
-    spans = {span: [found[at] for at in each] for span, each in groupby(sorted(found), key=lambda at: at[0])}
-    content = {
-        "spans": list(spans),
-        "sizes": [len(lanes) for lanes in spans.values()],
-        "lanes": lanes_to_json(list(chain.from_iterable(spans.values()))),
-    }
-    write_json(_list(work, order), content, durable=False, indent=None)
-
-
-def lanes_of_spans(work: Path, order: str, spans: list[int]) -> dict[int, list[Lane]]:
-    """The lanes with the rows of some spans of the last level."""
-    content = read_json(_list(work, order)) if spans else {"spans": [], "sizes": []}
-    found, start = {}, 0
-    for span, size in zip(content["spans"], content["sizes"], strict=True):
-        if span in spans:
-            found[span] = lanes_from_json(content["lanes"], start, start + size)
-        start += size
-    return found
-
-
-def _list(work: Path, order: str) -> Path:
+def routed_list(work: Path, order: str) -> Path:
+    """The list of the lanes of the last level of an order, by span of positions."""
     return work / "routed" / f"{order}.json"

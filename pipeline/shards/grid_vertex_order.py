@@ -9,9 +9,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.shards.grid_vertex_levels import lanes_of_spans
+from gnnloom.pipeline.shards.grid_vertex_levels import routed_list
 from gnnloom.pipeline.shards.grid_vertex_plan import Bucket, VertexPlan, row_bytes
 from gnnloom.pipeline.shards.grid_vertex_routing import VertexTable
+from gnnloom.pipeline.shards.lane_records import lanes_of_spans
 from gnnloom.pipeline.shards.routed_rows import Gathered, RoutedFile
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows, order_path
 from gnnloom.storage.errors import CorruptError
@@ -95,7 +96,9 @@ class _Sections:
     def __init__(self, task: WriteBucketTask, opened: OpenFiles) -> None:
         """Open the files of all spans that the bucket's arrays need."""
         self._task = task
-        lanes = lanes_of_spans(task.writer.work, task.order, task.plan.spans_of(task.bucket))
+        spans = task.plan.spans_of(task.bucket)
+        # Nothing is routed in the order of the ids.
+        lanes = lanes_of_spans(routed_list(task.writer.work, task.order), spans) if spans else {}
         self._files = {
             span: [RoutedFile(opened.lane(lane), task.plan.types) for lane in each] for span, each in lanes.items()
         }

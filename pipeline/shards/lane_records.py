@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from gnnloom.pipeline.external_sort.lanes import Lane
+from gnnloom.pipeline.external_sort.merge_levels import Level
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.format.files import read_json, write_json
+
+#: Span and number of a file within its level.
+At = tuple[int, int]
 
 
 class LaneTask(Protocol):
@@ -48,9 +54,52 @@ def kept_records(writer: ArtifactWriter, tasks: Sequence[str]) -> list[TaskRecor
     return None
 
 
+def kept_level(
+    writer: ArtifactWriter, levels: Sequence[Level], names: Callable[[Level], Mapping[At, str]]
+) -> tuple[int, dict[At, TaskRecord]]:
+    """The last level of merges that an earlier run completed and whose lanes are still there; 0 if there is none.
+
+    Args:
+        names: the names of the tasks of a level, by span and number.
+
+    Returns:
+        Number of the level, and the records of its tasks by span and number.
+    """
+    for level in reversed(levels[1:]):
+        tasks = names(level)
+        records = kept_records(writer, list(tasks.values()))
+        if records is not None:
+            return level.number, dict(zip(tasks, records, strict=True))
+    return 0, {}
+
+
 def _has_lane(work: Path, record: TaskRecord) -> bool:
     # Earlier versions wrote a file for each task, under a name that is not in its record.
     return "lane" in record.facts and recorded_lane(record).is_intact(work, record.facts["bytes"])
+
+
+def save_lanes(path: Path, found: Mapping[At, Lane]) -> None:
+    """Write the list of the lanes of the last level, which readers need instead of all records.
+
+    Args:
+        found: the lanes by span and number.
+    """
+    # The lanes of a span follow each other, in the order of their numbers.
+    ordered = sorted(found)
+    sizes = Counter(span for span, _ in ordered)
+    content = {"sizes": list(sizes.items()), "lanes": lanes_to_json([found[at] for at in ordered])}
+    write_json(path, content, durable=False, indent=None)
+
+
+def lanes_of_spans(path: Path, spans: Sequence[int]) -> dict[int, list[Lane]]:
+    """The lanes of some spans in a list, by span; spans without positions have none."""
+    content = read_json(path)
+    found, start = {}, 0
+    for span, size in content["sizes"]:
+        if span in spans:
+            found[span] = lanes_from_json(content["lanes"], start, start + size)
+        start += size
+    return found
 
 
 def lanes_to_json(lanes: Sequence[Lane]) -> dict[str, Any]:

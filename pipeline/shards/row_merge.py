@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +20,17 @@ from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, writa
 from gnnloom.pipeline.external_sort.merge_levels import Level, count_merges, merge_levels, merges, most_sources
 from gnnloom.pipeline.shards.lane_records import (
     has_lane,
-    kept_records,
+    kept_level,
     lane_facts,
-    lanes_from_json,
-    lanes_to_json,
+    lanes_of_spans,
     recorded_lane,
+    save_lanes,
 )
 from gnnloom.pipeline.shards.part_file import OpenParts, PartLayout
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
-from gnnloom.storage.format.files import read_json, sync_paths, write_json
+from gnnloom.storage.format.files import sync_paths
 from gnnloom.storage.matrix.ranges import Span, range_of
 
 #: Kind of the spill files that have all arrays of vertex data, one column each.
@@ -75,25 +76,14 @@ class RoutedFiles:
         for number in range(level.number + 1):
             shutil.rmtree(work / self._folder(self.levels[number]), ignore_errors=True)
 
-    def save(self, work: Path, found: _Found) -> None:
-        """Write the list of the lanes of the last level, which every rank's task reads instead of all records.
-
-        Args:
-            found: the lanes by span and number.
-        """
-        # By span, then number: the lanes of a span follow each other, in the order of the vertices.
-        lanes = [lane for _, lane in sorted(found.items())]
-        write_json(self._list(work), lanes_to_json(lanes), durable=False, indent=None)
+    def list_path(self, work: Path) -> Path:
+        """The list of the lanes of the last level, by span of parts."""
+        return work / "routed" / f"{self.kind}.json"
 
     def of_part(self, work: Path, part: int) -> list[Lane]:
         """The lanes that hold the rows of a part, in the order of the vertices."""
-        last = self.levels[-1]
-        # Spans without parts have no lanes; there are such only if every other span has one part.
-        number = min(part, range_of(self.num_parts, last.spans, part))
-        return lanes_from_json(read_json(self._list(work)), number * last.sources, (number + 1) * last.sources)
-
-    def _list(self, work: Path) -> Path:
-        return work / "routed" / f"{self.kind}.json"
+        span = range_of(self.num_parts, self.levels[-1].spans, part)
+        return lanes_of_spans(self.list_path(work), [span])[span]
 
 
 @dataclass(frozen=True)
@@ -124,7 +114,8 @@ def merge_routed(
         route: routes the rows; returns the records of the tasks. Not called if what they left has been merged.
     """
     levels = files.levels
-    number, found = _kept_level(writer, files)
+    number, kept = kept_level(writer, levels, partial(_merge_names, files))
+    found: _Found = {at: recorded_lane(record) for at, record in kept.items()}
     if not number:
         found = {(0, source): recorded_lane(record) for source, record in enumerate(route())}
     else:
@@ -132,17 +123,7 @@ def merge_routed(
     for level in levels[number + 1 :]:
         found = _merge_level(writer, files, level, found, cluster)
         files.remove(writer.work, levels[level.number - 1])
-    files.save(writer.work, found)
-
-
-def _kept_level(writer: ArtifactWriter, files: RoutedFiles) -> tuple[int, _Found]:
-    """The last level of merges that is complete, and its lanes; 0 and none if there is none."""
-    for level in reversed(files.levels[1:]):
-        names = _merge_names(files, level)
-        records = kept_records(writer, list(names.values()))
-        if records is not None:
-            return level.number, dict(zip(names, map(recorded_lane, records), strict=True))
-    return 0, {}
+    save_lanes(files.list_path(writer.work), found)
 
 
 def _merge_names(files: RoutedFiles, level: Level) -> dict[tuple[int, int], str]:

@@ -213,17 +213,13 @@ def _fitting(segments: list[_Segment], memory: int) -> Iterator[list[_Segment]]:
 
 def _merge_pieces(pieces: list[_Segment], first: int) -> Names:
     """The distinct names of some segments, ascending; writes their numbers, counted from ``first``, for each file."""
-    found = [(piece.names.files, piece.names.file) for piece in pieces]
-    arrays = [
-        file.read_names(opened, piece.start, piece.stop).to_arrow()
-        for (opened, file), piece in zip(found, pieces, strict=True)
-    ]
+    arrays = [piece.names.read(piece.start, piece.stop).to_arrow() for piece in pieces]
     names, positions = sorted_distinct(arrays)
     begin = 0
-    for (opened, file), piece in zip(found, pieces, strict=True):
+    for piece in pieces:
         numbers = positions[begin : begin + len(piece)].astype(np.int64) + first
         # Tasks merge disjoint ranges of names, so no two of them write the same part of this file; a task that runs
         # twice writes the same bytes.
-        file.write_numbers(opened, piece.start, numbers)
+        piece.names.file.write_numbers(piece.names.files, piece.start, numbers)
         begin += len(piece)
     return names

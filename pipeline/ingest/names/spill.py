@@ -159,7 +159,11 @@ class SortedNames:
         return self.file.num_names
 
     def __getitem__(self, number: int) -> bytes:
-        return self.file.read_names(self.files, number, number + 1).name(0)
+        return self.read(number, number + 1).name(0)
+
+    def read(self, start: int, stop: int) -> Names:
+        """Read names ``start`` to ``stop``."""
+        return self.file.read_names(self.files, start, stop)
 
     def text_bytes(self, start: int, stop: int) -> int:
         """Bytes of the text of names ``start`` to ``stop``."""
