@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import CorruptError
-
-
-def write_file(path: Path, arrays: Sequence[NDArray[Any]]) -> None:
-    """Write arrays one after another into a file, under a temporary name until all are written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("wb", buffering=0) as file:
-            written = 0
-            for array in arrays:
-                write_at(file.fileno(), written, array)
-                written += array.nbytes
-        # A task that is killed before the rename leaves no file under the name that its record would give.
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_at(descriptor: int, offset: int, array: NDArray[Any]) -> None:

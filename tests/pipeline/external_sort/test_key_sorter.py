@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment, grouped
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane
-from gnnloom.pipeline.external_sort.raw_files import write_file
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, write_arrays
 from gnnloom.storage.errors import CorruptError
 
 #: One more than the highest key.
@@ -26,7 +25,8 @@ LIMIT = 1 << 45
 @contextmanager
 def open_keys(folder: Path, keys: NDArray[np.uint64], weights: NDArray[np.float32] | None = None) -> Iterator[OpenLane]:
     """A file of keys and then weights."""
-    write_file(folder / "keys", [keys, *([] if weights is None else [weights])])
+    (folder / "keys").touch()
+    write_arrays(folder, Lane("keys"), 0, [keys, *([] if weights is None else [weights])])
     with OpenFiles(folder) as files:
         yield files.lane(Lane("keys"))
 
