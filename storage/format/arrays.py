@@ -2,15 +2,16 @@
 
 An array is written once, either whole or in *pieces*. A piece is a range of rows (of the first axis) made of whole
 chunks, so that no chunk ever has two writers. The digest of a piece covers the plain little-endian bytes, so it does
-not depend on the codec.
+not depend on the codec. The checksum at the end of each chunk's file is recorded as well: a reader compares the two,
+and so refuses a chunk that is whole but not the one that was written here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,50 +21,29 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, METADATA, ArrayMetadata
+from gnnloom.storage.format.array_record import ArrayRecord, Piece
 from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter
+
+__all__ = [
+    "CHUNK_BYTES",
+    "Array",
+    "ArrayAppender",
+    "ArrayReader",
+    "ArrayRecord",
+    "Piece",
+    "ReadCounter",
+    "create_array",
+    "default_chunk_rows",
+    "digest_bytes",
+    "stored_files",
+    "write_array",
+    "write_rows",
+]
 
 Array = NDArray[Any]
 
 #: Uncompressed bytes of a chunk: small enough that cropping wastes little, large enough for file systems.
 CHUNK_BYTES = 4 << 20
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Rows ``start`` to ``stop`` of an array and the digest of their bytes."""
-
-    start: int
-    stop: int
-    digest: str
-
-
-@dataclass(frozen=True)
-class ArrayRecord:
-    """The manifest's entry for one array; in a task's record, the pieces that the task wrote."""
-
-    path: str
-    shape: tuple[int, ...]
-    dtype: str
-    dims: tuple[str, ...]
-    pieces: tuple[Piece, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "dims": list(self.dims),
-            "pieces": [[piece.start, piece.stop, piece.digest] for piece in self.pieces],
-        }
-
-    @classmethod
-    def from_json(cls, path: str, content: Mapping[str, Any]) -> ArrayRecord:
-        return cls(
-            path=path,
-            shape=tuple(int(size) for size in content["shape"]),
-            dtype=str(content["dtype"]),
-            dims=tuple(str(dim) for dim in content["dims"]),
-            pieces=tuple(Piece(int(a), int(b), str(digest)) for a, b, digest in content["pieces"]),
-        )
 
 
 @dataclass
@@ -165,8 +145,8 @@ def _write(root: Path, path: str, array: ArrayMetadata, start: int, data: Array)
             f"{root / path}: rows {start}:{stop} of shape {data.shape} and dtype {data.dtype} are not whole chunks of"
             f" {chunk} rows of an array of shape {array.shape} and dtype {array.dtype}"
         )
-    ChunkWriter(root / path, array).write(start, data)
-    return _record(path, array, Piece(start, stop, digest_bytes(data)))
+    checksums = ChunkWriter(root / path, array).write(start, data)
+    return _record(path, array, Piece(start, stop, digest_bytes(data), checksums))
 
 
 def stored_files(root: Path, record: ArrayRecord) -> Iterator[Path]:
@@ -221,6 +201,7 @@ class ArrayAppender:
         # The digest grows with the chunks: hashing the array at the end would mean reading it again.
         self._hash = xxhash.xxh3_128()
         self._pending = np.empty((array.chunks[0], *self._record.shape[1:]), dtype=self._record.dtype)
+        self._checksums: list[str] = []
         self._filled = 0
         self._written = 0
 
@@ -251,8 +232,8 @@ class ArrayAppender:
         self._flush()
         if self._written != self._record.shape[0]:
             raise InputError(f"{self._where}: {self._written} rows appended to an array of {self._record.shape[0]}")
-        pieces = (Piece(0, self._written, self._hash.hexdigest()),)
-        return ArrayRecord(self._record.path, self._record.shape, self._record.dtype, self._record.dims, pieces)
+        piece = Piece(0, self._written, self._hash.hexdigest(), "".join(self._checksums))
+        return replace(self._record, pieces=(piece,))
 
     def _flush(self) -> None:
         if not self._filled:
@@ -262,20 +243,30 @@ class ArrayAppender:
         if stop > self._record.shape[0]:
             raise InputError(f"{self._where}: {stop} rows appended to an array of {self._record.shape[0]}")
         block = self._pending[: self._filled]
-        self._chunks.write(self._written, block)
+        self._checksums.append(self._chunks.write(self._written, block))
         self._hash.update(_bytes_of(block))
         self._written = stop
         self._filled = 0
 
 
 class ArrayReader:
-    """Reads ranges of rows of one stored array, and refuses missing or damaged chunks.
+    """Reads ranges of rows of one stored array, and refuses chunks that are missing, damaged or from elsewhere.
 
     Zarr returns fill values for a missing chunk; here this is an error that names the file.
     """
 
-    def __init__(self, root: Path, record: ArrayRecord, counter: ReadCounter | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        record: ArrayRecord,
+        counter: ReadCounter | None = None,
+        bounds: tuple[int, int] | None = None,
+    ) -> None:
         """Open an array and check it against its record.
+
+        Args:
+            bounds: the smallest value that the array may hold, and one more than the largest; each chunk is checked
+                when it is read, because kernels use ids without checking them again. None allows all values.
 
         Raises:
             CorruptError: the array is missing, or has another shape or dtype than its record.
@@ -283,6 +274,7 @@ class ArrayReader:
         self.record = record
         self._where = root / record.path
         self._counter = counter if counter is not None else ReadCounter()
+        self._bounds = bounds
         try:
             self._chunks = ChunkReader(self._where)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -292,6 +284,11 @@ class ArrayReader:
         if found != (record.shape, record.dtype):
             raise CorruptError(
                 f"{self._where}: expected {record.dtype} of shape {record.shape}, found {found[1]} of shape {found[0]}"
+            )
+        rows, *others = self._chunks.chunks
+        if rows < 1 or others != [max(1, size) for size in record.shape[1:]]:
+            raise CorruptError(
+                f"{self._where}: expected chunks of whole rows of shape {record.shape[1:]}, found {self._chunks.chunks}"
             )
 
     @property
@@ -317,7 +314,8 @@ class ArrayReader:
             out: the array to fill, contiguous, with the shape of the rows and the array's dtype; a new one by default.
 
         Raises:
-            CorruptError: a chunk is missing or damaged; the message names the file.
+            CorruptError: a chunk is missing, damaged or not the one that was written, or holds values that the array
+                may not; the message names the file.
             IndexError: the range does not lie within the array.
         """
         stop = len(self) if stop is None else stop
@@ -336,7 +334,14 @@ class ArrayReader:
                 self._count(self.read_chunk(number, target))
             else:
                 target[...] = self._chunk(number)[begin - first : end - first]
+        self._check_digests(start, rows)
         return rows
+
+    def _check_digests(self, start: int, rows: Array) -> None:
+        """Compare the pieces without checksums, which earlier versions wrote, if the rows that were read hold them."""
+        for piece in self.record.pieces:
+            if not piece.checksums and start <= piece.start < piece.stop <= start + len(rows):
+                self._compare(piece, digest_bytes(rows[piece.start - start : piece.stop - start]))
 
     def _check_last(self, start: int, stop: int) -> None:
         """Check that the last chunk of a range of several is there, before memory is taken for all of them."""
@@ -372,16 +377,30 @@ class ArrayReader:
             The stored bytes that were read.
 
         Raises:
-            CorruptError: the chunk is missing or damaged; the message names the file.
+            CorruptError: as for :meth:`read`.
         """
         with self._errors(number):
-            return self._chunks.read_into(number, out)
+            num_bytes = self._chunks.read_into(number, out, self.record.checksum(number, self.chunk_rows))
+        self._check_values(number, out)
+        return num_bytes
 
     def _chunk(self, number: int) -> Array:
         with self._errors(number):
-            chunk, num_bytes = self._chunks.read(number)
+            chunk, num_bytes = self._chunks.read(number, self.record.checksum(number, self.chunk_rows))
+        self._check_values(number, chunk)
         self._count(num_bytes)
         return chunk
+
+    def _check_values(self, number: int, chunk: Array) -> None:
+        # The zeros that fill up the last chunk lie within all bounds of arrays that are not empty.
+        if self._bounds is None or chunk.size == 0:
+            return
+        low, high = int(chunk.min()), int(chunk.max())
+        if low < self._bounds[0] or high >= self._bounds[1]:
+            raise CorruptError(
+                f"{self._chunks.file(number)}: values from {low} to {high}, expected {self._bounds[0]} to"
+                f" {self._bounds[1] - 1}; remove what the array belongs to and make it again"
+            )
 
     def _count(self, num_bytes: int) -> None:
         self._counter.bytes += num_bytes
@@ -435,8 +454,10 @@ class ArrayReader:
         # Pieces begin at a chunk boundary, so every chunk is read once. Hashing in steps gives the digest of the whole.
         for start in range(piece.start, piece.stop, self.chunk_rows):
             state.update(_bytes_of(self.read(start, min(start + self.chunk_rows, piece.stop))))
-        if state.hexdigest() != piece.digest:
+        self._compare(piece, state.hexdigest())
+
+    def _compare(self, piece: Piece, digest: str) -> None:
+        if digest != piece.digest:
             raise CorruptError(
-                f"{self._where}: rows {piece.start}:{piece.stop} have digest {state.hexdigest()},"
-                f" the manifest says {piece.digest}"
+                f"{self._where}: rows {piece.start}:{piece.stop} have digest {digest}, the manifest says {piece.digest}"
             )

@@ -149,14 +149,19 @@ class Artifact:
             raise NotFoundError(f"{self.path}: no array {name}; there are {', '.join(sorted(found)[:8])}")
         return found[name]
 
-    def array(self, name: str, counter: ReadCounter | None = None) -> ArrayReader:
+    def array(
+        self, name: str, counter: ReadCounter | None = None, bounds: tuple[int, int] | None = None
+    ) -> ArrayReader:
         """Open one array.
+
+        Args:
+            bounds: the smallest value that it may hold, and one more than the largest; see :class:`ArrayReader`.
 
         Raises:
             NotFoundError: the artifact has no such array.
             CorruptError: the stored array does not match the manifest.
         """
-        return ArrayReader(self.path, self.record(name), counter or self._counter)
+        return ArrayReader(self.path, self.record(name), counter or self._counter, bounds)
 
     def verify(self) -> int:
         """Read everything and compare it with the digests.

@@ -49,14 +49,18 @@ class ChunkWriter:
         self._dtype = metadata.dtype
         self._folder.mkdir(exist_ok=True)
 
-    def write(self, start: int, rows: NDArray[Any]) -> None:
+    def write(self, start: int, rows: NDArray[Any]) -> str:
         """Write rows, beginning at row ``start``, which must begin a chunk; zeros fill up the last chunk.
 
         Args:
             rows: (num_rows, ...), with the array's sizes along the other dimensions.
+
+        Returns:
+            The checksums of the chunks, 8 hexadecimal digits for each.
         """
         if rows.size == 0:
-            return
+            return ""
+        checksums: list[str] = []
         length = self._shape[0]
         for first in range(0, len(rows), length):
             chunk = np.ascontiguousarray(rows[first : first + length], dtype=self._dtype)
@@ -65,9 +69,10 @@ class ChunkWriter:
                 filled = np.zeros(self._shape, dtype=self._dtype)
                 filled[: len(chunk)] = chunk
                 chunk = filled
-            self._put((start + first) // length, chunk)
+            checksums.append(self._put((start + first) // length, chunk))
+        return "".join(checksums)
 
-    def _put(self, number: int, chunk: NDArray[Any]) -> None:
+    def _put(self, number: int, chunk: NDArray[Any]) -> str:
         encoded = chunk.tobytes() if self._blosc is None else _encoded(self._blosc, chunk)
         checksum = google_crc32c.value(encoded).to_bytes(_CHECKSUM_BYTES, "little")
         # Arrays are split along the first axis only, so the chunk's other coordinates are always 0.
@@ -83,6 +88,7 @@ class ChunkWriter:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+        return checksum.hex()
 
 
 class ChunkReader:
@@ -109,34 +115,38 @@ class ChunkReader:
         """File of the chunk that begins at row ``number * chunks[0]``."""
         return self._folder.joinpath(str(number), *["0"] * (len(self.shape) - 1))
 
-    def read(self, number: int) -> tuple[NDArray[Any], int]:
+    def read(self, number: int, checksum: str = "") -> tuple[NDArray[Any], int]:
         """Read a whole chunk, including the padding of the last one.
+
+        Args:
+            checksum: what :meth:`ChunkWriter.write` gave for the chunk; empty if it is not known.
 
         Returns:
             The chunk, a read-only array of shape ``chunks``, and the size of its file in bytes.
 
         Raises:
             FileNotFoundError: the chunk is missing.
-            ValueError, RuntimeError: the chunk is damaged.
+            ValueError, RuntimeError: the chunk is damaged, or not the one with this checksum.
         """
-        encoded = self._sized(self._checked(self.file(number).read_bytes()))
+        encoded = self._sized(self._checked(self.file(number).read_bytes(), checksum))
         plain = _decoded(encoded) if self._compressed else encoded
         return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(encoded) + _CHECKSUM_BYTES
 
-    def read_into(self, number: int, out: NDArray[Any]) -> int:
+    def read_into(self, number: int, out: NDArray[Any], checksum: str = "") -> int:
         """Read a whole chunk, including the padding of the last one, into an existing buffer.
 
         Args:
             out: of shape ``chunks``, contiguous, of the array's dtype.
+            checksum: as for :meth:`read`.
 
         Returns:
             The size of the chunk's file in bytes.
 
         Raises:
             FileNotFoundError: the chunk is missing.
-            ValueError, RuntimeError: the chunk is damaged.
+            ValueError, RuntimeError: the chunk is damaged, or not the one with this checksum.
         """
-        encoded = self._sized(self._checked(self.file(number).read_bytes()))
+        encoded = self._sized(self._checked(self.file(number).read_bytes(), checksum))
         if self._compressed:
             _decoded(encoded, out)
         else:
@@ -144,12 +154,19 @@ class ChunkReader:
         return len(encoded) + _CHECKSUM_BYTES
 
     @staticmethod
-    def _checked(stored: bytes) -> memoryview:
+    def _checked(stored: bytes, wanted: str) -> memoryview:
         """The stored bytes before the checksum, if it is right."""
         encoded = memoryview(stored)[:-_CHECKSUM_BYTES]
         # An array of bytes, because the checksum takes no other view without a copy.
         if google_crc32c.value(np.frombuffer(encoded, np.uint8)) != int.from_bytes(stored[-_CHECKSUM_BYTES:], "little"):
             raise ValueError("the checksum is wrong")
+        # A chunk of another artifact, or of an earlier moment, has a checksum that is right for its own bytes.
+        found = stored[-_CHECKSUM_BYTES:].hex()
+        if wanted and found != wanted:
+            raise ValueError(
+                f"its checksum {found} is not {wanted}, which the manifest names: the file was damaged, or comes from"
+                " another artifact; restore it, or remove what it belongs to and make it again"
+            )
         return encoded
 
     def _sized(self, encoded: memoryview) -> memoryview:

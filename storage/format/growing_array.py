@@ -45,6 +45,7 @@ class GrowingArray:
         self._pending: Array = np.empty(0, dtype=self._dtype)
         self._filled = 0
         self._chunks: ChunkWriter | None = None
+        self._checksums: list[str] = []
         self._written = 0
 
     def append(self, rows: NDArray[Any]) -> None:
@@ -76,7 +77,7 @@ class GrowingArray:
         # zarr.json.
         where = self._root / self._path
         replace(ArrayMetadata.read(where), shape=(self._written,)).rewrite(where)
-        pieces = (Piece(0, self._written, self._hash.hexdigest()),)
+        pieces = (Piece(0, self._written, self._hash.hexdigest(), "".join(self._checksums)),)
         return ArrayRecord(self._path, (self._written,), self._dtype.name, self._dims, pieces)
 
     def _fill(self, rows: Array) -> Array:
@@ -97,6 +98,6 @@ class GrowingArray:
             create_array(self._root, self._path, (stop,), self._dtype, self._dims, self._chunk, self._codec)
             where = self._root / self._path
             self._chunks = ChunkWriter(where, ArrayMetadata.read(where))
-        self._chunks.write(self._written, rows)
+        self._checksums.append(self._chunks.write(self._written, rows))
         self._hash.update(rows.view(np.uint8).data)
         self._written = stop

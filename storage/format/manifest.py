@@ -76,6 +76,6 @@ def digest_arrays(records: Iterable[ArrayRecord]) -> str:
     state = xxhash.xxh3_128()
     # Sorted by path: the digest must not depend on the order in which tasks finished.
     for record in sorted(records, key=lambda record: record.path):
-        line = json.dumps([record.path, record.to_json()], sort_keys=True, separators=(",", ":"))
+        line = json.dumps([record.path, record.content_json()], sort_keys=True, separators=(",", ":"))
         state.update(line.encode())
     return state.hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
@@ -61,13 +61,7 @@ def merge_pieces(records: Iterable[ArrayRecord]) -> list[ArrayRecord]:
         before = merged.get(record.path)
         pieces: tuple[Piece, ...] = (before.pieces if before else ()) + record.pieces
         # Sorted by row, so that the manifest is the same for any order in which the tasks finished.
-        merged[record.path] = ArrayRecord(
-            record.path,
-            record.shape,
-            record.dtype,
-            record.dims,
-            tuple(sorted(pieces, key=lambda piece: piece.start)),
-        )
+        merged[record.path] = replace(record, pieces=tuple(sorted(pieces, key=lambda piece: piece.start)))
     return [merged[path] for path in sorted(merged)]
 
 

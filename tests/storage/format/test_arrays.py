@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -13,12 +16,23 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.array_metadata import CODECS
-from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, ReadCounter, create_array, write_array, write_rows
+from gnnloom.storage.format.array_record import ArrayRecord
+from gnnloom.storage.format.arrays import (
+    CHUNK_BYTES,
+    ArrayAppender,
+    ArrayReader,
+    ReadCounter,
+    create_array,
+    write_array,
+    write_rows,
+)
 from gnnloom.storage.format.growing_array import GrowingArray
+from gnnloom.storage.format.manifest import digest_arrays
 
 ROWS = np.arange(1000, dtype=np.int64) * 3
 
@@ -82,12 +96,84 @@ def test_a_flipped_bit_names_the_file(tmp_path: Path) -> None:
         ArrayReader(tmp_path, record).read()
 
 
-def test_other_valid_bytes_break_the_digest(tmp_path: Path) -> None:
-    record = write_array(tmp_path, "values", ROWS, ("row",), chunk_rows=64)
-    write_array(tmp_path, "values", ROWS + 1, ("row",), chunk_rows=64)
+def _without_checksums(record: ArrayRecord) -> ArrayRecord:
+    """A record as earlier versions wrote it."""
+    return replace(record, pieces=tuple(replace(piece, checksums="") for piece in record.pieces))
+
+
+def _append(root: Path, path: str, rows: NDArray[np.int64]) -> ArrayRecord:
+    appender = ArrayAppender(root, path, rows.shape, rows.dtype, ("row",), chunk_rows=64)
+    appender.append(rows)
+    return appender.close()
+
+
+def _grow(root: Path, path: str, rows: NDArray[np.int64]) -> ArrayRecord:
+    # More than a chunk of the usual size, so that several are written.
+    growing = GrowingArray(root, path, rows.dtype, ("row",))
+    growing.append(np.resize(rows, CHUNK_BYTES // 8 + 10))
+    return growing.close()
+
+
+def _write_in_pieces(root: Path, path: str, rows: NDArray[np.int64]) -> ArrayRecord:
+    record = create_array(root, path, rows.shape, rows.dtype, ("row",), chunk_rows=64)
+    pieces = [write_rows(root, path, start, rows[start : start + 128]).pieces[0] for start in range(0, len(rows), 128)]
+    return replace(record, pieces=tuple(reversed(pieces)))
+
+
+@pytest.mark.parametrize("write", [write_array, _append, _grow, _write_in_pieces])
+def test_a_chunk_of_another_array_is_refused_however_it_is_read(
+    tmp_path: Path, write: Callable[..., ArrayRecord]
+) -> None:
+    options = {"dims": ("row",), "chunk_rows": 64} if write is write_array else {}
+    record = write(tmp_path, "values", ROWS, **options)
+    record = ArrayRecord.from_json(record.path, record.to_json())
+    ArrayReader(tmp_path, record).verify()
+    write(tmp_path, "others", ROWS + 1, **options)
+    number = max((path.name for path in (tmp_path / "values" / "c").iterdir()), key=int)
+    shutil.copy(tmp_path / "others" / "c" / number, tmp_path / "values" / "c" / number)
     reader = ArrayReader(tmp_path, record)
-    with pytest.raises(CorruptError, match="digest"):
-        reader.verify()
+    for read in (
+        reader.read,
+        lambda: reader.read(len(reader) - 1),
+        lambda: reader.read_chunk(int(number), np.empty(reader.chunk_rows, np.int64)),
+    ):
+        with pytest.raises(CorruptError, match=rf"values/c/{number}.*manifest names.*restore it"):
+            read()
+    np.testing.assert_array_equal(reader.read(0, 64), ROWS[:64])
+
+
+def test_a_piece_that_an_earlier_version_wrote_is_compared_with_its_digest(tmp_path: Path) -> None:
+    record = _without_checksums(write_array(tmp_path, "values", ROWS, ("row",), chunk_rows=64))
+    assert "checksums" not in record.to_json()
+    np.testing.assert_array_equal(ArrayReader(tmp_path, record).read(), ROWS)
+    write_array(tmp_path, "values", ROWS + 1, ("row",), chunk_rows=64)
+    for read in (ArrayReader.read, ArrayReader.verify):
+        with pytest.raises(CorruptError, match="digest"):
+            read(ArrayReader(tmp_path, record))
+
+
+@pytest.mark.parametrize("value", [-1, 300, 2_000_000_000])
+def test_a_value_out_of_bounds_is_refused_although_its_checksum_is_right(tmp_path: Path, value: int) -> None:
+    ids = np.arange(300, dtype=np.int32)
+    bounds = (0, 300)
+    ArrayReader(tmp_path, write_array(tmp_path, "ids", ids, ("nonzero",), chunk_rows=64), bounds=bounds).verify()
+    ids[299] = value
+    reader = ArrayReader(tmp_path, write_array(tmp_path, "ids", ids, ("nonzero",), chunk_rows=64), bounds=bounds)
+    np.testing.assert_array_equal(reader.read(0, 256), ids[:256])
+    for read in (reader.read, lambda: reader.read_chunk(4, np.empty(64, np.int32))):
+        with pytest.raises(CorruptError, match=rf"ids/c/4.*{value}.*expected 0 to 299"):
+            read()
+
+
+@pytest.mark.parametrize("wrong", [[0, 2], [32, 4]])
+def test_chunks_of_another_shape_are_refused(tmp_path: Path, wrong: list[int]) -> None:
+    record = write_array(tmp_path, "values", ROWS.reshape(500, 2), ("row", "column"), chunk_rows=64)
+    path = tmp_path / "values" / "zarr.json"
+    content = json.loads(path.read_text())
+    content["chunk_grid"]["configuration"]["chunk_shape"] = wrong
+    path.write_text(json.dumps(content))
+    with pytest.raises(CorruptError, match="expected chunks of whole rows"):
+        ArrayReader(tmp_path, record)
 
 
 def test_shape_and_dtype_are_checked_on_opening(tmp_path: Path) -> None:
@@ -194,8 +280,9 @@ def test_a_chunk_of_many_blocks_has_the_same_bytes_each_time(tmp_path: Path, mon
 
 
 def test_digests_do_not_depend_on_the_codec(tmp_path: Path) -> None:
-    records = {write_array(tmp_path, "values", ROWS, ("row",), codec=codec) for codec in CODECS}
-    assert len(records) == 1
+    records = [write_array(tmp_path, "values", ROWS, ("row",), codec=codec) for codec in CODECS]
+    assert len({record.pieces[0].digest for record in records}) == 1
+    assert len({digest_arrays([record]) for record in records}) == 1
     with pytest.raises(InputError, match="expected one of none, fast, small"):
         write_array(tmp_path, "values", ROWS, ("row",), codec="tiny")
 
@@ -235,4 +322,4 @@ def test_sizes_that_a_damaged_file_declares_take_no_memory(tmp_path: Path) -> No
     stored[4:8] = (2**31 - 1).to_bytes(4, "little")
     chunk.write_bytes(bytes(stored) + google_crc32c.value(bytes(stored)).to_bytes(4, "little"))
     with pytest.raises(CorruptError, match=r"c/3: damaged chunk \(2147483647 bytes, expected 800\)"):
-        ArrayReader(tmp_path, record).read()
+        ArrayReader(tmp_path, _without_checksums(record)).read()

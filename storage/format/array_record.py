@@ -1,0 +1,91 @@
+"""What a manifest or a task's record says of an array: its shape, and what was written to it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+#: Hexadecimal digits of the checksum of one chunk.
+CHECKSUM_DIGITS: Final = 8
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows ``start`` to ``stop`` of an array, which are whole chunks.
+
+    Attributes:
+        digest: of the rows' plain bytes, so that it does not depend on the codec.
+        checksums: of the chunks' files in order, ``CHECKSUM_DIGITS`` hexadecimal digits for each: the crc32c with
+            which a file ends. Empty for pieces that earlier versions wrote.
+    """
+
+    start: int
+    stop: int
+    digest: str
+    checksums: str = ""
+
+
+@dataclass(frozen=True)
+class ArrayRecord:
+    """The manifest's entry for one array; in a task's record, the pieces that the task wrote."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+    pieces: tuple[Piece, ...]
+
+    def content_json(self) -> dict[str, Any]:
+        """What the array holds, without what depends on the codec."""
+        return {
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "dims": list(self.dims),
+            "pieces": [[piece.start, piece.stop, piece.digest] for piece in self.pieces],
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        content = self.content_json()
+        # An entry of their own, so that earlier versions, which know nothing of it, read the array as before.
+        if any(piece.checksums for piece in self.pieces):
+            content["checksums"] = [piece.checksums for piece in self.pieces]
+        return content
+
+    @classmethod
+    def from_json(cls, path: str, content: Mapping[str, Any]) -> ArrayRecord:
+        pieces = content["pieces"]
+        checksums = content.get("checksums", [""] * len(pieces))
+        return cls(
+            path=path,
+            shape=tuple(int(size) for size in content["shape"]),
+            dtype=str(content["dtype"]),
+            dims=tuple(str(dim) for dim in content["dims"]),
+            pieces=tuple(
+                Piece(int(a), int(b), str(digest), str(each))
+                for (a, b, digest), each in zip(pieces, checksums, strict=True)
+            ),
+        )
+
+    def checksum(self, number: int, chunk_rows: int) -> str:
+        """The recorded checksum of a chunk; empty if there is none.
+
+        Args:
+            number: the chunk begins at row ``number * chunk_rows``.
+        """
+        starts, row = self._starts, number * chunk_rows
+        place = bisect_right(starts, row) - 1
+        if place < 0 or row >= self._sorted[place].stop:
+            return ""
+        first = (row - starts[place]) // chunk_rows * CHECKSUM_DIGITS
+        return self._sorted[place].checksums[first : first + CHECKSUM_DIGITS]
+
+    @cached_property
+    def _sorted(self) -> list[Piece]:
+        return sorted(self.pieces, key=lambda piece: piece.start)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [piece.start for piece in self._sorted]
