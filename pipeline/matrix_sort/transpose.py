@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortOptions
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
@@ -47,10 +47,8 @@ class TransposedGraph:
 
     def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
         graph = self._graph()
-        prefix = block_path(source_range.file)
-        indptr = graph.artifact.array(f"{prefix}/indptr").read()
-        indices = graph.artifact.array(f"{prefix}/indices")
-        data = graph.artifact.array(f"{prefix}/data") if graph.weighted else None
+        indptr, indices = graph.pointers(source_range.file), graph.columns(source_range.file)
+        data = graph.weights(source_range.file)
         for start in range(source_range.start, source_range.stop, CHUNK_EDGES):
             stop = min(start + CHUNK_EDGES, source_range.stop)
             rows = _rows(indptr, start, stop) + graph.block_rows[source_range.file]

@@ -22,7 +22,7 @@ from gnnloom.pipeline.partition.pair_sums import TABLE_CELLS, pair_sums
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY, working_memory
 from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
-from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.memory_map import map_part_vector
 
@@ -167,7 +167,7 @@ def _sorted_counts(task: _CountTask) -> Iterator[NDArray[np.int64]]:
 def _emitted(task: _CountTask) -> Iterator[NDArray[np.int64]]:
     """Read a block in ranges of nonzeros; yields the pairs of each, in a buffer that the next one overwrites."""
     graph, num_parts = Graph(Artifact(task.matrix_path)), task.buffers.num_parts
-    indices = graph.artifact.array(f"{block_path(task.block)}/indices")
+    indices = graph.columns(task.block)
     part = map_part_vector(task.part_path)
     last_row = np.full(num_parts, -1, dtype=np.int64)
     # A nonzero makes its row needed by at most one more part.

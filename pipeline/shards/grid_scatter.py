@@ -21,7 +21,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, writ
 from gnnloom.pipeline.shards.lane_records import lane_facts, lanes_from_json, lanes_to_json, recorded_lane
 from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.matrix.ranges import range_of
@@ -200,10 +200,8 @@ def column_bits(num_vertices: int, columns: int) -> int:
 
 def _entries(graph: Graph, block: int, limit: int) -> Iterator[tuple[Positions, NDArray[Any], NDArray[Any] | None]]:
     """Yield rows, columns and weights of a block's entries, about ``limit`` at a time."""
-    prefix, first_row = block_path(block), graph.block_rows[block]
-    indptr = graph.artifact.array(f"{prefix}/indptr").read()
-    indices = graph.artifact.array(f"{prefix}/indices")
-    data = graph.artifact.array(f"{prefix}/data") if graph.weighted else None
+    first_row, indptr = graph.block_rows[block], graph.pointers(block)
+    indices, data = graph.columns(block), graph.weights(block)
     for start, stop in indices.ranges(limit):
         # Rows of the matrix from rows of the block: positions and cells are those of the whole matrix.
         row = first_row + _rows_of(indptr, start, stop)

@@ -17,6 +17,7 @@ from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.shards.routed_rows import Gathered, RoutedFile, written_rows
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.matrix.ranges import Span
 
@@ -39,7 +40,7 @@ class VertexTable:
         if name == "vertex":
             return np.arange(start, stop, dtype=np.int64)
         if name != "degree":
-            return Artifact(self.vertices_path or Path()).array(name).read(start, stop)
+            return Vertices(Artifact(self.vertices_path or Path())).array(name).read(start, stop)
         graph = Graph(Artifact(self.graph_path))
         return _weighted_degree(graph, start, stop) if graph.weighted else graph.degree(start, stop)
 

@@ -65,7 +65,7 @@ class PartOrder:
 
 def _write_positions(partition: Partition, path: Path) -> None:
     """Counting sort in two passes over the stored parts: sizes of the parts first, then positions."""
-    stored = partition.artifact.array("part")
+    stored = partition.stored_part()
     starts = range(0, len(stored), stored.chunk_rows)
     chunks = [(start, min(start + stored.chunk_rows, len(stored))) for start in starts]
     # One more than the parts, so that the running sum of the sizes starts at 0.

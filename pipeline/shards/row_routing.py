@@ -145,11 +145,11 @@ def _gather_rows(indptr: NDArray[np.int64], entries: NDArray[Any], order: NDArra
 
 def _route_vertices(task: _RouteVerticesTask) -> int:
     with task.writer.task(task.name) as output:
-        artifact = Artifact(task.vertices_path)
+        vertices = Vertices(Artifact(task.vertices_path))
         part = map_part_vector(task.part_path)[task.start : task.stop]
         order = np.argsort(part, kind="stable")
         offset = part_offsets(part, task.num_parts)
-        arrays = (artifact.array(name) for name in VERTEX_ARRAYS if name in artifact)
+        arrays = (vertices.array(name) for name in VERTEX_ARRAYS if name in vertices.artifact)
         columns = [PartColumn(array.read(task.start, task.stop)[order], offset) for array in arrays]
         output.facts = lane_facts(task.lane, write_part_lane(task.writer.work, task.lane, columns))
     return task.stop - task.start

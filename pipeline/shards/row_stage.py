@@ -117,7 +117,7 @@ def shard_rows(
         cluster = for_few(cluster, inputs.num_entries)
         # Parts are looked up by column id, in no order: tasks map a plain file instead of reading chunks.
         part_path = writer.work / "part.npy"
-        copy_part_vector(partition.artifact.array("part"), part_path)
+        copy_part_vector(partition.stored_part(), part_path)
         is_routing = not _is_routed(writer, inputs)
         matrices = _route_matrices(dataset, writer, inputs, part_path, cluster, is_routing=is_routing)
         vertex_arrays = _route_vertices(writer, inputs, part_path, cluster, is_routing=is_routing)

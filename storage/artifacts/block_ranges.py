@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.offsets import check_some_offsets
 
 #: Rows whose pointers are in memory at a time: 16 MiB. Graphs of up to 2^31 vertices have no larger blocks.
 RANGE_ROWS = 1 << 21
@@ -37,10 +38,11 @@ class RowRange:
 
 def row_ranges(graph: Graph, number: int) -> Iterator[RowRange]:
     """Read the row pointers of one block in ranges of about ``RANGE_ROWS`` rows."""
-    pointers = graph.artifact.array(f"{block_path(number)}/indptr")
+    pointers, num_nonzeros = graph.stored_pointers(number), graph.stored_nonzeros(number)
     first, before = graph.block_rows[number], np.empty(0, np.int64)
     for start, stop in pointers.ranges(RANGE_ROWS):
         # A row ends where the next one begins, which is the last pointer of the range before.
         found = RowRange(first, np.concatenate([before, pointers.read(start, stop)]))
+        check_some_offsets(pointers.where, found.pointers, num_nonzeros)
         yield found
         first, before = first + len(found.pointers) - 1, found.pointers[-1:]

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.csr_group import Window, csr_attributes
-from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.artifacts.offsets import check_some_offsets, read_offsets
+from gnnloom.storage.errors import BudgetError, CorruptError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, write_metadata
-from gnnloom.storage.format.arrays import ArrayRecord, ReadCounter, write_array
+from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter, write_array
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.files import parsing
 from gnnloom.storage.format.groups import write_group
@@ -62,15 +63,42 @@ class Graph:
 
     def block(self, number: int, counter: ReadCounter | None = None) -> CSR:
         """Read one block of rows; ``counter`` counts the bytes read."""
-        prefix = block_path(number)
-        data_name = f"{prefix}/data"
+        weights = self.weights(number, counter)
         return CSR(
             row_offset=self.block_rows[number],
-            indptr=self.artifact.array(f"{prefix}/indptr", counter).read(),
-            indices=self.artifact.array(f"{prefix}/indices", counter).read(),
-            data=self.artifact.array(data_name, counter).read() if data_name in self.artifact else None,
+            indptr=self.pointers(number, counter),
+            indices=self.columns(number, counter).read(),
+            data=None if weights is None else weights.read(),
             num_columns=self.num_vertices,
         )
+
+    def pointers(self, number: int, counter: ReadCounter | None = None) -> NDArray[np.int64]:
+        """(num_rows + 1,) int64 row pointers of one block.
+
+        Raises:
+            CorruptError: they do not ascend from 0 to the number of nonzeros, or are those of another number of rows.
+        """
+        stored, num_rows = self.stored_pointers(number, counter), self.block_rows[number + 1] - self.block_rows[number]
+        if len(stored) != num_rows + 1:
+            raise CorruptError(f"{stored.where}: {len(stored) - 1} rows, the manifest says {num_rows}")
+        return read_offsets(stored, self.stored_nonzeros(number))
+
+    def stored_pointers(self, number: int, counter: ReadCounter | None = None) -> ArrayReader:
+        """Open the row pointers of one block, which nothing has checked."""
+        return self.artifact.array(f"{block_path(number)}/indptr", counter)
+
+    def stored_nonzeros(self, number: int) -> int:
+        """How many column ids are stored for one block."""
+        return self.artifact.record(f"{block_path(number)}/indices").shape[0]
+
+    def columns(self, number: int, counter: ReadCounter | None = None) -> ArrayReader:
+        """Open the column ids of one block; reading one that is not a vertex is an error."""
+        return self.artifact.array(f"{block_path(number)}/indices", counter, bounds=(0, self.num_vertices))
+
+    def weights(self, number: int, counter: ReadCounter | None = None) -> ArrayReader | None:
+        """Open the weights of one block; None if it has none."""
+        name = f"{block_path(number)}/data"
+        return self.artifact.array(name, counter) if name in self.artifact else None
 
     def blocks(self) -> Iterator[CSR]:
         """Read the blocks in order, one in memory at a time."""
@@ -117,8 +145,11 @@ class Graph:
             NotFoundError: the source identified vertices by number.
         """
         stop = self.num_vertices if stop is None else stop
-        offset = self.artifact.array("original_name_offset").read(start, stop + 1).tolist()
-        text = self.artifact.array("original_name").read(offset[0], offset[-1]).tobytes()
+        stored, names = self.artifact.array("original_name_offset"), self.artifact.array("original_name")
+        found = stored.read(start, stop + 1)
+        check_some_offsets(stored.where, found, len(names))
+        offset = found.tolist()
+        text = names.read(offset[0], offset[-1]).tobytes()
         return [text[begin - offset[0] : end - offset[0]].decode() for begin, end in pairwise(offset)]
 
     def original_id(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:

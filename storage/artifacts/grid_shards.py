@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.artifacts.grid_window import read_windows
+from gnnloom.storage.artifacts.vertices import SPLIT_BOUNDS
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
@@ -79,7 +80,9 @@ class _Cells:
 
     def array(self, row: int, column: int, name: str) -> ArrayReader:
         stored = self.shards.stored_variant(self.variant)
-        return self.shards.artifact.array(f"{cell_path(stored, row, column)}/{name}", self.counter)
+        left, right = split_range(self.num_vertices, self.grid[1], column)
+        bounds = (0, right - left) if name == "indices" else None
+        return self.shards.artifact.array(f"{cell_path(stored, row, column)}/{name}", self.counter, bounds)
 
     def transposed(self) -> _Cells:
         return _Cells(self.shards, TRANSPOSED[self.variant], self.counter)
@@ -188,7 +191,8 @@ class GridShards:
         record = self.artifact.array(f"{order_path(order, 0)}/{name}").record
         rows = np.empty((span[1] - span[0], *record.shape[1:]), dtype or record.dtype)
         for row, shared in overlapped(span, self.num_vertices, self.grid[0]):
-            reader = self.artifact.array(f"{order_path(order, row)}/{name}", counter)
+            bounds = {"vertex": (0, self.num_vertices), "split": SPLIT_BOUNDS}.get(name)
+            reader = self.artifact.array(f"{order_path(order, row)}/{name}", counter, bounds)
             first = split_range(self.num_vertices, self.grid[0], row)[0]
             # Step by step into the result: the stored dtype of the whole range is never in memory together with the
             # result.

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.offsets import check_some_offsets
 from gnnloom.storage.format.arrays import Array, ArrayReader
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.ranges import Span, common, overlapped, split_range
@@ -159,11 +160,14 @@ class _Cell:
     def __init__(self, cells: Cells, row: int, column: int) -> None:
         self._first_row = split_range(cells.num_vertices, cells.grid[0], row)[0]
         self._columns = split_range(cells.num_vertices, cells.grid[1], column)
-        self._indptr, self._indices = (ForwardReader(cells.array(row, column, n)) for n in ("indptr", "indices"))
+        pointers, indices = (cells.array(row, column, name) for name in ("indptr", "indices"))
+        self._where, self._num_entries = pointers.where, len(indices)
+        self._indptr, self._indices = ForwardReader(pointers), ForwardReader(indices)
         self._data = ForwardReader(cells.array(row, column, "data")) if cells.weighted else None
 
     def strip(self, rows: Span) -> _Piece:
         indptr = self._indptr.read(rows[0] - self._first_row, rows[1] - self._first_row + 1)
+        check_some_offsets(self._where, indptr, self._num_entries)
         first, last = int(indptr[0]), int(indptr[-1])
         data = self._data.read(first, last) if self._data else None
         width = self._columns[1] - self._columns[0]

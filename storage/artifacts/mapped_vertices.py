@@ -22,5 +22,5 @@ def map_vertices(vertices: Vertices) -> dict[str, NDArray[Any]]:
 
 def vertices_contents(vertices: Vertices) -> dict[str, ArrayContent]:
     """All arrays of the artifact."""
-    readers = {name: vertices.artifact.array(name) for name in vertices.artifact.records}
+    readers = {name: vertices.array(name) for name in vertices.artifact.records}
     return {name: ArrayContent(reader.shape, reader.dtype, reader.chunks) for name, reader in readers.items()}

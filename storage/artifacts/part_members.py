@@ -65,7 +65,7 @@ def partition_contents(partition: Partition) -> dict[str, ArrayContent]:
     return {
         "offset": ArrayContent((partition.num_parts + 1,), np.dtype(np.int64), offset),
         "vertex": ArrayContent((n,), index_dtype(n), vertex),
-        "part": ArrayContent((n,), np.dtype(np.int32), partition.artifact.array("part").chunks),
+        "part": ArrayContent((n,), np.dtype(np.int32), partition.stored_part().chunks),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import Artifact
 
 
@@ -29,7 +30,11 @@ class Partition:
 
     def part(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
         """(stop - start,) int32 parts of the vertices."""
-        return self.artifact.array("part").read(start, stop)
+        return self.stored_part().read(start, stop)
+
+    def stored_part(self) -> ArrayReader:
+        """Open the (num_vertices,) int32 parts; reading one that is not in 0..num_parts-1 is an error."""
+        return self.artifact.array("part", bounds=(0, self.num_parts))
 
     def exchange(self, *, backward: bool = False) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
         """How many rows each part sends to each other part for one product, as the exact counter found.

@@ -16,7 +16,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.offsets import read_offsets
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
+from gnnloom.storage.artifacts.vertices import SPLIT_BOUNDS
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
@@ -93,32 +95,49 @@ class RowShard:
         prefix = "transpose/" if transpose and not self.shards.symmetric else ""
         # The number of vertices comes from the manifest, so their ids are not read for it.
         own_width = len(self._array("vertex"))
-        halo_vertex = self.read(f"{prefix}halo_vertex")
+        halo_vertex, send_row = self.read(f"{prefix}halo_vertex"), self.read(f"{prefix}send_row")
         return ShardMatrix(
             own=open_block(f"{prefix}own", own_width),
             halo=open_block(f"{prefix}halo", len(halo_vertex)),
             halo_vertex=halo_vertex,
-            halo_offset=self.read(f"{prefix}halo_offset"),
-            send_row=self.read(f"{prefix}send_row"),
-            send_offset=self.read(f"{prefix}send_offset"),
+            halo_offset=self._offsets(f"{prefix}halo_offset", len(halo_vertex)),
+            send_row=send_row,
+            send_offset=self._offsets(f"{prefix}send_offset", len(send_row)),
         )
 
     def _csr(self, name: str, num_columns: int) -> CSR:
         data = self.read(f"{name}/data") if f"{name}/data" in self else None
-        return CSR(0, self._indptr(name), self.read(f"{name}/indices"), data, num_columns)
+        indices = self._array(f"{name}/indices", (0, num_columns)).read()
+        return CSR(0, self._indptr(name), indices, data, num_columns)
 
     def _stored(self, name: str, num_columns: int) -> StoredCSR:
         data = self._array(f"{name}/data") if f"{name}/data" in self else None
-        return StoredCSR(self._indptr(name), self._array(f"{name}/indices"), data, num_columns, self._counter)
+        indices = self._array(f"{name}/indices", (0, num_columns))
+        return StoredCSR(self._indptr(name), indices, data, num_columns, self._counter)
 
     def _indptr(self, name: str) -> NDArray[np.int64]:
-        if len(self._array(f"{name}/indices")):
-            return self.read(f"{name}/indptr")
+        num_entries = len(self._array(f"{name}/indices"))
+        if num_entries:
+            return self._offsets(f"{name}/indptr", num_entries)
         # Zeros that nobody has read or written take no memory: the halo of a single rank has no entry in any row.
         return np.zeros(len(self._array(f"{name}/indptr")), np.int64)
 
-    def _array(self, name: str) -> ArrayReader:
-        return self.shards.artifact.array(f"{self.prefix}/{name}", self._counter)
+    def _offsets(self, name: str, total: int) -> NDArray[np.int64]:
+        return read_offsets(self._array(name), total)
+
+    def _array(self, name: str, bounds: tuple[int, int] | None = None) -> ArrayReader:
+        return self.shards.artifact.array(f"{self.prefix}/{name}", self._counter, bounds or self._bounds(name))
+
+    def _bounds(self, name: str) -> tuple[int, int] | None:
+        """The smallest value that an array may hold, and one more than the largest; None for any."""
+        match name.removeprefix("transpose/"):
+            case "vertex" | "halo_vertex":
+                return 0, self.shards.num_vertices
+            case "send_row":
+                return 0, len(self._array("vertex"))
+            case "split":
+                return SPLIT_BOUNDS
+        return None
 
 
 class RowShards:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.vertices import NO_LABEL
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
@@ -121,10 +122,10 @@ class Samples:
         prefix = segment_path(rank, epoch, number)
 
         def read(name: str) -> NDArray[Any]:
-            return self.artifact.array(f"{prefix}/{name}", counter).read()
+            return self.artifact.array(f"{prefix}/{name}", counter, self._bounds(name, len(hot_feature))).read()
 
         names = ["vertex", "row_nnz", "drawn", "indices", "hot", *(("degree", "data") if self.weighted else ())]
-        reader = _Cursor(prefix, {name: read(name) for name in names}, read("layer_size"))
+        reader = _Cursor(f"{self.artifact.path}/{prefix}", {name: read(name) for name in names}, read("layer_size"))
         label, packed_feature = read(self.label_name(rank)), self.artifact.array(f"{prefix}/feature", counter)
         buffers = buffers or RowBuffers()
         feature = packed_feature.read(out=buffers.take(packed_feature.shape, packed_feature.dtype))
@@ -133,6 +134,8 @@ class Samples:
             packed = hot == PACKED
             rows = buffers.take((len(hot), self.num_features), feature.dtype)
             stop, stop_seed = first + int(np.count_nonzero(packed)), first_seed + batch.num_seeds
+            if stop > len(feature) or stop_seed > len(label):
+                raise CorruptError(f"{self.artifact.path}/{prefix}: fewer features or labels than its batches have")
             if len(hot_feature):
                 # Fills every row, which saves a copy of the frequent ones; packed rows are then overwritten.
                 np.take(hot_feature, hot, axis=0, out=rows, mode="clip")
@@ -140,6 +143,21 @@ class Samples:
             yield StoredBatch(batch, label[first_seed:stop_seed], rows)
             first, first_seed = stop, stop_seed
         buffers.give_back(feature)
+
+    def _bounds(self, name: str, num_hot: int) -> tuple[int, int] | None:
+        """The smallest value that an array of a segment may hold, and one more than the largest; None for any."""
+        match name:
+            case "vertex":
+                return 0, self.num_vertices
+            case "hot":
+                return PACKED, num_hot
+            case "layer_size" | "drawn" | "row_nnz":
+                return 0, 1 << 62
+            case "label":
+                return NO_LABEL, self.num_classes
+            case "multilabel":
+                return NO_LABEL, 2
+        return None
 
 
 def pack_structure(batches: Sequence[LayeredBatch], *, weighted: bool) -> dict[str, tuple[NDArray[Any], str]]:
@@ -180,7 +198,10 @@ class _Cursor:
         np.cumsum(self._take("drawn", num_rows), out=indptr[1:])
         nnz = int(indptr[-1])
         data = self._take("data", nnz) if "data" in self._arrays else None
-        return CSR(0, indptr, self._take("indices", nnz), data, num_columns)
+        indices = self._take("indices", nnz)
+        if num_rows > num_columns or (nnz and not 0 <= indices.min() <= indices.max() < num_columns):
+            raise CorruptError(f"{self._where}/indices: a column outside the {num_columns} of its block")
+        return CSR(0, indptr, indices, data, num_columns)
 
     def _take(self, name: str, count: int) -> NDArray[Any]:
         start = self._position[name]

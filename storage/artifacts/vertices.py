@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import Artifact
 
 #: Values of the ``split`` array.
 SPLIT = {"none": 0, "train": 1, "valid": 2, "test": 3}
+#: The smallest of them, and one more than the largest.
+SPLIT_BOUNDS: Final = (0, 4)
 #: Value in ``label`` and ``multilabel`` of a vertex without a known label.
 NO_LABEL = -1
 
@@ -27,6 +30,11 @@ class Vertices:
 
     def __repr__(self) -> str:
         return f"Vertices({self.num_vertices:,} vertices, {self.num_features} features, {self.num_classes} classes)"
+
+    def array(self, name: str) -> ArrayReader:
+        """Open one array; reading a label or a split that there is not is an error."""
+        bounds = {"label": (NO_LABEL, self.num_classes), "multilabel": (NO_LABEL, 2), "split": SPLIT_BOUNDS}
+        return self.artifact.array(name, bounds=bounds.get(name))
 
     @property
     def has_feature(self) -> bool:
@@ -50,20 +58,20 @@ class Vertices:
 
     def feature(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """(stop - start, num_features) float32 or float64."""
-        return self.artifact.array("feature").read(start, stop)
+        return self.array("feature").read(start, stop)
 
     def label(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
         """(stop - start,) int32 classes; -1 if a vertex has no label."""
-        return self.artifact.array("label").read(start, stop)
+        return self.array("label").read(start, stop)
 
     def multilabel(self, start: int = 0, stop: int | None = None) -> NDArray[np.int8]:
         """(stop - start, num_classes) int8; 1 if a vertex has the label, 0 if not, -1 if unknown."""
-        return self.artifact.array("multilabel").read(start, stop)
+        return self.array("multilabel").read(start, stop)
 
     def target(self, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """(stop - start, num_targets) float32 numbers to predict; NaN if unknown."""
-        return self.artifact.array("target").read(start, stop)
+        return self.array("target").read(start, stop)
 
     def split(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint8]:
         """(stop - start,) uint8 values of ``SPLIT``."""
-        return self.artifact.array("split").read(start, stop)
+        return self.array("split").read(start, stop)

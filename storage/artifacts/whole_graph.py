@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.mapped_copy import ArrayContent, open_copy
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 
@@ -72,13 +72,12 @@ def graph_contents(graph: Graph) -> dict[str, ArrayContent]:
     n, nnz = graph.num_vertices, graph.nnz
     contents = {
         "indptr": ArrayContent((n + 1,), np.dtype(np.int64), lambda: _row_pointers(graph)),
-        "indices": ArrayContent((nnz,), index_dtype(n), lambda: _entries(graph, "indices")),
+        "indices": ArrayContent((nnz,), index_dtype(n), lambda: _columns(graph)),
         "loop": ArrayContent((n,), np.dtype(np.bool_), lambda: _loops(graph)),
     }
-    name = f"{block_path(0)}/data"
-    if name in graph.artifact:
-        dtype = graph.artifact.array(name).dtype
-        contents["data"] = ArrayContent((nnz,), dtype, lambda: _entries(graph, "data"))
+    weights = graph.weights(0)
+    if weights is not None:
+        contents["data"] = ArrayContent((nnz,), weights.dtype, lambda: _weights(graph))
     return contents
 
 
@@ -99,13 +98,19 @@ def _row_pointers(graph: Graph) -> Iterator[NDArray[np.int64]]:
     first = 0
     for number in range(graph.num_blocks):
         # Row pointers of a block start at 0, so each block is shifted by the nonzeros before it.
-        yield graph.artifact.array(f"{block_path(number)}/indptr").read()[1:] + first
+        yield graph.pointers(number)[1:] + first
         first += graph.block_nnz[number]
 
 
-def _entries(graph: Graph, name: str) -> Iterator[NDArray[Any]]:
+def _columns(graph: Graph) -> Iterator[NDArray[Any]]:
     for number in range(graph.num_blocks):
-        yield from graph.artifact.array(f"{block_path(number)}/{name}").chunks()
+        yield from graph.columns(number).chunks()
+
+
+def _weights(graph: Graph) -> Iterator[NDArray[Any]]:
+    for number in range(graph.num_blocks):
+        weights = graph.weights(number)
+        yield from () if weights is None else weights.chunks()
 
 
 def _loops(graph: Graph) -> Iterator[NDArray[np.bool_]]:

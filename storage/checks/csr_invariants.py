@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.offsets import read_offsets
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import scan_rows
@@ -31,26 +32,6 @@ class MatrixPrint:
         )
 
 
-def check_offsets(where: str, offsets: NDArray[np.int64], total: int) -> None:
-    """Check that offsets begin at 0, never decrease, and end at ``total``.
-
-    Args:
-        where: the array, for messages.
-        offsets: (num_ranges + 1,) int64.
-        total: the expected last offset.
-
-    Raises:
-        CorruptError: the offsets break one of these rules.
-    """
-    if len(offsets) == 0 or offsets[0] != 0:
-        raise CorruptError(f"{where}: expected to begin at 0, found {offsets[:1].tolist()}")
-    falls = np.flatnonzero(np.diff(offsets) < 0)
-    if len(falls):
-        raise CorruptError(f"{where}: falls from {offsets[falls[0]]} to {offsets[falls[0] + 1]} after {falls[0]}")
-    if offsets[-1] != total:
-        raise CorruptError(f"{where}: ends at {offsets[-1]}, expected {total}")
-
-
 def check_csr(artifact: Artifact, path: str, row_offset: int, width: int) -> tuple[NDArray[np.int64], MatrixPrint]:
     """Check one CSR matrix of an artifact: its row pointers, and that column ids are in range and ascend within a row.
 
@@ -68,9 +49,8 @@ def check_csr(artifact: Artifact, path: str, row_offset: int, width: int) -> tup
         CorruptError: an invariant is broken; the message names the array and the entry.
     """
     # The row pointers are checked before the kernel uses them to index without bounds checks.
-    indptr = artifact.array(f"{path}/indptr").read()
     indices = artifact.array(f"{path}/indices")
-    check_offsets(f"{artifact.path}/{path}/indptr", indptr, len(indices))
+    indptr = read_offsets(artifact.array(f"{path}/indptr"), len(indices))
     data = artifact.array(f"{path}/data") if f"{path}/data" in artifact else None
     found, previous = MatrixPrint(), -1
     for start in range(0, len(indices), indices.chunk_rows):

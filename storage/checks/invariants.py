@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.offsets import check_offsets
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr, check_offsets
+from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
 from gnnloom.storage.checks.metadata_invariants import check_metadata
 from gnnloom.storage.checks.sample_invariants import check_samples
 from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row_shards

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.grid_shards import GridShards, cell_path
 from gnnloom.storage.artifacts.grid_variants import stored_variants
+from gnnloom.storage.artifacts.offsets import check_offsets
 from gnnloom.storage.artifacts.row_shards import RowShards
-from gnnloom.storage.checks.csr_invariants import check_csr, check_offsets
+from gnnloom.storage.checks.csr_invariants import check_csr
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import fingerprint_ids

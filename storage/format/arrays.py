@@ -292,6 +292,11 @@ class ArrayReader:
             )
 
     @property
+    def where(self) -> str:
+        """The array's folder, for messages."""
+        return str(self._where)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return self.record.shape
 

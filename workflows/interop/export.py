@@ -70,7 +70,7 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
     """
     vertices = dataset.vertices(key)
     names = {"features": ("feature",), "labels": ("label", "multilabel", "target", "split")}[what]
-    there = {name: vertices.artifact.array(name) for name in names if name in vertices.artifact}
+    there = {name: vertices.array(name) for name in names if name in vertices.artifact}
     if not there:
         raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")
     return vertex_table(dataset.graph(vertices.artifact.inputs.get("graph")), there)
@@ -84,7 +84,7 @@ def partition_table(dataset: Dataset, parts: int | None, method: str | None, key
     """
     partition = dataset.partition(parts, key, method=method)
     graph = dataset.graph(partition.artifact.inputs["graph"])
-    return vertex_table(graph, {"part": partition.artifact.array("part")})
+    return vertex_table(graph, {"part": partition.stored_part()})
 
 
 def vertex_table(graph: Graph, arrays: dict[str, ArrayReader]) -> Table:
@@ -149,10 +149,8 @@ def _names_of(vertices: NDArray[Any], offset: NDArray[Any], text: NDArray[Any]) 
 
 def _block_entries(graph: Graph, number: int) -> Iterator[tuple[NDArray[Any], ...]]:
     """Read the rows, columns and weights (if any) of one block's entries."""
-    prefix = block_path(number)
-    indptr = graph.artifact.array(f"{prefix}/indptr").read()
-    names = [name for name in (f"{prefix}/indices", f"{prefix}/data") if name in graph.artifact]
-    arrays = [graph.artifact.array(name) for name in names]
+    indptr, weights = graph.pointers(number), graph.weights(number)
+    arrays = [graph.columns(number), *([] if weights is None else [weights])]
     step = max(1, _NUMBERS_AT_ONCE // (_NAME_NUMBERS if graph.has_names else 1))
     for start in range(0, int(indptr[-1]), step):
         stop = min(start + step, int(indptr[-1]))
