@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,6 +52,7 @@ from gnnloom.storage.format.sections import (
 )
 from gnnloom.storage.format.task_record import TaskRecord, merge_pieces, sum_measurements
 from gnnloom.storage.format.work_folder import open_work_folder, remove_tree_and_scratch, remove_work_folder
+from gnnloom.storage.machine_boot import this_boot
 from gnnloom.storage.meters import bytes_moved, peak_memory
 
 __all__ = ["MANIFEST", "WORK", "Artifact", "ArtifactWriter", "TaskOutput", "TaskRecord", "artifact_key"]
@@ -251,7 +251,7 @@ class ArtifactWriter:
         if not (self.path.parent / METADATA).exists():
             write_group(self.path.parent, {})
         write_group(self.path, {"encoding-type": f"gnnloom-{self.kind}", "encoding-version": str(FORMAT_VERSION)})
-        write_json(plan_path, {"parameters": parameters, "inputs": inputs, **_boot()})
+        write_json(plan_path, {"parameters": parameters, "inputs": inputs, **this_boot()})
 
     def _drop_unsound_records(self) -> None:
         """Forget records that outlived their data after the machine crashed."""
@@ -437,13 +437,7 @@ def _record_name(task: str) -> str:
     return f"{task.replace('/', '-')}.json"
 
 
-def _boot() -> dict[str, str]:
-    """This machine and its current boot: what was written earlier in the same boot cannot have been lost by a crash."""
-    path = Path("/proc/sys/kernel/random/boot_id")
-    return {"host": platform.node(), "boot": path.read_text().strip() if path.exists() else ""}
-
-
 def _rebooted_since(plan: Mapping[str, Any]) -> bool:
-    now = _boot()
+    now = this_boot()
     # Boots of different machines cannot be compared, so a plan of another host counts as not rebooted.
     return plan.get("host") == now["host"] and plan.get("boot") != now["boot"]

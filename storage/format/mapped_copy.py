@@ -4,9 +4,10 @@ Compressed chunks cannot be read at random. For random access the arrays are cop
 ``DATASET/.mapped/KIND-KEY``, and mapped. The page cache holds them once, whatever the number of processes. A copy is a
 cache: it can be made again from the artifact at any time.
 
-* The first process that opens a copy makes it, under the exclusive lock of the copy; the others wait. It appears whole,
-  by a rename.
 * A process that uses a copy holds its lock, shared, for as long as it holds any of the arrays.
+* The first process that opens a copy makes it, under a second lock; the others wait. It appears whole, by a rename.
+* The first process of each node compares the copy with the checksums beside it (see
+  :mod:`gnnloom.storage.format.copy_checksums`), again if a file has changed since. A damaged copy is made anew.
 * ``gnnloom catalog gc`` removes copies that no process uses; ``gnnloom catalog verify`` compares copies with their
   artifacts.
 """
@@ -14,11 +15,11 @@ cache: it can be made again from the artifact at any time.
 from __future__ import annotations
 
 import io
+import logging
 import math
 import mmap
 import os
 import shutil
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -31,14 +32,26 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.files import sync_folder, sync_tree
-from gnnloom.storage.format.locks import held, lock_path, share
+from gnnloom.storage.format.copy_checksums import (
+    CHECKSUMS,
+    ChecksumFile,
+    check_files,
+    identities,
+    is_checked,
+    is_own_file,
+    note_checked,
+    write_checksums,
+)
+from gnnloom.storage.format.files import read_json, sync_folder, sync_tree
+from gnnloom.storage.format.locks import lock_path, locked, share
 from gnnloom.storage.format.numpy_files import load_array
 from gnnloom.storage.machine_memory import available_memory
 
-#: Folder of the copies in a dataset, and the kind by which their locks are named.
+#: Folder of the copies in a dataset, and the kinds of their locks: for who uses a copy, and for who checks or makes it.
 MAPPED: Final = ".mapped"
 _LOCK_KIND: Final = "mapped"
+_CHECK_KIND: Final = "mapped-check"
+LOGGER = logging.getLogger("gnnloom.storage")
 
 
 @dataclass(frozen=True)
@@ -111,43 +124,88 @@ def verify_copy(path: Path, contents: Contents) -> int:
         The number of arrays.
 
     Raises:
-        CorruptError: a byte differs; the message names the file.
+        CorruptError: a byte differs, or a checksum; the message names the file.
     """
     for name, content in contents.items():
         _verify_file(path / f"{name}.npy", content)
+    for file in sorted(path.iterdir()):
+        if is_own_file(file.name):
+            # Compares the file with the checksum that it begins with.
+            read_json(file)
+    if (path / CHECKSUMS).exists():
+        check_files(path, _files(contents))
     return len(contents)
 
 
 def _use_copy(path: Path, contents: Contents) -> int:
     """Lock a copy, shared, so that it stays; make it if there is none. Return the descriptor of the lock."""
-    lock = copy_lock(path)
-    while True:
-        try:
-            # Waits while another process makes the copy.
-            descriptor = share(lock)
-        except OSError:
-            # A catalog that cannot be written: nobody can remove the copy, so it needs no lock.
-            if _is_whole(path, contents):
-                return os.open(path, os.O_RDONLY)
+    try:
+        # Waits while garbage collection removes the copy.
+        descriptor = share(copy_lock(path))
+    except OSError:
+        # A catalog that cannot be written: nobody can remove the copy, so it needs no lock.
+        if not _is_whole(path, contents):
             raise
-        if _is_whole(path, contents):
-            return descriptor
+        _check_unwritable(path, contents)
+        return os.open(path, os.O_RDONLY)
+    try:
+        if not is_checked(path, _files(contents)):
+            # One process of all nodes checks or makes the copy; the others wait, and see on their node what it did.
+            with locked(path.parents[1], _CHECK_KIND, path.name):
+                _check_or_make(path, contents)
+    except BaseException:
         os.close(descriptor)
-        # Never waits for the lock: once the copy is there, its users keep the lock for as long as they like.
-        with held(lock) as is_ours:
-            if is_ours and not _is_whole(path, contents):
-                path.parent.mkdir(exist_ok=True)
-                _write_copy(path, contents)
-        if not is_ours:
-            time.sleep(0.01)
+        raise
+    return descriptor
+
+
+def _files(contents: Contents) -> list[str]:
+    return [f"{name}.npy" for name in contents]
 
 
 def _is_whole(path: Path, contents: Contents) -> bool:
     """Whether a copy has all arrays: one that an earlier version made may lack some."""
-    return path.is_dir() and all((path / f"{name}.npy").is_file() for name in contents)
+    return path.is_dir() and all((path / name).is_file() for name in _files(contents))
+
+
+def _check_or_make(path: Path, contents: Contents) -> None:
+    names = _files(contents)
+    if is_checked(path, names):
+        return
+    if path.is_dir():
+        found = identities(path, names)
+        try:
+            check_files(path, names)
+        except CorruptError as error:
+            LOGGER.warning("%s; the copy is made anew from the artifact", error)
+        else:
+            note_checked(path, found)
+            return
+    path.parent.mkdir(exist_ok=True)
+    _write_copy(path, contents)
+    note_checked(path, identities(path, names))
+
+
+def _check_unwritable(path: Path, contents: Contents) -> None:
+    """Check a copy of which nothing can be noted, and that cannot be made anew."""
+    names = _files(contents)
+    if is_checked(path, names):
+        return
+    if not (path / CHECKSUMS).exists():
+        verify_copy(path, contents)
+        return
+    try:
+        check_files(path, names)
+    except CorruptError as error:
+        raise CorruptError(
+            f"{error}; the catalog cannot be written, so the copy cannot be made anew: let somebody who may write it"
+            f" remove {path}, or run the same command"
+        ) from error
 
 
 def _write_copy(path: Path, contents: Contents) -> None:
+    # First, because there may not be room for two. Whoever has mapped the former files keeps them.
+    _remove_former(path)
     needed = sum(content.num_bytes for content in contents.values())
     free = shutil.disk_usage(path.parent).free
     if needed > free:
@@ -156,21 +214,26 @@ def _write_copy(path: Path, contents: Contents) -> None:
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     aside.mkdir()
     try:
-        for name, content in contents.items():
-            with (aside / f"{name}.npy").open("wb") as file:
-                file.write(_header(content))
-                for chunk in content.chunks():
-                    file.write(_bytes_of(chunk, content))
+        written = {f"{name}.npy": _write_file(aside / f"{name}.npy", content) for name, content in contents.items()}
+        write_checksums(aside, written)
         sync_tree(aside)
-        _remove_incomplete(path)
         aside.rename(path)
         sync_folder(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _remove_incomplete(path: Path) -> None:
-    """Remove the copy that another version made, under a hidden name first, so that nobody sees half of it."""
+def _write_file(path: Path, content: ArrayContent) -> dict[str, Any]:
+    """Write one array; returns its checksums."""
+    with ChecksumFile(path) as file:
+        file.write(_header(content))
+        for chunk in content.chunks():
+            file.write(_bytes_of(chunk, content))
+        return file.content()
+
+
+def _remove_former(path: Path) -> None:
+    """Remove a copy that is damaged or of another version, under a hidden name first: nobody sees half of it."""
     if path.is_dir():
         hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         path.rename(hidden)

@@ -228,7 +228,7 @@ def _unused_copies(dataset: Dataset) -> list[Garbage]:
     return found + [
         Garbage(path, "begun and not finished", tree_bytes(path), lock)
         for path, lock in locks.items()
-        if not is_held(lock)
+        if not is_shared(lock)
     ]
 
 

@@ -1,0 +1,182 @@
+"""Checksums of the files of an uncompressed copy, and a note of each node on which files it has compared with them.
+
+``checksums.json`` in the copy's folder has a checksum for every block of every file. The first process of a node that
+uses the copy compares them, and notes the inode, size and times of the files in a ``checked-*.json``. As long as these
+stay the same, and the node runs, no process of the node compares again: whatever changes a file changes its times.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import google_crc32c
+import numpy as np
+import xxhash
+
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.files import parsing, read_json, write_json
+from gnnloom.storage.machine_boot import this_boot
+
+CHECKSUMS: Final = "checksums.json"
+
+#: Bytes of a block: large enough to read a disk at full speed.
+_BLOCK_BYTES: Final = 4 << 20
+#: Hexadecimal digits of the checksum of one block.
+_DIGITS: Final = 8
+#: The times of files are those of the kernel's last clock tick: two changes within this time may have the same.
+_TICK_SECONDS: Final = 0.02
+
+
+class ChecksumFile:
+    """Writes a file from consecutive pieces, and computes the checksums of its blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._bytes, self._checksum = 0, 0
+        self._checksums: list[str] = []
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Add bytes at the end."""
+        self._file.write(data)
+        rest = np.frombuffer(data, np.uint8)
+        while len(rest):
+            some = rest[: _BLOCK_BYTES - self._bytes % _BLOCK_BYTES]
+            self._checksum = google_crc32c.extend(self._checksum, some)
+            self._bytes += len(some)
+            rest = rest[len(some) :]
+            if self._bytes % _BLOCK_BYTES == 0:
+                self._end_block()
+
+    def content(self) -> dict[str, Any]:
+        """What ``checksums.json`` says of the file; nothing may be written after this."""
+        if self._bytes % _BLOCK_BYTES:
+            self._end_block()
+        return {"bytes": self._bytes, "checksums": "".join(self._checksums)}
+
+    def _end_block(self) -> None:
+        self._checksums.append(_digits(self._checksum))
+        self._checksum = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def write_checksums(folder: Path, files: dict[str, dict[str, Any]]) -> None:
+    """Write the checksums of a copy.
+
+    Args:
+        files: by name, what :meth:`ChecksumFile.content` gave.
+    """
+    write_json(folder / CHECKSUMS, {"block_bytes": _BLOCK_BYTES, "files": files}, durable=False)
+
+
+def check_files(folder: Path, names: Iterable[str]) -> None:
+    """Read files of a copy, and compare them with its checksums.
+
+    Raises:
+        CorruptError: a file is missing or differs, or the copy has no checksums, as earlier versions wrote none.
+    """
+    path = folder / CHECKSUMS
+    try:
+        content = read_json(path)
+    except FileNotFoundError:
+        raise CorruptError(f"{folder}: a copy without {CHECKSUMS}, as earlier versions made it") from None
+    with parsing(path, "a list of checksums"):
+        for name in names:
+            wanted = content["files"][name]
+            _check_file(folder / name, int(content["block_bytes"]), int(wanted["bytes"]), str(wanted["checksums"]))
+
+
+def _check_file(path: Path, block_bytes: int, num_bytes: int, checksums: str) -> None:
+    try:
+        with path.open("rb", buffering=0) as file:
+            # Read, not mapped: whole blocks in order are several times as fast as page faults.
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            if os.fstat(file.fileno()).st_size != num_bytes:
+                raise CorruptError(f"{path}: {os.fstat(file.fileno()).st_size} bytes, expected {num_bytes}")
+            block = np.empty(min(block_bytes, num_bytes), np.uint8)
+            for number, start in enumerate(range(0, num_bytes, block_bytes)):
+                some = block[: min(block_bytes, num_bytes - start)]
+                wanted = checksums[number * _DIGITS : (number + 1) * _DIGITS]
+                if not _fill(file.readinto, some) or _digits(google_crc32c.value(some)) != wanted:
+                    raise CorruptError(f"{path}: damaged between bytes {start} and {start + len(some)}")
+    except OSError as error:
+        raise CorruptError(f"{path}: the copy cannot be read ({error.strerror})") from error
+
+
+def _fill(read_into: Any, out: np.ndarray[Any, Any]) -> bool:
+    """Fill a buffer from a file; returns whether there were enough bytes."""
+    rest = memoryview(out)
+    while rest:
+        count = read_into(rest)
+        if not count:
+            return False
+        rest = rest[count:]
+    return True
+
+
+def _digits(checksum: int) -> str:
+    return f"{checksum:0{_DIGITS}x}"
+
+
+def is_checked(folder: Path, names: Iterable[str]) -> bool:
+    """Whether a process of this node has compared these files, and none has changed since."""
+    try:
+        note = read_json(_note_path(folder))
+    except (CorruptError, OSError):
+        # A damaged note costs one more comparison.
+        return False
+    found, files = identities(folder, names), note.get("files")
+    is_ours = all(note.get(name) == value for name, value in this_boot().items())
+    if not is_ours or found is None or not isinstance(files, dict):
+        return False
+    return all(files.get(name) == times for name, times in found.items())
+
+
+def identities(folder: Path, names: Iterable[str]) -> dict[str, list[int]] | None:
+    """Inode, size and times of files by name, which differ after any change; None if a file is missing."""
+    found = {}
+    for name in names:
+        try:
+            status = (folder / name).stat()
+        except OSError:
+            return None
+        found[name] = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    # A change that follows within the same tick of the clock would not be seen.
+    newest = max((times[-1] for times in found.values()), default=0)
+    if abs(time.time_ns() - newest) < _TICK_SECONDS * 1e9:
+        time.sleep(_TICK_SECONDS)
+    return found
+
+
+def note_checked(folder: Path, found: dict[str, list[int]] | None) -> None:
+    """Note that this node has compared files; where nothing can be written, the next process compares them again.
+
+    Args:
+        found: what :func:`identities` gave before they were compared.
+    """
+    if found is None:
+        return
+    with suppress(OSError):
+        write_json(_note_path(folder), {**this_boot(), "files": found}, durable=False)
+
+
+def _note_path(folder: Path) -> Path:
+    # A hash, because the name of a host may have characters that names of files may not.
+    return folder / f"checked-{xxhash.xxh3_64_hexdigest(this_boot()['host'].encode())}.json"
+
+
+def is_own_file(name: str) -> bool:
+    """Whether a file of a copy's folder is one that this module writes."""
+    return name == CHECKSUMS or (name.startswith("checked-") and name.endswith(".json"))
