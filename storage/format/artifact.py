@@ -87,6 +87,12 @@ class Artifact:
         self.kind, self.key = path.parent.name, path.name
         self._counter = counter
         self.manifest = read_manifest(path)
+        # A whole folder may come from elsewhere, and everything in it then agrees with its own manifest.
+        if (self.manifest["kind"], self.manifest["key"]) != (self.kind, self.key):
+            raise CorruptError(
+                f"{path / MANIFEST}: the manifest of {self.manifest['kind']}/{self.manifest['key']}, not of {self.kind}/"
+                f"{self.key}; restore the folder, or remove it and run the command again that made it"
+            )
         self.parameters: dict[str, Any] = self.manifest["parameters"]
         self.inputs: dict[str, str] = self.manifest["inputs"]
         self.facts: dict[str, Any] = self.manifest["facts"]

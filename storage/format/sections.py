@@ -26,8 +26,8 @@ SECTIONS: Final = "sections"
 
 
 #: Bytes, at most, of a manifest without its sections, of a section in it (a name and a digest), and of an array in the
-#: list of a section.
-_MANIFEST_BYTES, _SECTION_BYTES, _ARRAY_BYTES = 4096, 64, 400
+#: list of a section, with the checksums of 16 chunks. More chunks, of 4 MiB each, add 8 bytes for each.
+_MANIFEST_BYTES, _SECTION_BYTES, _ARRAY_BYTES = 4096, 64, 560
 
 
 def planned_metadata(sections: int, arrays: int) -> int:

@@ -160,6 +160,8 @@ def read_checkpoint(
     content = read_json(path / CHECKPOINT_INDEX)
     if content.get("format", 0) > FORMAT_VERSION:
         raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
+    if content.get("epoch") != chosen:
+        raise CorruptError(f"{path / CHECKPOINT_INDEX}: the checkpoint of epoch {content.get('epoch')}, not {chosen}")
     readers = _open_arrays(path, content, counter)
     _verify_share(readers, *share)
     return StoredCheckpoint(chosen, readers, _facts(path, content))

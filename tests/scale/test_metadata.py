@@ -31,7 +31,7 @@ def fake_records(folder: str, pattern: str, ranks: int) -> list[ArrayRecord]:
             sizes = {**SIZES, "part+1": ranks + 1, "row": 1000, "row+1": 1001}
             shape = tuple(sizes.get(dim, 1000) for dim in spec.dims)
             path = f"{folder}{name.removeprefix(pattern)}"
-            found.append(ArrayRecord(path, shape, spec.dtypes[0], spec.dims, (Piece(0, shape[0], "0" * 32),)))
+            found.append(ArrayRecord(path, shape, spec.dtypes[0], spec.dims, (Piece(0, shape[0], "0" * 32, 16 * "0" * 8),)))
     return found
 
 
