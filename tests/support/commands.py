@@ -26,6 +26,7 @@ import psutil
 
 import gnnloom.trainer.job.launch as launcher
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.faults import forget_plans
 from gnnloom.trainer.job.leftovers import SHARED_MEMORY, _used_files
 from gnnloom.workflows.cli import main as command_line
 from support.lone_training import LoneLauncher
@@ -99,6 +100,7 @@ class Command:
             # A test has other files under these names.
             sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
             os.environ.update(self._environment)
+            forget_plans()
             self._run()
             code = 0
         except SystemExit as error:
@@ -207,7 +209,7 @@ class Command:
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
     def complaint(self) -> str:
-        """What is wrong with the way in which the command ended: a traceback, a crash, no error; empty if nothing is."""
+        """What is wrong with the way in which the command ended (a traceback, a crash, no error); empty if nothing."""
         if "Traceback (most recent" in self.log():
             return "traceback"
         if self.code is not None and self.code < 0:

@@ -151,9 +151,9 @@ class Kills:
             role = min(seconds, key=lambda role: (self.counts[f"kills of {role}"], self.chosen.random()))
             before, command = shared_memory_names(), start()
             present = role == "all" or command.waits_for(role)
-            if present and not command.ends_within(self.chosen.uniform(0.0, seconds[role])):
-                if command.kill(role, self.chosen):
-                    self.counts.update({"kills": 1, f"kills of {role}": 1, f"kills in {name}": 1})
+            early = present and not command.ends_within(self.chosen.uniform(0.0, seconds[role]))
+            if early and command.kill(role, self.chosen):
+                self.counts.update({"kills": 1, f"kills of {role}": 1, f"kills in {name}": 1})
             self._check_end(command, finished=False)
             self._note_left(before)
         self._check_end(start(), finished=True)
