@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck fuzz soak kills sanitize docs wheel bench-ingest bench-partition \
+.PHONY: install demo test test-long lint typecheck fuzz soak kills flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-modes bench-minibatch bench-startup bench-plan clean
 
 install: .venv/installed
@@ -59,15 +59,20 @@ FUZZ_SECONDS ?= 180
 fuzz: .venv/installed-for-tests
 	PYTHONPATH=tests $(BIN)/python tests/support/fuzzing.py --seconds $(FUZZ_SECONDS)
 
-# Random pipelines with faults and kills. Nothing else of gnnloom should run meanwhile: it counts leaks.
+# Random pipelines with faults, kills and damage. Nothing else of gnnloom should run meanwhile: it counts leaks.
 SOAK_MINUTES ?= 10
 soak: .venv/installed-for-tests
 	PYTHONPATH=tests $(BIN)/python tests/support/soak.py --minutes $(SOAK_MINUTES)
 
-# Whole pipelines whose commands are killed at random moments, compared with undisturbed ones.
+# Whole pipelines whose processes are killed at random moments, compared with undisturbed ones. Counts leaks, too.
 KILLS ?= 200
 kills: .venv/installed-for-tests
 	PYTHONPATH=tests $(BIN)/python tests/support/kills.py --kills $(KILLS)
+
+# Stored files are damaged, and the commands that read them must give the right result or one error.
+FLIPS ?= 1000
+flips: .venv/installed-for-tests
+	PYTHONPATH=tests $(BIN)/python tests/support/flips.py --flips $(FLIPS)
 
 # The kernels in C, with every read, write and undefined operation checked.
 sanitize:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle  # noqa: TID251 - the format consists of pickles
+import zipfile
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -77,6 +78,16 @@ def write_pyg(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:
         data["edge_attr"] = torch.from_numpy(w)[:, None]
     torch.save(data, folder / "data.pt")
     return str(folder / "data.pt")
+
+
+def write_pyg_deflated(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:
+    """The same with compressed members, as torch never writes them."""
+    plain = write_pyg(folder, u, v, w, n)
+    with zipfile.ZipFile(plain) as read, zipfile.ZipFile(folder / "packed.pt", "w", zipfile.ZIP_DEFLATED) as written:
+        for name in read.namelist():
+            written.writestr(name, read.read(name))
+    Path(plain).unlink()
+    return str(folder / "packed.pt")
 
 
 def write_planetoid(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:

@@ -18,10 +18,11 @@ import atheris
 # Branches of what is imported here are counted; NumPy and others run at full speed.
 with atheris.instrument_imports(include=["gnnloom.pipeline.sources", "gnnloom.storage", "gnnloom.workflows.recipe"]):
     from support.fuzzing import Outcome, Target, read_one, targets, valid_files
+    from support.resealing import seal_again
 
 
 class _Guided:
-    """Reads what libFuzzer makes: the first byte chooses a file, and the rest is its content."""
+    """Reads what libFuzzer makes: the first two bytes choose a file and whether to seal it, the rest is its content."""
 
     def __init__(self, target: Target, folder: Path, counts: Path) -> None:
         self._target, self._copy, self._counts = target, folder / "damaged", counts
@@ -32,17 +33,20 @@ class _Guided:
         self.corpus = folder / "corpus"
         self.corpus.mkdir()
         for number, file in enumerate(self._files[:256]):
-            (self.corpus / str(number)).write_bytes(bytes([number]) + (self._valid / file).read_bytes())
+            (self.corpus / str(number)).write_bytes(bytes([number, number % 2]) + (self._valid / file).read_bytes())
 
     def __call__(self, data: bytes) -> None:
-        if not data:
+        if len(data) < 2:
             return
         file = self._files[data[0] % len(self._files)]
-        (self._copy / file).write_bytes(data[1:])
+        (self._copy / file).write_bytes(data[2:])
+        if data[1] % 2:
+            seal_again(self._copy, file)
         before = len(self.outcome.failures)
-        read_one(self._target, self._copy, f"{self._target.name}, {file}, {data[1:80]!r}", self.outcome)
+        read_one(self._target, self._copy, f"{self._target.name}, {file}, {data[2:80]!r}", self.outcome)
         shutil.rmtree(self._copy / "into", ignore_errors=True)
-        (self._copy / file).write_bytes((self._valid / file).read_bytes())
+        # Sealing may change the manifest as well.
+        shutil.copytree(self._valid, self._copy, dirs_exist_ok=True)
         content = {"inputs": self.outcome.inputs, "refused": self.outcome.refused, "failures": self.outcome.failures}
         if len(self.outcome.failures) > before or self.outcome.inputs % 50 == 0:
             self._counts.write_text(json.dumps(content))

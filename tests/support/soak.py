@@ -1,31 +1,32 @@
-"""Random small pipelines and trainings with faults and kills, for as long as wanted.
+"""Random small pipelines and trainings with faults, kills and damage, for as long as wanted.
 
-``make soak`` (SOAK_MINUTES=10) repeats: draw a graph and a training; run every command with a random fault, or kill it
-after a random time, until it succeeds; compare every artifact and the losses with those of a catalog that nothing
-disturbed; flip a bit and look whether ``catalog verify`` finds it. It ends with ``RESULT`` lines; anything but zero
-differences, unnoticed flips, tracebacks and leaks is a failure. A leak is a process, or what ``gnnloom doctor --clean``
-would leave. They are counted over the whole machine, so nothing else should run meanwhile.
+``make soak`` (SOAK_MINUTES=10) repeats: draw a graph, a training and 0, 1 or 2 workers; run every command with a random
+fault, or kill one of its processes after a random time, until it succeeds; compare every artifact and the losses with
+those of a catalog that nothing disturbed; damage a file, let ``catalog verify`` find it, and ask the commands that read
+the dataset (:mod:`support.consumers`), which must give the result of the undisturbed catalog or one error. It ends with
+``RESULT`` lines; anything but zero differences, wrong results, unnoticed damage, tracebacks and leaks is a failure. A
+leak is a process, or what ``gnnloom doctor --clean`` would leave. They are counted over the whole machine, so nothing
+else should run meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
-import signal
-import subprocess
+import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.faults import VARIABLE
 from gnnloom.trainer.job.leftovers import QUIET_SECONDS, SHARED_MEMORY, find_leftovers, remove_leftovers
+from support.commands import Command, catalog_facts, load_commands, say
+from support.consumers import CONSUMERS, REFUSED, RIGHT, VERIFY, Answer, Consumer, ask
+from support.stored_files import damage_file, stored_files
 
 _POINTS = (
     "json.write", "file.rename", "file.renamed", "chunk.write", "chunk.written", "folder.sync", "task.end.*",
@@ -38,7 +39,13 @@ _MODES = ("full", "full --train-features --keep 3", "minibatch --batch-size 16",
 _METHODS = ("random", "mtkahypar", "kahypar", "metis", "multilevel")
 #: Attempts with a fault before a command runs undisturbed.
 _DISTURBED = 2
-_LONGEST_SECONDS = 300.0
+#: Damages of one dataset, and consumers that are asked about each.
+_DAMAGES, _ASKED = 2, 4
+_WORKERS = (0, 1, 2)
+#: Roles of the processes that are killed; a command that has none of the drawn role goes on.
+_ROLES = ("client", "client", "worker", "rank", "launcher", "partitioner", "all")
+#: What is still counted as wrong, each a failure.
+_BAD = ("differences", "wrong", "unnoticed", "tracebacks", "crashes", "hung", "unfinished", "orphans", "leaks")
 
 
 @dataclass
@@ -51,76 +58,104 @@ class Soak:
     counts: Counter[str] = field(default_factory=Counter)
 
     def round(self, number: int) -> None:
-        """One pipeline, undisturbed and disturbed, and one flipped bit."""
+        """One pipeline, undisturbed and disturbed, and damage to it."""
         seed, scale = self.chosen.randrange(10**6), self.chosen.randint(5, 7)
         ranks, mode = self.chosen.choice([1, 2]), self.chosen.choice(_MODES)
-        method = self.chosen.choice(_METHODS)
-        self.counts.update([f"mode {mode.split()[0]}", f"method {method}"])
+        method, workers = self.chosen.choice(_METHODS), self.chosen.choice(_WORKERS)
+        self.counts.update([f"mode {mode.split()[0]}", f"method {method}", f"workers {workers}"])
+        train = f"train web/old --ranks {ranks} --hidden 4 --epochs 4 --threads 1 --checkpoint-every 2 --mode {mode}"
         stages = [
-            f"generate web rmat --scale {scale} --edge-factor 4 --seed {seed} --workers 0",
-            "features web random --dim 3 --workers 0",
-            f"partition web --parts {ranks} --method {method} --workers 0",
-            f"shard web --parts {ranks} --workers 0",
-            f"train web/run --ranks {ranks} --hidden 4 --epochs 6 --threads 1 --checkpoint-every 2 --mode {mode}",
-            "predict web/run",
+            f"generate web rmat --scale {scale} --edge-factor 4 --seed {seed} --workers {workers}",
+            f"features web random --dim 3 --workers {workers}",
+            f"partition web --parts {ranks} --method {method} --workers {workers}",
+            f"shard web --parts {ranks} --workers {workers}",
+            train,
+            "predict web/old",
         ]
         calm, wild = self.folder / f"{number}-calm", self.folder / f"{number}-wild"
         for stage in stages:
             began = time.monotonic()
-            self._run(calm, stage, {})
+            if self._run(calm, stage).code:
+                sys.exit(f"an undisturbed command failed: {stage}")
             self._disturbed(wild, stage, time.monotonic() - began)
         self.counts["rounds"] += 1
-        self.counts["differences"] += _facts(calm) != _facts(wild)
-        self._flip(wild)
+        self.counts["differences"] += catalog_facts(calm, run="old") != catalog_facts(wild, run="old")
+        self._damaged(calm, wild, ranks)
+        shutil.rmtree(calm)
+        shutil.rmtree(wild)
 
     def _disturbed(self, catalog: Path, stage: str, seconds: float) -> None:
         """Run a stage that takes so many seconds undisturbed."""
         for _ in range(_DISTURBED):
             if self.chosen.random() >= self.kill_share:
                 fault = f"{self.chosen.choice(_POINTS)}:{self.chosen.choice(_ACTIONS)}:nth={self.chosen.randint(1, 12)}"
-                self._run(catalog, stage, {VARIABLE: fault})
+                self._run(catalog, stage, fault=fault)
             else:
-                self._run(catalog, stage, {}, kill_after=self.chosen.uniform(0.2, 1.0) * seconds)
-        if self._run(catalog, stage, {}):
+                self._run(catalog, stage, kill_after=self.chosen.uniform(0.1, 1.0) * seconds)
+        if self._run(catalog, stage).code:
             self.counts["unfinished"] += 1
 
-    def _run(self, catalog: Path, stage: str, environment: dict[str, str], kill_after: float | None = None) -> int:
-        command = [str(Path(sys.executable).with_name("gnnloom")), "--catalog", str(catalog), *stage.split(), "--json"]
+    def _run(self, catalog: Path, stage: str, fault: str = "", kill_after: float | None = None) -> Command:
+        """Run a command to its end, with a fault, or with a kill of one of its processes after some seconds."""
+        words = [*stage.split(), "--json"]
+        command = Command(self.folder, catalog, words, environment={VARIABLE: fault} if fault else {})
         self.counts["commands"] += 1
-        with subprocess.Popen(
-            command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        ) as process:
-            try:
-                _, errors = process.communicate(timeout=kill_after or _LONGEST_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.counts["killed" if kill_after else "hung"] += 1
-                process.send_signal(signal.SIGKILL)
-                _, errors = process.communicate()
-        self.counts["failed"] += process.returncode != 0
+        if kill_after is not None and not command.ends_within(kill_after):
+            role = self.chosen.choice(_ROLES)
+            if command.kill(role, self.chosen):
+                self.counts.update({"killed": 1, f"killed {role}": 1})
+        try:
+            self.counts["failed"] += command.finish() != 0
+        except TimeoutError as error:
+            self.counts["hung"] += 1
+            say(str(error))
+        self.counts["orphans"] += len(command.orphans())
         # Only the fault that stands for a defect may show a traceback.
-        if "Traceback" in errors and ":raise:" not in environment.get(VARIABLE, ""):
+        if "Traceback" in command.log() and ":raise:" not in fault:
             self.counts["tracebacks"] += 1
-            sys.stdout.write(f"{environment} {stage}\n{errors[-2000:]}\n")
-        return process.returncode
+            say(f"{fault} {command}\n{command.log()[-2000:]}")
+        return command
 
-    def _flip(self, catalog: Path) -> None:
-        files = [path for path in catalog.rglob("*") if path.is_file() and path.stat().st_size]
-        path = self.chosen.choice([path for path in files if ".locks" not in path.parts])
-        content = bytearray(path.read_bytes())
-        content[self.chosen.randrange(len(content))] ^= 1 << self.chosen.randrange(8)
-        path.write_bytes(content)
-        self.counts["flips"] += 1
-        if not self._run(catalog, "catalog verify web", {}):
-            self.counts["unnoticed_flips"] += 1
-            sys.stdout.write(f"unnoticed: {path}\n")
+    def _damaged(self, calm: Path, wild: Path, ranks: int) -> None:
+        """Damage files of copies, and ask consumers."""
+        key = Catalog(calm)["web"].find("shards").key
+        keys = {f"shards{ranks}": key}
+        usable = [consumer for consumer in CONSUMERS if _fits(consumer, keys)]
+        asked = self.chosen.sample(usable, min(_ASKED, len(usable)))
+        whole, copy = self.folder / "whole", self.folder / "damaged"
+        shutil.copytree(calm, whole)
+        expected = {consumer.name: ask(consumer, whole, "web", self.folder, keys) for consumer in (VERIFY, *asked)}
+        shutil.rmtree(whole)
+        for _ in range(_DAMAGES):
+            shutil.copytree(wild, copy)
+            file = self.chosen.choice(stored_files(copy))
+            damage = damage_file(self.chosen, copy, file, calm)
+            self.counts["damages"] += 1
+            for consumer in (VERIFY, *asked):
+                # Some consumers need what this dataset does not have.
+                if not expected[consumer.name].code:
+                    answer = ask(consumer, copy, "web", self.folder, keys)
+                    self._judge(answer, expected[consumer.name], consumer, f"{file}: {damage}")
+            shutil.rmtree(copy)
+
+    def _judge(self, answer: Answer, expected: Answer, consumer: Consumer, what: str) -> None:
+        judged = answer.judge(expected)
+        self.counts["asked"] += 1
+        if consumer is VERIFY:
+            judged = REFUSED if judged == REFUSED else judged if answer.complaint else "unnoticed"
+        if judged not in {RIGHT, REFUSED}:
+            known = {"traceback": "tracebacks", "hung": "hung", "wrong": "wrong", "unnoticed": "unnoticed"}
+            self.counts[known.get(judged, "crashes")] += 1
+            say(f"{what}: {consumer.name} is {judged}\n{answer.command}\n{answer.log[-2000:]}")
 
 
-def _facts(catalog: Path) -> dict[str, Any]:
-    """Digests of all complete artifacts by key, and the losses of the run."""
-    dataset = Catalog(catalog)["web"]
-    digests = {info.key: dataset.find(info.kind, info.key).digest for info in dataset.artifacts()}
-    result = json.loads((dataset.run_path("run") / "result.json").read_text())
-    return {**digests, "loss": result["loss"]}
+def _fits(consumer: Consumer, keys: dict[str, str]) -> bool:
+    """Whether all artifacts that a consumer names are there."""
+    try:
+        consumer.words.format(dataset="", out="", **keys)
+    except KeyError:
+        return False
+    return True
 
 
 def _outside() -> set[Path]:
@@ -163,7 +198,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--kill-share", type=float, default=0.5, help="of the attempts that are disturbed")
     given = parser.parse_args()
-    sys.stdout.write(f"seed {given.seed}\n")
+    say(f"seed {given.seed}")
+    load_commands()
     before = _outside()
     end = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
@@ -175,13 +211,10 @@ def main() -> None:
         _clean(before, soak.counts)
         soak.counts["leaks"] += len(_processes_of(folder))
     counts = soak.counts
-    sys.stdout.write("".join(f"{name}: {counts[name]} rounds\n" for name in sorted(counts) if " " in name))
-    for name in ("rounds", "commands", "failed", "killed", "flips", "leftovers"):
-        sys.stdout.write(f"RESULT soak_{name} {counts[name]} {name}\n")
-    bad = ("differences", "unnoticed_flips", "tracebacks", "hung", "unfinished", "leaks")
-    for name in bad:
-        sys.stdout.write(f"RESULT soak_{name} {counts[name]} {name.replace('_', '-')}\n")
-    sys.exit(1 if any(counts[name] for name in bad) else 0)
+    say("\n".join(f"{name}: {counts[name]}" for name in sorted(counts) if " " in name))
+    for name in ("rounds", "commands", "failed", "killed", "damages", "asked", "leftovers", *_BAD):
+        say(f"RESULT soak_{name} {counts[name]} {name}")
+    sys.exit(1 if any(counts[name] for name in _BAD) else 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,168 @@
+"""Commands that read a dataset, and what they must give: after damage, the same result as before it, or one error.
+
+A consumer is asked on a catalog that may be damaged. It may refuse it with one error, or succeed with the facts that it
+gave on the catalog before the damage. Anything else is a failure: a *wrong* result, a traceback, a crash, a hang.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import GnnloomError
+from support.commands import Command, file_digest
+
+#: Answers that are right: the result of the undamaged catalog, or one error.
+RIGHT, REFUSED = "right", "refused"
+#: The answer with exit code 0 and another result than on the undamaged catalog: what nobody would notice.
+WRONG = "wrong"
+#: Longest time of a consumer of a tiny dataset, in seconds; on a busy machine.
+_LONGEST_SECONDS = 120.0
+#: Entries of what commands print that differ from one run to the next.
+_VOLATILE = re.compile(
+    "seconds|memory|bytes|path|file|time|report|prediction|run_folder|written|out$|threads|reused|ranks"
+)
+
+_TRAIN = "--hidden 4 --epochs 2 --threads 1 --seed 3"
+_ROWS = f"train {{dataset}}/asked --ranks 1 {_TRAIN}"
+_GRID = f"{_ROWS} --permutation double"
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A command that reads a dataset, in which ``{dataset}``, ``{out}`` and keys of artifacts stand for names.
+
+    Attributes:
+        below: folders of the dataset whose files ranks in other processes read; those of this process are observed.
+        compared: whether its result must be that of the undamaged dataset.
+    """
+
+    name: str
+    words: str
+    below: tuple[str, ...] = ()
+    compared: bool = True
+
+
+#: Trainings in all modes, and everything else that reads what is stored. Each has results of its own.
+CONSUMERS: tuple[Consumer, ...] = (
+    Consumer("full", f"{_ROWS} --shards {{shards1}}"),
+    Consumer("disk", f"{_ROWS} --shards {{shards1}} --adjacency disk"),
+    Consumer("gat", f"{_ROWS} --shards {{shards1}} --model gat --heads 1"),
+    Consumer("two ranks", f"train {{dataset}}/asked --ranks 2 {_TRAIN} --shards {{shards2}}", ("shards/{shards2}",)),
+    Consumer("broadcast", f"{_GRID} --algorithm broadcast"),
+    Consumer("replicated", f"{_GRID} --algorithm replicated"),
+    Consumer("summa", f"{_GRID} --algorithm summa"),
+    Consumer("split3d", f"{_GRID} --algorithm split3d"),
+    Consumer("tensor3d", f"{_GRID} --algorithm tensor3d"),
+    Consumer("minibatch", f"{_ROWS} --shards {{shards1}} --mode minibatch --batch-size 16"),
+    Consumer("neighbor", f"{_ROWS} --shards {{shards1}} --mode neighbor --fanout 3,2 --batch-size 16"),
+    Consumer("stored", f"{_ROWS} --shards {{shards1}} --mode neighbor --batch-size 16 --samples {{samples}}"),
+    Consumer("vertex", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler vertex --batch-size 16 --presamples 3"),
+    Consumer("edge", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler edge --batch-size 16"),
+    Consumer("walk", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler walk --batch-size 16"),
+    Consumer("frontier", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler frontier --batch-size 16"),
+    Consumer("cluster", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler cluster --cluster-parts 2"),
+    Consumer("resume", "train {dataset}/old --epochs 5"),
+    Consumer("result", "train {dataset}/old"),
+    Consumer("predict", "predict {dataset}/old --checkpoint last --out {out}/a.npz"),
+    Consumer("predict best", "predict {dataset}/old --checkpoint best --embeddings --out {out}/a.csv"),
+    Consumer("predict shards", "predict {dataset}/old --checkpoint last --embeddings --out {out}/a.npy"),
+    Consumer("export predictions", "export {dataset}/old predictions --out {out}/a.csv"),
+    Consumer("export scores", "export {dataset}/old scores --out {out}/a.npz"),
+    Consumer("export embeddings", "export {dataset}/old embeddings --out {out}/a.npy"),
+    Consumer("export metrics", "export {dataset}/old metrics --out {out}/a.csv"),
+    Consumer("export edges", "export {dataset} edges --out {out}/a.csv"),
+    Consumer("export features", "export {dataset} features --out {out}/a.npy"),
+    Consumer("export labels", "export {dataset} labels --out {out}/a.csv"),
+    Consumer("export partition", "export {dataset} partition --parts 2 --out {out}/a.csv"),
+    Consumer("partition", "partition {dataset} --parts 3 --method block --workers 0"),
+    Consumer("partition by size", "partition {dataset} --parts 3 --method multilevel --preset flat --workers 0"),
+    Consumer("shard", "shard {dataset} --parts 2 --reorder degree --workers 0"),
+    Consumer("shard grid", "shard {dataset} --grid 3x2 --permutation none --workers 0"),
+    Consumer("shard parts", "shard {dataset} --grid 2x2 --permutation partition --parts 2 --workers 0"),
+    Consumer("sample", "sample {dataset} --fanout 2,2 --batch-size 16 --epochs 1 --seed 7 --workers 0"),
+    # These show what is damaged, and times: only the way in which they end is looked at.
+    Consumer("lineage", "catalog lineage {dataset}", compared=False),
+    Consumer("report", "report {dataset}/old --out {out}/report", compared=False),
+    Consumer("archive", "catalog export {dataset} {out}/a.tar"),
+)
+VERIFY = Consumer("verify", "catalog verify {dataset}")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a consumer gave.
+
+    Attributes:
+        facts: what it printed and made, without what depends on time and place.
+        opened: files of the catalog that its process opened.
+    """
+
+    command: str
+    code: int
+    complaint: str
+    log: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    opened: frozenset[str] = frozenset()
+
+    def judge(self, expected: Answer) -> str:
+        """``RIGHT``, ``REFUSED``, ``WRONG``, or what is wrong with the way in which the command ended."""
+        if self.complaint:
+            return self.complaint
+        if self.code:
+            return REFUSED
+        return RIGHT if self.facts == expected.facts and not expected.code else WRONG
+
+
+def ask(consumer: Consumer, catalog: Path, dataset: str, folder: Path, keys: Mapping[str, str]) -> Answer:
+    """Run a consumer in a process of its own.
+
+    Args:
+        folder: for what it prints and writes.
+        keys: what stands for the keys of artifacts in its words.
+    """
+    out, opened = folder / "out", folder / "opened.txt"
+    for path in (out, opened):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    out.mkdir(parents=True)
+    before = _digests(catalog, dataset)
+    words = consumer.words.replace("/asked", f"/{consumer.name.replace(' ', '-')}")
+    words = words.format(dataset=dataset, out=out, **keys)
+    command = Command(folder, catalog, [*words.split(), "--json"], opened=opened)
+    try:
+        code, complaint = command.finish(_LONGEST_SECONDS), command.complaint()
+    except TimeoutError:
+        code, complaint = 1, "hung"
+    facts: dict[str, Any] = {}
+    if code == 0 and consumer.compared:
+        made = {name: digest for name, digest in _digests(catalog, dataset).items() if before.get(name) != digest}
+        files = {path.name: file_digest(path) for path in sorted(out.iterdir()) if path.suffix != ".tar"}
+        facts = {"printed": _stable(json.loads(command.output())), "made": made, "files": files}
+    names = frozenset(opened.read_text().splitlines()) if opened.exists() else frozenset[str]()
+    return Answer(str(command), code, complaint, command.log() + command.output(), facts, names)
+
+
+def _stable(printed: Any) -> Any:
+    """What a command printed, without entries that differ from one run to the next."""
+    if isinstance(printed, dict):
+        return {name: _stable(value) for name, value in printed.items() if not _VOLATILE.search(name)}
+    return [_stable(value) for value in printed] if isinstance(printed, list) else printed
+
+
+def _digests(catalog: Path, dataset: str) -> dict[str, str]:
+    """Digests of the complete artifacts that can be read."""
+    found: dict[str, str] = {}
+    # What is damaged on purpose cannot always be read; the commands are what is judged.
+    with suppress(GnnloomError, OSError):
+        stored = Catalog(catalog)[dataset]
+        for info in stored.artifacts():
+            with suppress(GnnloomError, OSError):
+                found[f"{info.kind}/{info.key}"] = stored.find(info.kind, info.key).digest
+    return found

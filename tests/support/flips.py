@@ -1,0 +1,270 @@
+"""Damages stored files, and asks the commands that read them: a wrong result without an error is the failure.
+
+``make flips`` (``PYTHONPATH=tests python tests/support/flips.py --flips 1000``) prepares small datasets with every kind
+of artifact and a run. Each case damages one file of a copy: a flipped bit, zeros, a cut end, or a chunk or an array of
+the same layout from elsewhere in the dataset or from another one. ``catalog verify`` must find the damage, and a draw
+of the consumers that read the file (:mod:`support.consumers`) must each end with the result of the undamaged dataset
+or with one error. ``--only N`` with the same ``--seed`` repeats one case and shows all that the commands print.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.format import arrays
+from support.commands import Command, load_commands, say
+from support.consumers import CONSUMERS, REFUSED, RIGHT, VERIFY, WRONG, Answer, Consumer, ask
+from support.stored_files import damage_file, files_by_kind
+
+#: Bytes of a chunk, so that tiny arrays have several.
+CHUNK_BYTES = 200
+#: Consumers that are asked about one damage, at most.
+MOST_ASKED = 5
+#: Commands that make each dataset.
+_SBM = "sbm --vertices 60 --edges 300 --classes 3 --dim 4"
+_PREPARED: Mapping[str, tuple[str, ...]] = {
+    "web": (f"generate web {_SBM} --seed 1",),
+    # The same layout with other contents.
+    "twin": (f"generate twin {_SBM} --seed 2",),
+    # Directed, with weights and with names as ids.
+    "way": (
+        "ingest way {folder}/edges.csv --weights --ids compact",
+        "features way random --dim 4 --classes 3",
+    ),
+}
+_STAGES = (
+    "partition {dataset} --parts 1 --method random",
+    "partition {dataset} --parts 2 --method random",
+    "shard {dataset} --parts 1",
+    "shard {dataset} --parts 2",
+    "shard {dataset} --grid 2x2 --permutation double",
+    "sample {dataset} --fanout 3,2 --batch-size 16 --epochs 2 --seed 3",
+)
+_TRAINED = (
+    "train {dataset}/old --ranks 1 --hidden 4 --epochs 3 --threads 1 --checkpoint-every 1 --keep 3 --keep-best auto",
+    "predict {dataset}/old --embeddings",
+)
+
+
+@dataclass
+class Flips:
+    """Prepared datasets, the answers of all consumers before any damage, and files by kind."""
+
+    folder: Path
+    keys: dict[str, dict[str, str]] = field(default_factory=dict)
+    expected: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    files: dict[str, list[str]] = field(default_factory=dict)
+    consumers: tuple[Consumer, ...] = (*CONSUMERS, VERIFY)
+
+    @property
+    def prepared(self) -> Path:
+        """The catalog that is copied for every case."""
+        return self.folder / "prepared"
+
+    def prepare(self, datasets: Iterable[str] = ("web", "twin", "way")) -> None:
+        """Make the datasets, and ask all consumers about those that are damaged later."""
+        _write_edges(self.folder / "edges.csv")
+        for dataset in datasets:
+            for stage in (*_PREPARED[dataset], *_STAGES):
+                self._run(f"{stage} --workers 0", dataset)
+            self.keys[dataset] = _keys(self.prepared, dataset)
+            for stage in _TRAINED:
+                self._run(stage, dataset)
+        asked = [name for name in datasets if name != "twin"]
+        # Modes that map copies leave them.
+        for dataset in asked:
+            for consumer in self.consumers:
+                if consumer.name in {"neighbor", "vertex", "frontier"}:
+                    self._run(consumer.words.replace("/asked", "/mapping"), dataset)
+                    self._run("catalog rm {dataset} --artifact runs/mapping", dataset)
+        self.files = files_by_kind(self.prepared, asked)
+        whole = self.folder / "whole"
+        shutil.copytree(self.prepared, whole)
+        for dataset in asked:
+            for consumer in self.consumers:
+                answer = ask(consumer, whole, dataset, self.folder, self.keys[dataset])
+                # Some models refuse weights.
+                if answer.complaint or (answer.code and dataset == "web"):
+                    sys.exit(f"{answer.command} ended with {answer.code} {answer.complaint}\n{answer.log}")
+                if not answer.code:
+                    self.expected[dataset, consumer.name] = answer
+        shutil.rmtree(whole)
+
+    def _run(self, stage: str, dataset: str) -> None:
+        words = stage.format(dataset=dataset, folder=self.folder, **self.keys.get(dataset, {}))
+        command = Command(self.folder, self.prepared, words.split())
+        if command.finish():
+            sys.exit(f"ended with {command.code}: {command}\n{command.log()}")
+
+    def case(self, seed: int, number: int, folder: Path) -> dict[str, Any]:
+        """Damage one file of a copy, and ask its consumers; returns what happened, as JSON."""
+        chosen = random.Random(f"{seed} {number}")
+        kind = chosen.choice(sorted(self.files))
+        file = chosen.choice(self.files[kind])
+        catalog, dataset = folder / "catalog", file.split("/")[0]
+        shutil.copytree(self.prepared, catalog)
+        damage = damage_file(chosen, catalog, file, self.prepared)
+        readers = self.readers(file)
+        asked = chosen.sample(readers, min(len(readers), MOST_ASKED))
+        answers, said = {}, {}
+        # First, because others may make a damaged copy anew.
+        for consumer in (VERIFY, *asked):
+            answer = ask(consumer, catalog, dataset, folder, self.keys[dataset])
+            answers[consumer.name] = answer.judge(self.expected[dataset, consumer.name])
+            said[consumer.name] = f"{answer.command}\nexit code {answer.code}\n{answer.log}"
+            if answers[consumer.name] == WRONG:
+                said[consumer.name] += _differences(self.expected[dataset, consumer.name].facts, answer.facts)
+        # A verification that finds nothing prints what it prints about an undamaged dataset, and more files to read.
+        if answers[VERIFY.name] in {RIGHT, WRONG}:
+            answers[VERIFY.name] = "unnoticed"
+        return {"number": number, "kind": kind, "file": file, "damage": damage, "answers": answers, "said": said}
+
+    def readers(self, file: str) -> list[Consumer]:
+        """Consumers that read a file of the prepared catalog."""
+        dataset, _, name = file.partition("/")
+        return [
+            consumer
+            for consumer in self.consumers
+            if consumer is not VERIFY
+            and (dataset, consumer.name) in self.expected
+            and (
+                file in self.expected[dataset, consumer.name].opened
+                or any(name.startswith(each.format(**self.keys[dataset])) for each in consumer.below)
+            )
+        ]
+
+
+def _keys(catalog: Path, dataset: str) -> dict[str, str]:
+    stored = Catalog(catalog)[dataset]
+    shards = {
+        f"shards{info.parameters['parts']}": info.key
+        for info in stored.artifacts("shards")
+        if info.parameters.get("layout") == "row"
+    }
+    return {**shards, "samples": stored.find("samples").key}
+
+
+def _write_edges(path: Path) -> None:
+    chosen = random.Random(5)
+    names = [f"v{number:02}" for number in range(50)]
+    lines = [f"{chosen.choice(names)},{chosen.choice(names)},{chosen.uniform(0.5, 2.0):.3f}\n" for _ in range(250)]
+    path.write_text("".join(lines))
+
+
+def _differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    lines = [
+        f"{name}: expected {expected[name]}, found {found[name]}" for name in found if found[name] != expected[name]
+    ]
+    return "\n".join(lines)[:3000]
+
+
+def run_cases(flips: Flips, seed: int, numbers: Iterable[int], jobs: int) -> Iterator[dict[str, Any]]:
+    """Run cases in processes of their own, some at a time; yields what happened."""
+    running: dict[int, Path] = {}
+    left = iter(numbers)
+    while True:
+        while len(running) < jobs and (number := next(left, None)) is not None:
+            folder = flips.folder / f"case-{number}"
+            folder.mkdir()
+            process = os.fork()
+            if process == 0:
+                _run_case(flips, seed, number, folder)
+            running[process] = folder
+        if not running:
+            return
+        process, _ = os.wait()
+        folder = running.pop(process)
+        yield json.loads((folder / "case.json").read_text())
+        shutil.rmtree(folder)
+
+
+def _run_case(flips: Flips, seed: int, number: int, folder: Path) -> None:
+    """Run a case, and end this process."""
+    try:
+        found = flips.case(seed, number, folder)
+    except BaseException:  # noqa: BLE001 - nothing may reach the code that forked this process
+        text = traceback.format_exc()
+        found = {"number": number, "kind": "?", "file": "?", "damage": "?", "answers": {"case": text}, "said": {}}
+    (folder / "case.json").write_text(json.dumps(found))
+    os._exit(0)
+
+
+def count(cases: Iterable[dict[str, Any]], limit: int = 10**9) -> tuple[Counter[str], list[str]]:
+    """Count the answers, by kind of file as well; returns the counts and the failures."""
+    counts: Counter[str] = Counter()
+    failures = []
+    for case in cases:
+        counts.update({"cases": 1, f"cases of {case['kind']}": 1})
+        for name, answer in case["answers"].items():
+            known = (
+                answer if answer in {RIGHT, REFUSED, WRONG, "unnoticed", "traceback", "hung", "no error"} else "crash"
+            )
+            counts.update({"commands": 1, known: 1, f"{known} of {case['kind']}": 1})
+            if answer not in {RIGHT, REFUSED}:
+                said = case["said"].get(name, answer)
+                failures.append(f"case {case['number']}: {case['file']}, {case['damage']}: {name} is {answer}\n{said}")
+    return counts, failures
+
+
+def main() -> None:
+    """Damage files, one per case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flips", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--only", type=int, help="repeat one case, and show what its commands print")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cases at a time")
+    given = parser.parse_args()
+    say(f"seed {given.seed}")
+    arrays.CHUNK_BYTES = CHUNK_BYTES
+    load_commands()
+    numbers = range(given.first, given.first + given.flips) if given.only is None else [given.only]
+    with tempfile.TemporaryDirectory(prefix="flips-") as folder:
+        flips = Flips(Path(folder))
+        flips.prepare()
+        say(f"prepared {sum(map(len, flips.files.values()))} files of {len(flips.files)} kinds")
+        cases = []
+        for case in run_cases(flips, given.seed, numbers, given.jobs):
+            cases.append({**case, "said": case["said"] if given.only is not None else _bad(case)})
+            for failure in count([cases[-1]])[1]:
+                say(failure[:6000])
+            if given.only is not None:
+                say("\n".join([f"{case['file']}, {case['damage']}", *case["said"].values()]))
+    _report(*count(cases), seed=given.seed)
+
+
+def _bad(case: dict[str, Any]) -> dict[str, str]:
+    return {name: said for name, said in case["said"].items() if case["answers"][name] not in {RIGHT, REFUSED}}
+
+
+def _report(counts: Counter[str], failures: list[str], seed: int) -> None:
+    kinds = sorted(name.removeprefix("cases of ") for name in counts if name.startswith("cases of "))
+    for kind in kinds:
+        parts = [f"{counts[f'{answer} of {kind}']} {answer}" for answer in _ANSWERS if counts[f"{answer} of {kind}"]]
+        say(f"{kind}: {counts[f'cases of {kind}']} damages, {', '.join(parts)}")
+    if failures:
+        say(f"repeat a case with: PYTHONPATH=tests python tests/support/flips.py --seed {seed} --only N")
+    for name in ("cases", "commands", *_ANSWERS):
+        say(f"RESULT flips_{name.replace(' ', '_')} {counts[name]} {name.replace(' ', '-')}")
+    sys.exit(1 if failures else 0)
+
+
+#: All answers that are counted, the failures last.
+_ANSWERS = (RIGHT, REFUSED, WRONG, "unnoticed", "traceback", "no error", "crash", "hung")
+
+if __name__ == "__main__":
+    main()

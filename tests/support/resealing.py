@@ -1,0 +1,97 @@
+"""Makes the checksums of damaged stored files right again, so that readers reach the structure behind them."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import xxhash
+
+from gnnloom.storage.format.manifest import MANIFEST
+from gnnloom.storage.format.seal import _HEAD, _HEX, CHECKSUM, seal_line, seal_object
+from gnnloom.storage.format.sections import SECTIONS, section_name
+
+#: Values of JSON on which readers of structure stumble.
+_NASTY: tuple[Any, ...] = (
+    None, True, -1, 0, 1, 2**31, 2**63, 10**400, 0.5, float("nan"), "", "x", "..", "../../x", "a/b", "\0", "²",
+    [], [[]], {}, {"": 0}, [1, 2, 3], ["x"] * 50,
+)  # fmt: skip
+
+
+def change_values(path: Path, chosen: random.Random) -> bool:
+    """Replace, remove or add one to three values of a file of JSON; false if it is no JSON object."""
+    raw = path.read_bytes()
+    try:
+        content = json.loads(raw)
+    except ValueError:
+        return False
+    if not isinstance(content, dict):
+        return False
+    content.pop(CHECKSUM, None)
+    for _ in range(chosen.randint(1, 3)):
+        _change(content, chosen)
+    text = json.dumps(content, indent=1, sort_keys=True)
+    path.write_bytes(seal_object(text) if raw.startswith(_HEAD) else text.encode() + b"\n")
+    return True
+
+
+def _change(content: Any, chosen: random.Random) -> None:
+    """Change a value at any depth."""
+    while True:
+        names = list(content) if isinstance(content, dict) else list(range(len(content)))
+        if not names:
+            return
+        name = chosen.choice(names)
+        if isinstance(content[name], dict | list) and chosen.random() < 0.8:
+            content = content[name]
+        elif chosen.random() < 0.15:
+            del content[name]
+            return
+        elif isinstance(content, dict) and chosen.random() < 0.15:
+            content[str(chosen.choice(_NASTY))] = content[name]
+            return
+        else:
+            content[name] = chosen.choice(_NASTY)
+            return
+
+
+def seal_again(folder: Path, file: Path) -> None:
+    """Make every checksum right that covers a damaged file of a dataset.
+
+    Args:
+        folder: that ``file`` is relative to.
+    """
+    path = folder / file
+    raw = path.read_bytes()
+    if path.suffix == ".json" and raw.startswith(_HEAD):
+        body = raw[len(_HEAD) + _HEX :]
+        path.write_bytes(_HEAD + xxhash.xxh3_128_hexdigest(body).encode() + body)
+    elif path.suffix == ".jsonl":
+        path.write_bytes(b"\n".join(map(_sealed_line, raw.split(b"\n"))))
+    elif "c" in file.parts and len(raw) > 4:
+        path.write_bytes(raw[:-4] + google_crc32c.value(raw[:-4]).to_bytes(4, "little"))
+    elif path.parent.name == SECTIONS:
+        _list_again(path)
+
+
+def _sealed_line(line: bytes) -> bytes:
+    """A line of metrics with the right checksum, whatever else is in it."""
+    content, found, _ = line.partition(b', "' + CHECKSUM.encode())
+    try:
+        return seal_line(content.decode() + "}").encode() if found else line
+    except UnicodeDecodeError:
+        return line
+
+
+def _list_again(section: Path) -> None:
+    """Put the digest of a section's file into the manifest."""
+    manifest = section.parents[1] / MANIFEST
+    content = json.loads(manifest.read_bytes())
+    content.pop(CHECKSUM, None)
+    for name in content["sections"]:
+        if section_name(name) == f"{SECTIONS}/{section.name}":
+            content["sections"][name] = xxhash.xxh3_128_hexdigest(section.read_bytes())
+    manifest.write_bytes(seal_object(json.dumps(content, indent=1, sort_keys=True)))
