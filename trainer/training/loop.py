@@ -270,18 +270,18 @@ class Training:
     ) -> EpochReport:
         sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
         # Outside the epoch's record and its time, so the report does not count itself.
-        everyones = self.comm.gather_numbers([seconds, counts.exposed, float(read), *sent])
+        everyones = self.comm.gather_numbers([seconds, counts.exposed, float(read), float(totals[0]), *sent])
         if self.config.adjacency == "disk":
             figures["bytes_read"] = int(everyones[:, 2].sum())
-        sums = everyones[:, 3:].sum(0).reshape(2, len(Kind)).astype(int)
+        # The first rank's: a sum over ranks may end in other bits on each, and they must decide alike.
+        loss = float(everyones[0, 3])
+        sums = everyones[:, 4:].sum(0).reshape(2, len(Kind)).astype(int)
         num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
         slowest = float(everyones[:, 0].max())
         exposed = float(everyones[:, 1].max()), float(everyones[:, 1].mean())
         self.last_traffic = counts
         profile = gather_profile(self.comm, counts, seconds) if self.config.profile else []
-        return EpochReport(
-            float(totals[0]), slowest, exposed, num_bytes, messages, bool(totals[1] > 0), profile, figures
-        )
+        return EpochReport(loss, slowest, exposed, num_bytes, messages, bool(totals[1] > 0), profile, figures)
 
     def _check_finite(self, epoch: int, value: float, what: str = "loss") -> None:
         if not math.isfinite(value):
@@ -299,11 +299,20 @@ class Training:
             figures = self.metrics(scores)
             if self.val_loss is not None:
                 figures |= {VAL_LOSS: self._total_loss(self.val_loss, scores)}
+            figures = self._of_first_rank(figures)
         without = sorted(name for name in self.course.decisive if figures.get(name, 0) is None)
         if without:
             message = f"{without[0]} decides about this run, but it has no value: no vertex of its split has a label"
             raise CollectiveError(message, reports=self.comm.rank == 0, code=InputError.exit_code)
         return figures
+
+    def _of_first_rank(self, figures: dict[str, float | None]) -> dict[str, float | None]:
+        """The figures as the first rank has them: sums over ranks may end in other bits on each. Collective."""
+        # Whether a figure has a value depends on counts, which are exact.
+        names = [name for name, value in figures.items() if value is not None]
+        values = torch.tensor([figures[name] for name in names], dtype=torch.float64)
+        self.comm.broadcast(values, 0, Kind.METRICS)
+        return figures | dict(zip(names, values.tolist(), strict=True))
 
     def _total_loss(self, loss: MaskedLoss, scores: torch.Tensor) -> float | None:
         """A loss over all ranks; None if it has no vertex. Collective."""
