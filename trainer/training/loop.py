@@ -150,6 +150,7 @@ class Training:
         # Rank 0 may be rewriting this file already; it does so with one rename, and keeps exactly the lines that pass
         # this filter, so all ranks read the same.
         self.lines = together(comm, lambda: [line for line in self.run.metrics() if line["epoch"] < self.first_epoch])
+        self._note_threads()
         self.last_traffic = TrafficCounts()
         self.unsaved_seconds = 0.0
         self.log = RunLog()
@@ -165,6 +166,20 @@ class Training:
         self.mode: Mode = self.config.mode_kind.load()(context)
         # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
         self.writer = CheckpointWriter(comm, lambda: drop_superseded(self.run))
+
+    def _note_threads(self) -> None:
+        """Say if a resumed run has another number of threads than before, which changes its last bits."""
+        # Lines of earlier versions lack the number.
+        before, now = self.lines[-1].get("threads") if self.lines else None, torch.get_num_threads()
+        if self.comm.rank == 0 and before not in {None, now}:
+            logger.warning(
+                "run %s: resumes with %d threads per rank after epochs with %d, so the last bits of its losses may differ"
+                " from those of a run that was not interrupted; --threads %d keeps them",
+                self.run.name,
+                now,
+                before,
+                before,
+            )
 
     def close(self) -> None:
         """End what the mode and the writer of checkpoints have running; after an error as well."""
@@ -200,7 +215,7 @@ class Training:
             line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
             line |= dict(zip(EXPOSED, report.exposed, strict=True)) | report.figures
             last = self._measure(line, is_last=done == self.config.epochs)
-            line |= {"bytes": report.bytes, "messages": report.messages}
+            line |= {"bytes": report.bytes, "messages": report.messages, "threads": torch.get_num_threads()}
             # The line precedes the checkpoint. After a kill in between, the resumed run drops the line and repeats the
             # epoch; in the other order the line would be lost.
             self._write_line({**line, "profile": report.profile} if self.config.profile else line)

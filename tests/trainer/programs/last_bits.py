@@ -19,9 +19,7 @@ def shift_sums() -> None:
     """Make every float64 sum of losses and metrics smaller than the one before on rank 1, by some of its last bits."""
     reduce, sums = MpiCommunicator.all_reduce, 0
 
-    def shifted(
-        self: MpiCommunicator, tensor: torch.Tensor, kind: Kind, operation: Reduction = Reduction.SUM
-    ) -> None:
+    def shifted(self: MpiCommunicator, tensor: torch.Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:
         nonlocal sums
         reduce(self, tensor, kind, operation)
         if kind in {Kind.LOSS, Kind.METRICS} and tensor.dtype == torch.float64 and MPI.COMM_WORLD.rank == 1:
