@@ -173,8 +173,8 @@ class Training:
         before, now = self.lines[-1].get("threads") if self.lines else None, torch.get_num_threads()
         if self.comm.rank == 0 and before not in {None, now}:
             logger.warning(
-                "run %s: resumes with %d threads per rank after epochs with %d, so the last bits of its losses may differ"
-                " from those of a run that was not interrupted; --threads %d keeps them",
+                "run %s: resumes with %d threads per rank after epochs with %d, so the last bits of its losses may be"
+                " others than without the interruption; --threads %d keeps them",
                 self.run.name,
                 now,
                 before,
