@@ -4,7 +4,11 @@ A Feistel network permutes the numbers of b bits, where 2^b is the smallest powe
 that is n or more is permuted again, until it is below n (cycle walking; less than two rounds on average). The halves
 have b//2 and b - b//2 bits, so an odd b needs no larger domain.
 
-Luby, Rackoff (SIAM J. Comput. 17(2), 1988); cycle walking: Black, Rogaway (CT-RSA 2002).
+On few ids a network reaches only some of the permutations, and not equally often. Up to 64 ids are therefore shuffled
+in a table (Fisher-Yates), where every permutation is equally likely over the keys.
+
+Luby, Rackoff (SIAM J. Comput. 17(2), 1988); cycle walking: Black, Rogaway (CT-RSA 2002); the shuffle: Durstenfeld
+(CACM 7(7), 1964).
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from gnnloom.storage.errors import InputError
 
 #: Half-rounds of the network. Part of the format, like everything that determines the order.
 ROUNDS = 6
+#: Largest number of ids that are shuffled in a table. Part of the format as well.
+SHUFFLED = 64
 #: ``_bits`` compares powers of two in int64, where 2^62 is the largest.
 _MAX_SIZE = 1 << 62
 #: Increment of splitmix64: 2^64 divided by the golden ratio, made odd.
@@ -36,10 +42,12 @@ class KeyedPermutation:
     Attributes:
         size: number of ids, from 0 to 2^62.
         key: any integer from 0 to 2^64 - 1.
+        is_network: a network permutes up to 64 ids too, as in artifacts of earlier versions.
     """
 
     size: int
     key: int
+    is_network: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.size <= _MAX_SIZE:
@@ -75,7 +83,14 @@ class KeyedPermutation:
         """
         return _permute_checked(self, ids, inverse=True)
 
+    @property
+    def is_shuffle(self) -> bool:
+        """Whether the ids are shuffled in a table."""
+        return self.size <= SHUFFLED and not self.is_network
+
     def to_json(self) -> dict[str, Any]:
+        if self.is_shuffle:
+            return {"type": "shuffle", "size": self.size, "key": self.key}
         return {"type": "feistel", "rounds": ROUNDS, "size": self.size, "key": self.key}
 
     @classmethod
@@ -85,9 +100,15 @@ class KeyedPermutation:
         Raises:
             InputError: ``content`` describes another kind of permutation.
         """
-        if content.get("type") != "feistel" or content.get("rounds") != ROUNDS:
-            raise InputError(f"permutation {dict(content)}: expected type 'feistel' with {ROUNDS} rounds")
-        return cls(int(content["size"]), int(content["key"]))
+        is_shuffle = content.get("type") == "shuffle" and int(content["size"]) <= SHUFFLED
+        is_network = content.get("type") == "feistel" and content.get("rounds") == ROUNDS
+        if not (is_shuffle or is_network):
+            raise InputError(
+                f"permutation {dict(content)}: expected type 'feistel' with {ROUNDS} rounds, or type 'shuffle' of up to"
+                f" {SHUFFLED} ids"
+            )
+        size = int(content["size"])
+        return cls(size, int(content["key"]), is_network=is_network and size <= SHUFFLED)
 
 
 def _permute_checked(permutation: KeyedPermutation, ids: NDArray[Any], *, inverse: bool) -> NDArray[np.int64]:
@@ -95,6 +116,9 @@ def _permute_checked(permutation: KeyedPermutation, ids: NDArray[Any], *, invers
     # Cycle walking returns to the range only from within it: an id outside could walk forever.
     if given.size and (int(given.min()) < 0 or int(given.max()) >= permutation.size):
         raise IndexError(f"ids from {given.min()} to {given.max()} do not lie in 0..{permutation.size - 1}")
+    if permutation.is_shuffle:
+        order = _shuffled(permutation.size, np.uint64(permutation.key))
+        return (np.argsort(order) if inverse else order)[given]
     out = np.empty(given.shape, dtype=np.int64)
     _walk(given.reshape(-1), permutation.size, np.uint64(permutation.key), inverse, out.reshape(-1))
     return out
@@ -106,6 +130,18 @@ def mix(value: np.uint64) -> np.uint64:
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return value ^ (value >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def _shuffled(size: int, key: np.uint64) -> NDArray[np.int64]:
+    """New ids of 0..size-1, at most 64, by Fisher-Yates; number k of the key's stream places the k-th id."""
+    order = np.arange(size)
+    for last in range(size - 1, 0, -1):
+        # Scaled instead of a modulo, which favors small numbers. The upper half of a number, times at most 64, fits.
+        upper = mix(key + GOLDEN * np.uint64(last)) >> np.uint64(32)
+        chosen = np.int64((upper * np.uint64(last + 1)) >> np.uint64(32))
+        order[last], order[chosen] = order[chosen], order[last]
+    return order
 
 
 @njit(cache=True, nogil=True)

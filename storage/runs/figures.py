@@ -11,6 +11,8 @@ from typing import Any
 
 #: Stored figures that have a number for every kind of message, and what users see.
 _SHOWN = {"bytes": "bytes_sent", "messages": "messages_sent"}
+#: Entries of a line that say which epoch it is and how it ran, and not what it reached or cost.
+_FACTS = {"epoch", "threads"}
 
 
 def shown_epoch(line: Mapping[str, Any]) -> int:
@@ -28,5 +30,5 @@ def shown_figures(line: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
             shown = _SHOWN.get(name, name)
             yield shown, "", float(sum(value.values()))
             yield from ((shown, kind, float(figure)) for kind, figure in value.items())
-        elif isinstance(value, int | float) and name != "epoch":
+        elif isinstance(value, int | float) and name not in _FACTS:
             yield name, "", float(value)

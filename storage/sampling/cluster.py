@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.part_members import PartMembers
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.sampling.sampler import SubgraphSampler
+from gnnloom.storage.sampling.dealt import DealtNormalization
+from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler
 from gnnloom.storage.sampling.vertex import members
 
 
@@ -47,3 +48,7 @@ class ClusterSampler(SubgraphSampler):
         vertices = np.concatenate([self.parts.of(part) for part in chosen.tolist()]).astype(np.int64, copy=False)
         vertices.sort()
         return vertices
+
+    def exact_normalization(self, *, symmetric: bool) -> Normalization:  # noqa: ARG002 - the same for all graphs
+        """See :meth:`SubgraphSampler.exact_normalization`."""
+        return DealtNormalization(self.graph.num_vertices, self.parts.num_parts, self.parts_per_batch, self.parts.part)

@@ -9,7 +9,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.random_numbers import below
-from gnnloom.storage.sampling.sampler import SubgraphSampler, distinct
+from gnnloom.storage.sampling.edge_probabilities import EdgeNormalization
+from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler, distinct
 from gnnloom.storage.sampling.successor import num_neighbors, successor
 
 
@@ -25,6 +26,10 @@ class EdgeSampler(SubgraphSampler):
     def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
         matrix = self.graph.matrix
         return distinct(_draw_edges(self._key(epoch, batch), self.size, matrix.indptr, matrix.indices, self.graph.loop))
+
+    def exact_normalization(self, *, symmetric: bool) -> Normalization:
+        """See :meth:`SubgraphSampler.exact_normalization`."""
+        return EdgeNormalization(self.graph, self.size, symmetric=symmetric)
 
 
 @njit(cache=True, nogil=True)

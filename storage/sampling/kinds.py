@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 #: Kinds of batches that a stochastic partition can be made for.
 BATCHES: Final = ("vertex", "edge", "walk", "frontier")
+#: How often a vertex should be counted on average before counts give weights, and the most batches drawn to reach this.
+SUFFICIENT: Final = 50
+MOST_COUNTED: Final = 100_000
 
 
 @dataclass(frozen=True)

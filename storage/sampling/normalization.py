@@ -1,7 +1,12 @@
-"""GraphSAINT's normalization: weights of vertices and edges that make a subgraph's loss and sums unbiased.
+"""GraphSAINT's normalization from counts, for samplers whose probabilities are not known.
 
 Samplers draw some vertices and edges more often than others. A counted pre-sampling estimates how often; the loss of a
 vertex, and what an edge carries, are divided by that. Zeng et al. (GraphSAINT, ICLR 2020), section 3.2.
+
+With N batches and a count C, the inverse of C / N is infinite on average, and with zeros left out too large. One more
+batch that has everything removes this: if batches are independent and have a vertex with probability p, then (N + 1) /
+(C + 1) is 1 / p on average, less (1 - (1 - p)^(N + 1)) / p, which is what the batches lack that miss it all. Likewise,
+(C + 1) / (D + 1) for an edge that D of the C batches with its target have.
 """
 
 from __future__ import annotations
@@ -14,14 +19,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.sampling.sampler import Block, Sample, SubgraphSampler
+from gnnloom.storage.sampling.kinds import MOST_COUNTED, SUFFICIENT
+from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 
 #: Last epoch of the counted batches. Epochs of training are not negative, so the random streams are independent.
 _COUNTED = -1
 
 
 @dataclass(frozen=True)
-class Normalization:
+class CountedNormalization(Normalization):
     """How often vertices and edges were drawn.
 
     Attributes:
@@ -34,31 +40,20 @@ class Normalization:
     vertex_count: NDArray[np.int32]
     entry_count: NDArray[np.int32]
 
-    def loss_weight(self, sample: Sample) -> NDArray[np.float64]:
-        """Weights of the losses of a sample's vertices: their weighted sum is, on average, the mean over all vertices.
+    @property
+    def mean_count(self) -> float:
+        """Counted batches that had a vertex, on average over the vertices."""
+        return float(self.vertex_count.mean())
 
-        Returns:
-            (num_vertices,) float64; 1 / (n p), where p is the share of the batches that had the vertex.
-        """
-        # A vertex that no counted batch had counts as if one had had it.
-        count = np.maximum(self.vertex_count[sample.vertices], 1)
-        return self.samples / (count * float(len(self.vertex_count)))
-
-    def entry_weight(self, block: Block, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Factors of a block's nonzeros: a row's weighted sum is the full one on average over the batches with it.
-
-        Args:
-            vertices: the vertices of the sample.
-
-        Returns:
-            (nnz,) float64; the batches that had the row's vertex, over those that had the nonzero.
-        """
-        rows = np.repeat(vertices[: block.matrix.num_rows], np.diff(block.matrix.indptr))
-        counts = np.maximum(self.entry_count[block.entry], 1)
-        return np.maximum(self.vertex_count[rows], 1) / counts.astype(np.float64)
+    def weights(self, sample: Sample) -> Weights:
+        count = self.vertex_count[sample.vertices] + 1.0
+        (block,) = sample.blocks
+        rows = np.repeat(count, np.diff(block.matrix.indptr))
+        loss = (self.samples + 1) / (count * len(self.vertex_count))
+        return Weights(loss, rows / (self.entry_count[block.entry] + 1.0))
 
 
-def count_samples(sampler: SubgraphSampler, samples: int) -> Normalization:
+def count_samples(sampler: SubgraphSampler, samples: int) -> CountedNormalization:
     """Draw batches and count what is in them; no batch of an epoch from 0 on is among them.
 
     Args:
@@ -69,14 +64,29 @@ def count_samples(sampler: SubgraphSampler, samples: int) -> Normalization:
     """
     if samples < 1:
         raise InputError(f"a pre-sampling of {samples} batches: expected 1 or more")
+    return _counted(sampler, samples, np.inf)
+
+
+def count_sufficiently(sampler: SubgraphSampler) -> CountedNormalization:
+    """As :func:`count_samples`, until vertices were counted :data:`SUFFICIENT` times on average.
+
+    At most :data:`MOST_COUNTED` batches are drawn; the mean count may then be lower.
+    """
+    return _counted(sampler, MOST_COUNTED, float(SUFFICIENT))
+
+
+def _counted(sampler: SubgraphSampler, most: int, wanted: float) -> CountedNormalization:
+    """Count ``most`` batches, or fewer if the vertices have a mean count of ``wanted`` before."""
     vertex_count = np.zeros(sampler.graph.num_vertices, np.int32)
     entry_count = np.zeros(sampler.graph.matrix.nnz, np.int32)
-    for number in range(samples):
+    number, drawn = 0, 0
+    while number < most and drawn < wanted * len(vertex_count):
         # A sampler that covers epochs draws its batches without replacement within one, so every one is counted.
         sample = sampler.sample(_COUNTED - number // sampler.num_batches, number % sampler.num_batches)
         _count(vertex_count, sample.vertices)
         _count(entry_count, sample.blocks[0].entry)
-    return Normalization(samples, vertex_count, entry_count)
+        number, drawn = number + 1, drawn + len(sample.vertices)
+    return CountedNormalization(number, vertex_count, entry_count)
 
 
 @njit(cache=True, nogil=True)

@@ -52,6 +52,33 @@ class Sample:
         return self.blocks[-1].matrix.num_rows
 
 
+@dataclass(frozen=True)
+class Weights:
+    """Weights of an induced subgraph that make its loss and its sums unbiased.
+
+    Zeng et al. (GraphSAINT, ICLR 2020), section 3.2.
+
+    Attributes:
+        loss: (num_vertices,) float64 weights of the losses of the sample's vertices, 1 / (n p) for a vertex that a
+            batch has with probability p (1 / lambda, over n): their weighted sum is, on average, the mean over all
+            vertices.
+        entry: (nnz,) float64 factors of the block's nonzeros: the probability that a batch has the row's vertex, over
+            that it has the nonzero (1 / alpha). A row's weighted sum is, on average over the batches with the row, that
+            of the whole row.
+    """
+
+    loss: NDArray[np.float64]
+    entry: NDArray[np.float64]
+
+
+class Normalization(ABC):
+    """How often batches have each vertex and each nonzero; any number of threads may ask it."""
+
+    @abstractmethod
+    def weights(self, sample: Sample) -> Weights:
+        """The weights of one induced subgraph."""
+
+
 class Sampler(ABC):
     """Draws the batches of a graph; any number of threads and processes may share the work.
 
@@ -111,6 +138,14 @@ class SubgraphSampler(Sampler):
     @property
     def num_batches(self) -> int:
         return -(-self.graph.num_vertices // self.size)
+
+    def exact_normalization(self, *, symmetric: bool) -> Normalization | None:  # noqa: ARG002 - for those that need it
+        """The normalization from the probabilities of the draws; None if they are not known.
+
+        Args:
+            symmetric: the graph's pattern equals its transpose.
+        """
+        return None
 
     def sample(self, epoch: int, batch: int) -> Sample:
         vertices = self.draw(epoch, batch)

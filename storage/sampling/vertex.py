@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
-from gnnloom.storage.sampling.sampler import SubgraphSampler
+from gnnloom.storage.sampling.dealt import DealtNormalization
+from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler
 
 
 class VertexSampler(SubgraphSampler):
@@ -23,6 +24,11 @@ class VertexSampler(SubgraphSampler):
             InputError: the epoch has fewer batches.
         """
         return members(self.graph.num_vertices, self.size, self.seed, epoch, batch)
+
+    def exact_normalization(self, *, symmetric: bool) -> Normalization:  # noqa: ARG002 - the same for all graphs
+        """See :meth:`SubgraphSampler.exact_normalization`."""
+        n = self.graph.num_vertices
+        return DealtNormalization(n, n, self.size, None)
 
 
 def members(num_vertices: int, size: int, seed: int, epoch: int, batch: int) -> NDArray[np.int64]:

@@ -20,11 +20,16 @@ def command_line(config: TrainConfig) -> str:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name not in _LEFT_OUT and value != option_of(field).default:
-            words += _option(field.name, value)
+            words += _option(field.name, _shown(field, value))
     for item in config.algorithm_options:
         name, _, value = item.partition("=")
         words += _option(name, value)
     return shlex.join(words)
+
+
+def _shown(field: dataclasses.Field[Any], value: Any) -> Any:
+    """The word that stands for a value, if there is one."""
+    return next((word for word, meant in option_of(field).words.items() if meant == value), value)
 
 
 def _option(name: str, value: Any) -> list[str]:

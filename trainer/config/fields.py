@@ -61,7 +61,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+            value = option_of(field).current(getattr(self, field.name))
             _check_type(field, value)
             self.settle(field.name, option_of(field).settle(field.name, value))
 
@@ -97,7 +97,7 @@ class Config:
         if field is None:
             raise InputError(f"configuration: unknown fields {[name]}, missing fields []")
         # JSON has no tuples.
-        value = tuple(value) if isinstance(value, list) else value
+        value = option_of(field).current(tuple(value) if isinstance(value, list) else value)
         _check_type(field, value)
         return option_of(field).settle(name, value)
 

@@ -17,7 +17,6 @@ from gnnloom.storage.format.mapped_rows import take_rows
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.storage.sampling.layered import whole_degree
-from gnnloom.storage.sampling.normalization import Normalization
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
 from gnnloom.trainer.data.vertex_data import Labels, normalize_feature
@@ -48,33 +47,31 @@ def subgraph_rows(
     dtype: np.dtype[Any],
     *,
     symmetric: bool,
-    counted: Normalization | None = None,
+    entry_weight: NDArray[np.float64] | None = None,
 ) -> BatchRows:
     """The rows of an induced subgraph, normalized as a graph of its own.
 
-    With counted samples, every nonzero is divided by its share of the samples that have its row, and the degrees are
-    those of the whole graph: a product is then, on average over the samples, that with the whole row (Zeng et al.,
-    GraphSAINT, ICLR 2020, section 3.2).
+    With weights of nonzeros, the degrees are those of the whole graph: a product is then, on average over the samples,
+    that with the whole row (Zeng et al., GraphSAINT, ICLR 2020, section 3.2).
 
     Args:
         normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
         symmetric: the graph's matrix equals its transpose.
-        counted: how often nonzeros are in samples.
+        entry_weight: (nnz,) see :class:`gnnloom.storage.sampling.sampler.Weights`.
 
     Raises:
         InputError: a degree is negative or not finite.
     """
     block = sample.blocks[0]
     matrix = block.matrix
-    if counted is None:
+    if entry_weight is None:
         degree = degrees(matrix)
     else:
-        weight = counted.entry_weight(block, sample.vertices)
-        data = weight if matrix.data is None else weight * matrix.data
+        data = entry_weight if matrix.data is None else entry_weight * matrix.data
         matrix = replace(matrix, data=data.astype(dtype))
         degree = whole_degree(graph, sample.vertices)
     rows = without_halo(matrix)
-    same = symmetric and counted is None
+    same = symmetric and entry_weight is None
     sides = scaling("the subgraph of a batch", normalization, degree, dtype)
     return BatchRows(sample.vertices, rows, rows if same else without_halo(transposed(matrix)), sides)
 

@@ -112,7 +112,7 @@ def _add_option(
     parser: argparse.ArgumentParser, flags: list[str], name: str, option: Option, convert: Callable[[str], Any]
 ) -> None:
     def current(text: str) -> Any:
-        return option.current(convert(text))
+        return option.words[text] if text in option.words else option.current(convert(text))
 
     # argparse compares with the choices after converting, so former names have become today's by then.
     # argparse names the conversion in its message about a value of another type.

@@ -13,6 +13,8 @@ from gnnloom.trainer.algorithms.option import Option
 BATCH_SIZE: Final = Option(
     default=1024, help="Vertices of a batch; a sampler counts a vertex that it draws twice as two", least=1
 )
+#: The number of counted batches that stands for as many as are sufficient.
+AUTO: Final = -1
 #: Options of a mode that prepares batches ahead of their use.
 AHEAD: Final[Mapping[str, Option]] = MappingProxyType(
     {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gnnloom.storage.sampling.kinds import MOST_COUNTED, SUFFICIENT
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
 from gnnloom.trainer.algorithms.option import Option
-from gnnloom.trainer.modes.batches import AHEAD, BATCH_SIZE, SUBGRAPHS
+from gnnloom.trainer.modes.batches import AHEAD, AUTO, BATCH_SIZE, SUBGRAPHS
 from gnnloom.trainer.modes.kind import ModeKind
 
 MODE = ModeKind(
@@ -22,8 +23,11 @@ MODE = ModeKind(
         ),
         "presamples": Option(
             default=0,
-            help="Batches drawn beforehand to estimate GraphSAINT's weights of losses and edges; 0: no weights",
-            least=0,
+            help="GraphSAINT's weights of losses and edges, from this many batches drawn beforehand; auto: as many as"
+            f" have every vertex {SUFFICIENT} times on average, at most {MOST_COUNTED:,}; 0: no weights. Samplers"
+            " vertex, edge and cluster need no such batches: any number but 0 gives exact weights",
+            least=AUTO,
+            words={"auto": AUTO},
         ),
         **SUBGRAPHS,
         **AHEAD,

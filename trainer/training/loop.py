@@ -150,6 +150,7 @@ class Training:
         # Rank 0 may be rewriting this file already; it does so with one rename, and keeps exactly the lines that pass
         # this filter, so all ranks read the same.
         self.lines = together(comm, lambda: [line for line in self.run.metrics() if line["epoch"] < self.first_epoch])
+        self._note_threads()
         self.last_traffic = TrafficCounts()
         self.unsaved_seconds = 0.0
         self.log = RunLog()
@@ -165,6 +166,20 @@ class Training:
         self.mode: Mode = self.config.mode_kind.load()(context)
         # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
         self.writer = CheckpointWriter(comm, lambda: drop_superseded(self.run))
+
+    def _note_threads(self) -> None:
+        """Say if a resumed run has another number of threads than before, which changes its last bits."""
+        # Lines of earlier versions lack the number.
+        before, now = self.lines[-1].get("threads") if self.lines else None, torch.get_num_threads()
+        if self.comm.rank == 0 and before not in {None, now}:
+            logger.warning(
+                "run %s: resumes with %d threads per rank after epochs with %d, so the last bits of its losses may be"
+                " others than without the interruption; --threads %d keeps them",
+                self.run.name,
+                now,
+                before,
+                before,
+            )
 
     def close(self) -> None:
         """End what the mode and the writer of checkpoints have running; after an error as well."""
@@ -200,7 +215,7 @@ class Training:
             line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
             line |= dict(zip(EXPOSED, report.exposed, strict=True)) | report.figures
             last = self._measure(line, is_last=done == self.config.epochs)
-            line |= {"bytes": report.bytes, "messages": report.messages}
+            line |= {"bytes": report.bytes, "messages": report.messages, "threads": torch.get_num_threads()}
             # The line precedes the checkpoint. After a kill in between, the resumed run drops the line and repeats the
             # epoch; in the other order the line would be lost.
             self._write_line({**line, "profile": report.profile} if self.config.profile else line)
@@ -270,18 +285,18 @@ class Training:
     ) -> EpochReport:
         sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
         # Outside the epoch's record and its time, so the report does not count itself.
-        everyones = self.comm.gather_numbers([seconds, counts.exposed, float(read), *sent])
+        everyones = self.comm.gather_numbers([seconds, counts.exposed, float(read), float(totals[0]), *sent])
         if self.config.adjacency == "disk":
             figures["bytes_read"] = int(everyones[:, 2].sum())
-        sums = everyones[:, 3:].sum(0).reshape(2, len(Kind)).astype(int)
+        # The first rank's: a sum over ranks may end in other bits on each, and they must decide alike.
+        loss = float(everyones[0, 3])
+        sums = everyones[:, 4:].sum(0).reshape(2, len(Kind)).astype(int)
         num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
         slowest = float(everyones[:, 0].max())
         exposed = float(everyones[:, 1].max()), float(everyones[:, 1].mean())
         self.last_traffic = counts
         profile = gather_profile(self.comm, counts, seconds) if self.config.profile else []
-        return EpochReport(
-            float(totals[0]), slowest, exposed, num_bytes, messages, bool(totals[1] > 0), profile, figures
-        )
+        return EpochReport(loss, slowest, exposed, num_bytes, messages, bool(totals[1] > 0), profile, figures)
 
     def _check_finite(self, epoch: int, value: float, what: str = "loss") -> None:
         if not math.isfinite(value):
@@ -299,11 +314,20 @@ class Training:
             figures = self.metrics(scores)
             if self.val_loss is not None:
                 figures |= {VAL_LOSS: self._total_loss(self.val_loss, scores)}
+            figures = self._of_first_rank(figures)
         without = sorted(name for name in self.course.decisive if figures.get(name, 0) is None)
         if without:
             message = f"{without[0]} decides about this run, but it has no value: no vertex of its split has a label"
             raise CollectiveError(message, reports=self.comm.rank == 0, code=InputError.exit_code)
         return figures
+
+    def _of_first_rank(self, figures: dict[str, float | None]) -> dict[str, float | None]:
+        """The figures as the first rank has them: sums over ranks may end in other bits on each. Collective."""
+        # Whether a figure has a value depends on counts, which are exact.
+        names = [name for name, value in figures.items() if value is not None]
+        values = torch.tensor([figures[name] for name in names], dtype=torch.float64)
+        self.comm.broadcast(values, 0, Kind.METRICS)
+        return figures | dict(zip(names, values.tolist(), strict=True))
 
     def _total_loss(self, loss: MaskedLoss, scores: torch.Tensor) -> float | None:
         """A loss over all ranks; None if it has no vertex. Collective."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +49,20 @@ class Fanouts(click.ParamType[tuple[int, ...], object]):
         if any(fanout < 1 and fanout != -1 for fanout in fanouts):
             self.fail(f"{value!r} is not a list of numbers from 1 upwards, or -1, such as 15,10,5", param, ctx)
         return fanouts
+
+
+class Worded(click.ParamType[int, object]):
+    """An integer, or a word that stands for one."""
+
+    def __init__(self, words: Mapping[str, int]) -> None:
+        self._words = words
+        self.name = "|".join(("integer", *words))
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return self._words[str(value)] if value in self._words else int(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not an integer, or {', '.join(self._words)}", param, ctx)
 
 
 class Widths(click.ParamType[tuple[int, ...], object]):

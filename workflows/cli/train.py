@@ -26,6 +26,7 @@ from gnnloom.workflows.cli.options import (
     Names,
     Sizes,
     Widths,
+    Worded,
     current_catalog,
     json_option,
     split_run,
@@ -111,6 +112,8 @@ def _type(field: dataclasses.Field[Any], option: Option) -> Any:
         return _Choice(option)
     if field.name == "fanout":
         return Fanouts()
+    if option.words:
+        return Worded(option.words)
     if field.name.endswith("_memory"):
         return MemorySize()
     if isinstance(option.default, tuple):

@@ -123,6 +123,7 @@ def _unload_a_part() -> None:
 def _sample(graph: Graph) -> None:
     """Draw a batch of every layout, with and without replacement and weights, count batches, and restrict a matrix."""
     from gnnloom.storage.artifacts.whole_graph import read_whole_graph, whole_graph
+    from gnnloom.storage.sampling.edge import EdgeSampler
     from gnnloom.storage.sampling.induction import restrict
     from gnnloom.storage.sampling.layered import layered_batch
     from gnnloom.storage.sampling.neighbor import NeighborSampler
@@ -135,6 +136,9 @@ def _sample(graph: Graph) -> None:
     weighted = whole_graph(dataclasses.replace(whole.matrix, data=np.ones(whole.matrix.nnz, np.float32)))
     layered_batch(weighted, NeighborSampler(weighted, 0, np.arange(20), (2, 2), 10).sample(0, 0))
     count_samples(VertexSampler(whole, 0, 10), 2)
+    edges = EdgeSampler(whole, 0, 10)
+    for symmetric in (False, True):
+        edges.exact_normalization(symmetric=symmetric).weights(edges.sample(0, 0))
     row = np.arange(whole.num_vertices)
     for matrix in (whole.matrix, next(iter(graph.blocks()))):
         # The matrix of a shard may be written, and that of a whole graph may not.

@@ -180,8 +180,10 @@ def _place(task: _Task) -> None:
         number = int(np.searchsorted(deal.weight, each))
         runs = slice(deal.offset[number], deal.offset[number + 1])
         part, end = deal.part[runs], deal.end[runs]
-        # Ranks are shuffled, so that the vertices of a run are random ones of the class.
-        shuffle = KeyedPermutation(int(end[-1]), int(stream_key(task.seed, f"heavy first {each}")))
+        # Ranks are shuffled, so that the vertices of a run are random ones of the class. By a network, for classes of
+        # few vertices too, so that partitions keep the bytes that earlier versions gave them.
+        key = int(stream_key(task.seed, f"heavy first {each}"))
+        shuffle = KeyedPermutation(int(end[-1]), key, is_network=True)
         position = shuffle.forward(np.arange(rank, rank + vertices))
         placed[order[first : first + vertices]] = part[np.searchsorted(end, position, side="right")]
         first += vertices

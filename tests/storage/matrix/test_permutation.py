@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +16,7 @@ from gnnloom.storage.matrix.permutation import KeyedPermutation
 
 #: Part of the on-disk format: these ids must never change.
 FIRST_OF_THOUSAND = [863, 171, 287, 82, 849]
+FEW_BY_NETWORK, FEW_SHUFFLED = [2, 7, 4, 0, 8], [2, 9, 5, 4, 8]
 
 KEYS = st.integers(0, 2**64 - 1)
 
@@ -49,8 +54,46 @@ def test_the_order_is_part_of_the_format() -> None:
         KeyedPermutation.from_json(KeyedPermutation(10, 42).to_json()).forward(np.arange(10)),
     )
     assert KeyedPermutation(1000, 1).forward(np.arange(5)).tolist() == FIRST_OF_THOUSAND
-    with pytest.raises(InputError, match="expected type 'feistel'"):
-        KeyedPermutation.from_json({"type": "table"})
+    assert KeyedPermutation(65, 1).to_json() == {"type": "feistel", "rounds": 6, "size": 65, "key": 1}
+    assert KeyedPermutation.from_json(KeyedPermutation(65, 1).to_json()) == KeyedPermutation(65, 1)
+    for wrong in ({"type": "table"}, {"type": "shuffle", "size": 65, "key": 1}):
+        with pytest.raises(InputError, match="expected type 'feistel'"):
+            KeyedPermutation.from_json(wrong)
+
+
+def test_few_ids_keep_the_order_that_an_artifact_was_made_with() -> None:
+    stored = {"type": "feistel", "rounds": 6, "size": 10, "key": 42}
+    earlier = KeyedPermutation.from_json(stored)
+    assert earlier.to_json() == stored
+    assert earlier.forward(np.arange(5)).tolist() == FEW_BY_NETWORK
+    assert KeyedPermutation(10, 42).forward(np.arange(5)).tolist() == FEW_SHUFFLED
+
+
+#: Quantile beyond which a chi-squared statistic is refused. The keys are fixed, so a test passes always or never.
+RARE = 1 - 1e-5
+
+
+@pytest.mark.parametrize("size", range(2, 6))
+def test_every_permutation_of_few_ids_is_equally_likely(size: int) -> None:
+    number = {order: place for place, order in enumerate(itertools.permutations(range(size)))}
+    expected = 50
+    keys = range(expected * math.factorial(size))
+    found = [number[tuple(KeyedPermutation(size, key).forward(np.arange(size)))] for key in keys]
+    counts = np.bincount(found, minlength=len(number))
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    assert statistic < scipy.stats.chi2.ppf(RARE, len(number) - 1)
+
+
+@pytest.mark.parametrize("size", [2, 3, 6, 7, 8, 9, 13, 16, 33, 64])
+def test_every_id_takes_every_place_equally_often(size: int) -> None:
+    expected = 40
+    counts = np.zeros((size, size))
+    for key in range(expected * size):
+        counts[np.arange(size), KeyedPermutation(size, key).forward(np.arange(size))] += 1
+    # Rows and columns of the counts have fixed sums, so (size - 1)^2 of the counts are free; the statistic of a uniform
+    # permutation is then (size - 1) / size times chi-squared, up to terms that vanish with more keys.
+    statistic = float(((counts - expected) ** 2 / expected).sum()) * (size - 1) / size
+    assert statistic < scipy.stats.chi2.ppf(RARE, (size - 1) ** 2)
 
 
 def test_keys_give_different_orders() -> None:

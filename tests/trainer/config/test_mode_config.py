@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.config.command_line import command_line
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.arguments import parse_arguments
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.training.modes.mode import Mode
 
@@ -38,6 +40,18 @@ def test_full_mode_leaves_no_trace_in_names_and_stored_configurations() -> None:
 def test_what_would_do_nothing_or_cannot_work_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         config(**options)
+
+
+def test_a_word_may_stand_for_the_number_of_counted_batches() -> None:
+    counted = config(mode="subgraph", presamples="auto")
+    assert "--presamples auto" in command_line(counted)
+    assert TrainConfig.from_json(counted.to_json()) == TrainConfig.from_json(counted.to_json() | {"presamples": "auto"})
+    given = ["--catalog", "c", "--dataset", "web", "--ranks", "4", "--mode", "subgraph", "--presamples"]
+    assert parse_arguments([*given, "auto"]).config == counted
+    assert parse_arguments([*given, "200"]).config == config(mode="subgraph", presamples=200)
+    assert "presamples" not in config(mode="subgraph").to_json()
+    with pytest.raises(InputError, match="presamples 'many': expected int"):
+        config(mode="subgraph", presamples="many")
 
 
 def test_the_number_of_ranks_decides_only_where_it_chooses_the_batches() -> None:

@@ -15,7 +15,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.sampling.normalization import count_samples
-from gnnloom.storage.sampling.sampler import Sample
+from gnnloom.storage.sampling.sampler import Sample, SubgraphSampler
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.storage.sampling.walk import WalkSampler
 from gnnloom.trainer.comm.agreement import CollectiveError
@@ -28,6 +28,7 @@ from support.partitions import store_partition
 from support.problems import Problem, problem
 from support.sampled import sampled_config, store_whole
 from support.tolerance import ADAM_BITS, assert_close
+from support.warnings_logged import warnings_logged
 
 PROBLEMS = {
     given.name: given
@@ -110,25 +111,46 @@ def test_a_step_has_the_gradient_of_the_subgraph(catalog: Catalog, dataset: str,
 
 @pytest.mark.parametrize("dataset", ["web", "weighted"])
 def test_counted_samples_weigh_losses_and_edges(catalog: Catalog, dataset: str) -> None:
-    given = PROBLEMS[dataset]
-    options: dict[str, Any] = {"batches": 1, "epochs": 1, "optimizer": "sgd", "presamples": 40, "sampler": "vertex"}
-    lone(config(catalog, "counted-start", dataset, lr=0.0, **options))
-    trained = lone(config(catalog, "counted", dataset, lr=1.0, **options))
-    sampler = VertexSampler(map_whole_graph(catalog[dataset].graph()), 0, 20)
+    sampler = WalkSampler(map_whole_graph(catalog[dataset].graph()), 0, 20)
+    counts = count_samples(sampler, 40)
     # How often each vertex and edge was in the counted batches, by hand.
-    dense, counts = given.adjacency.toarray(), count_samples(sampler, 40)
-    n = len(dense)
+    n = sampler.graph.num_vertices
     shown = np.zeros((40, n))
     for number in range(40):
         epoch, batch = -1 - number // sampler.num_batches, number % sampler.num_batches
         shown[number, sampler.draw(epoch, batch)] = 1
     np.testing.assert_array_equal(shown.sum(0), counts.vertex_count)
-    pairs = np.maximum(shown.T @ shown, 1)
-    ids = sampler.draw(0, 0)
-    factor = np.maximum(shown.sum(0), 1)[:, None] / pairs
+    once_more = shown.sum(0) + 1
+    check_weighted_step(catalog, dataset, sampler, once_more[:, None] / (shown.T @ shown + 1), 41 / once_more)
+
+
+@pytest.mark.parametrize("dataset", ["web", "weighted"])
+def test_vertex_batches_have_exact_weights(catalog: Catalog, dataset: str) -> None:
+    sampler = VertexSampler(map_whole_graph(catalog[dataset].graph()), 0, 20)
+    n = sampler.graph.num_vertices
+    sizes = np.array([len(sampler.draw(0, batch)) for batch in range(sampler.num_batches)])
+    factor = np.full((n, n), n * (n - 1) / (sizes * (sizes - 1)).sum())
+    np.fill_diagonal(factor, 1)
+    check_weighted_step(catalog, dataset, sampler, factor, np.full(n, float(len(sizes))))
+
+
+def check_weighted_step(
+    catalog: Catalog, dataset: str, sampler: SubgraphSampler, factor: np.ndarray, weight: np.ndarray
+) -> None:
+    """Compare a step with dense torch.
+
+    Args:
+        factor: (n, n) of every nonzero.
+        weight: (n,) of the loss of every vertex.
+    """
+    given, kind = PROBLEMS[dataset], sampler.kind
+    options: dict[str, Any] = {"batches": 1, "epochs": 1, "optimizer": "sgd", "presamples": 40, "sampler": kind}
+    lone(config(catalog, f"weights-{kind}-start", dataset, lr=0.0, **options))
+    trained = lone(config(catalog, f"weights-{kind}", dataset, lr=1.0, **options))
+    dense, ids = given.adjacency.toarray(), sampler.draw(0, 0)
     degree = dense.sum(1)[ids]
     operator = torch.tensor((dense * factor)[np.ix_(ids, ids)] / np.sqrt(np.outer(degree, degree)))
-    start = arrays(catalog, dataset, "counted-start")
+    start = arrays(catalog, dataset, f"weights-{kind}-start")
     model = DenseModel.from_arrays("gcn", dense, start)
     hidden = torch.tensor(given.feature[ids]).double()
     for layer in range(2):
@@ -136,12 +158,29 @@ def test_counted_samples_weigh_losses_and_edges(catalog: Catalog, dataset: str) 
         hidden = torch.relu(hidden) if layer == 0 else hidden
     mask = given.training[ids]
     each = torch.nn.functional.cross_entropy(hidden[mask], torch.tensor(given.label[ids][mask]), reduction="none")
-    weight = torch.tensor(40 / np.maximum(shown.sum(0), 1)[ids][mask])
-    loss = (each * weight).sum() / int(given.training.sum())
+    loss = (each * torch.tensor(weight[ids][mask])).sum() / int(given.training.sum())
     loss.backward()  # type: ignore[no-untyped-call]
     assert_close(trained["loss"], [float(loss.detach())], steps=4)
     gradients = {name: value.grad.numpy() for name, value in model.parameters.items()}  # type: ignore[union-attr]
-    check_step(catalog, dataset, "counted", gradients)
+    check_step(catalog, dataset, f"weights-{kind}", gradients)
+
+
+def test_few_counted_batches_are_reported_once_and_auto_counts_enough(catalog: Catalog) -> None:
+    options: dict[str, Any] = {"sampler": "walk", "epochs": 2}
+    with warnings_logged() as logged:
+        lone(config(catalog, "few", presamples=10, **options))
+        assert len(logged) == 1
+        assert "10 batches have a vertex" in logged[0]
+        enough = int(logged[0].rpartition("about ")[2].replace(",", ""))
+        lone(config(catalog, "enough", presamples=round(1.2 * enough), **options))
+        lone(config(catalog, "auto", presamples="auto", **options))
+        # Their weights are exact, whatever is drawn beforehand.
+        exact = [
+            lone(config(catalog, f"exact-{number}", **{**options, "sampler": "edge", "presamples": number}))["loss"]
+            for number in (1, "auto")
+        ]
+    assert len(logged) == 1
+    assert exact[0] == exact[1]
 
 
 def test_losses_do_not_depend_on_sampler_threads_and_no_two_epochs_are_alike(catalog: Catalog) -> None:

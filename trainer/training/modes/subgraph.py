@@ -6,6 +6,8 @@ Zeng et al., "GraphSAINT" (ICLR 2020), algorithm 1.
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,13 +20,14 @@ from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.sampling.ahead import prepare_ahead
-from gnnloom.storage.sampling.kinds import SAMPLERS
-from gnnloom.storage.sampling.normalization import Normalization, count_samples
-from gnnloom.storage.sampling.sampler import Sample, SubgraphSampler
+from gnnloom.storage.sampling.kinds import SAMPLERS, SUFFICIENT
+from gnnloom.storage.sampling.normalization import CountedNormalization, count_samples, count_sufficiently
+from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.batch_data import VertexTable, subgraph_rows
+from gnnloom.trainer.modes.batches import AUTO
 from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
@@ -36,6 +39,8 @@ from gnnloom.trainer.training.modes.sampled import (
     batch_operator,
     complete_gradients,
 )
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class SubgraphMode(Mode):
         """
         super().__init__(context)
         session, config = context.session, context.config
-        self._graph, self._table, self._sampler, self._counted = together(context.comm, self._open)
+        self._graph, self._table, self._sampler, self._balance = together(context.comm, self._open)
         # A grid of this rank alone: a subgraph is not spread over ranks.
         self._grid = ProcessGrid(session.operator.grid.group(()), {AXIS: 1})
         self._batches = config.batches or self._sampler.num_batches
@@ -86,8 +91,17 @@ class SubgraphMode(Mode):
         else:
             arguments["size"] = config.batch_size
         sampler: SubgraphSampler = kind(graph, config.seed, **arguments)
-        counted = count_samples(sampler, config.presamples) if config.presamples else None
-        return graph, table, sampler, counted
+        return graph, table, sampler, self._normalization(sampler) if config.presamples else None
+
+    def _normalization(self, sampler: SubgraphSampler) -> Normalization:
+        presamples = self.context.config.presamples
+        exact = sampler.exact_normalization(symmetric=self.context.session.shards.symmetric)
+        if exact is not None:
+            return exact
+        counted = count_sufficiently(sampler) if presamples == AUTO else count_samples(sampler, presamples)
+        if counted.mean_count < SUFFICIENT and self.context.comm.rank == 0:
+            _warn_of_few(counted, is_limit=presamples == AUTO)
+        return counted
 
     def _numbers(self) -> Iterator[int]:
         """The batches of this rank, in the order of training."""
@@ -97,19 +111,21 @@ class SubgraphMode(Mode):
 
     def _prepare(self, number: int) -> _Subgraph:
         """Draw a batch and gather its data; several threads do so at a time."""
-        session, config, counted = self.context.session, self.context.config, self._counted
+        session, config = self.context.session, self.context.config
         # The sampler's own epochs: one that covers the vertices has a fixed number of batches in each.
         sample = self._sampler.sample(*divmod(number, self._sampler.num_batches))
         dtype, symmetric = np.dtype(config.dtype), session.shards.symmetric
-        rows = subgraph_rows(sample, self._graph, config.normalization, dtype, symmetric=symmetric, counted=counted)
+        weights = None if self._balance is None else self._balance.weights(sample)
+        entry_weight = None if weights is None else weights.entry
+        rows = subgraph_rows(
+            sample, self._graph, config.normalization, dtype, symmetric=symmetric, entry_weight=entry_weight
+        )
         operator = batch_operator(self.context, self._grid, rows)
-        return _Subgraph(number, operator, self._table.feature(sample.vertices), self._batch_loss(sample, operator))
+        loss = self._batch_loss(sample, operator, weights)
+        return _Subgraph(number, operator, self._table.feature(sample.vertices), loss)
 
-    def _batch_loss(self, sample: Sample, operator: SampledRows) -> MaskedLoss:
-        context, weights = self.context, None
-        if self._counted is not None:
-            # The weighted sum estimates a mean over all vertices; the divisor makes it one over the training vertices.
-            weights = torch.from_numpy(self._counted.loss_weight(sample) * self._graph.num_vertices)
+    def _batch_loss(self, sample: Sample, operator: SampledRows, weights: Weights | None) -> MaskedLoss:
+        context = self.context
         return build_loss(
             operator.layout(context.model.num_layers),
             self._table.labels(sample.vertices),
@@ -117,7 +133,8 @@ class SubgraphMode(Mode):
             context.class_weights,
             context.own_loss,
             operator.workspace,
-            weights,
+            # The weighted sum estimates a mean over all vertices; the divisor makes it one over the training vertices.
+            None if weights is None else torch.from_numpy(weights.loss * self._graph.num_vertices),
         )
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
@@ -141,7 +158,7 @@ class SubgraphMode(Mode):
 
     def _terms(self, batch: _Subgraph | None, in_step: int) -> float:
         """What the sum of the losses of a step is divided by, the same on every rank. Collective."""
-        if self._counted is not None:
+        if self._balance is not None:
             return self.context.loss.num_terms * in_step
         terms = torch.tensor([batch.loss.num_terms if batch else 0.0], dtype=torch.float64)
         self.context.comm.all_reduce(terms, Kind.LOSS)
@@ -149,3 +166,14 @@ class SubgraphMode(Mode):
 
     def close(self) -> None:
         self._ready.close()
+
+
+def _warn_of_few(counted: CountedNormalization, *, is_limit: bool) -> None:
+    mean = counted.mean_count
+    found = f"presamples: {counted.samples:,} batches have a vertex {mean:.3g} times on average"
+    if is_limit:
+        advice = "; no more are drawn. Larger batches cover more, and the weights of samplers vertex, edge and cluster"
+        advice += " need none"
+    else:
+        advice = f"; pass --presamples auto, or about {math.ceil(counted.samples * SUFFICIENT / mean):,}"
+    logger.warning("%s, and weights are biased below %d%s", found, SUFFICIENT, advice)
