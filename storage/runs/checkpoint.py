@@ -24,6 +24,8 @@ from gnnloom.storage.format.schema import FORMAT_VERSION
 CHECKPOINT_INDEX = "checkpoint.json"
 #: Checkpoints that are kept by default: the last one and the one before it.
 _KEPT = 2
+#: Dimensions of an array of one number that was given without dimensions.
+_SCALAR_DIMS = ("scalar",)
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,23 @@ class StoredCheckpoint:
     @property
     def arrays(self) -> dict[str, Array]:
         """All arrays, read into memory."""
-        return {name: reader.read() for name, reader in self.readers.items()}
+        return {name: self.read(name) for name in self.readers}
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """The shape of an array as it was given; None if there is no such array."""
+        reader = self.readers.get(name)
+        if reader is None:
+            return None
+        return () if _is_scalar(reader) else reader.shape
+
+    def read(self, name: str) -> Array:
+        """An array as it was given, read into memory."""
+        reader = self.readers[name]
+        return reader.read().reshape(()) if _is_scalar(reader) else reader.read()
+
+
+def _is_scalar(reader: ArrayReader) -> bool:
+    return reader.record.dims == _SCALAR_DIMS
 
 
 def checkpoint_epochs(folder: Path) -> list[int]:
@@ -85,10 +103,14 @@ def begin_checkpoint(folder: Path, epoch: int) -> Path:
 
 def write_arrays(aside: Path, arrays: Mapping[str, Array]) -> list[ArrayRecord]:
     """Write whole arrays of a checkpoint; called by one process."""
-    return [
-        write_array(aside, name, array, [f"dim{axis}" for axis in range(array.ndim)])
-        for name, array in sorted(arrays.items())
-    ]
+    return [_write_array(aside, name, array) for name, array in sorted(arrays.items())]
+
+
+def _write_array(aside: Path, name: str, array: Array) -> ArrayRecord:
+    # Arrays are written by rows, so a scalar becomes a row.
+    if not array.ndim:
+        return write_array(aside, name, array.reshape(1), _SCALAR_DIMS)
+    return write_array(aside, name, array, [f"dim{axis}" for axis in range(array.ndim)])
 
 
 def publish_checkpoint(

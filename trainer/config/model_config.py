@@ -70,7 +70,7 @@ class ModelConfig(Config):
         self.own_model_options()
         # Hidden layers concatenate their heads, which therefore need equal shares of the width.
         uneven = [width for width in self.hidden if width % self.heads]
-        if self.model == "gat" and uneven:
+        if uneven and "heads" in self.model_kind.options:
             raise InputError(f"heads {self.heads}: hidden width {uneven[0]} is not divisible by the number of heads")
         if self.residual and not any(before == after for before, after in pairwise(self.hidden)):
             raise InputError(f"residual: hidden {self.hidden} has no two consecutive layers of equal width")

@@ -53,6 +53,12 @@ class Layout:
         return self.grid.group(self.column_axes)
 
     @property
+    def has_copies(self) -> bool:
+        """Whether several ranks hold the same rows and columns."""
+        split = self.row_axes + self.column_axes
+        return self.grid.size(axis for axis in self.grid.axes if axis not in split) > 1
+
+    @property
     def speaks_for_rows(self) -> bool:
         """True on exactly one of the ranks that hold columns or copies of the same rows; it counts them in sums."""
         return self.grid.index(axis for axis in self.grid.axes if axis not in self.row_axes) == 0

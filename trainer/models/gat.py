@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
-from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.models.kind import ModelKind
 from gnnloom.trainer.models.work import ModelWork, Widths, product_of
+from gnnloom.trainer.networks.options import HEAD_OPTIONS
 
 if TYPE_CHECKING:
     from gnnloom.trainer.networks.model import Model
@@ -41,8 +41,5 @@ MODEL = ModelKind(
     load=load,
     work=ModelWork(attends=True, inner=inner, parameters=parameters, keeps_features=True),
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
-    options={
-        "heads": Option(default=4, help="Number of attention heads, which share the hidden width", least=1),
-        "negative_slope": Option(default=0.2, help="Slope of the attention's LeakyReLU for negative values", below=1.0),
-    },
+    options=HEAD_OPTIONS,
 )

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import Dropout, add_bias, elu, fork, head_mean, head_scores
 from gnnloom.trainer.networks.model import Inputs, Model, glorot
-from gnnloom.trainer.networks.options import ModelOptions
+from gnnloom.trainer.networks.options import HEAD_OPTIONS, ModelOptions
 from gnnloom.trainer.operators.attention import Attending, NeighborRows
 from gnnloom.trainer.operators.halo import HaloFetch
 from gnnloom.trainer.operators.operator import Operator
@@ -33,8 +34,12 @@ class NeighborOperator(Operator, Protocol):
 class GAT(Model):
     """A weight matrix, a source and a target attention vector per head, and a bias per layer."""
 
+    normalizations = ("none",)
+    needs = frozenset({NEIGHBORS, ONE_LAYOUT})
+    own_options = HEAD_OPTIONS
     multiplies = False
     takes_blocks = True
+    reuses_memory = True
 
     def __init__(
         self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
@@ -84,7 +89,7 @@ class GAT(Model):
     def activate(self, output: Tensor) -> Tensor:
         # Without bias and normalization, this is the output of attention, which its backward pass still needs.
         is_fresh = self.options.bias or len(self.norms) > 0
-        return elu(output, self.operator.workspace, in_place=is_fresh)
+        return elu(output, self.operator.workspace, in_place=self.reuses_memory and is_fresh)
 
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
         space, features, weight = self.operator.workspace, inputs.features, self.weights[layer]

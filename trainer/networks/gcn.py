@@ -12,8 +12,10 @@ from gnnloom.trainer.networks.rectified import RectifiedModel
 class GCN(RectifiedModel):
     """One weight matrix and bias per layer, over the normalized adjacency."""
 
+    takes_weights = True
     keeps_product = True
     takes_blocks = True
+    reuses_memory = True
 
     def create_parameters(self, generator: torch.Generator) -> None:
         self.weights = self.held_weights(generator)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
 from gnnloom.trainer.kernels.dispatch import fork, rectify, scaled_sum
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.networks.rectified import RectifiedModel
@@ -21,9 +22,12 @@ class GIN(RectifiedModel):
     number of classes would be a narrow bottleneck, which a ReLU can close.
     """
 
+    normalizations = ("none",)
+    needs = frozenset({ONE_LAYOUT})
     keeps_product = True
     takes_blocks = True
     needs_features = True
+    reuses_memory = True
 
     def create_parameters(self, generator: torch.Generator) -> None:
         before, outer = self.options.dims[:-1], self.options.dims[1:]

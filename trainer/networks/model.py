@@ -31,17 +31,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.kernels.dispatch import Dropout, add_bias, converted, fork, give_up, matrix_sum, rectify
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
+from gnnloom.trainer.networks.global_generator import seeded
 from gnnloom.trainer.networks.norm import build_norms, unit_rows
 from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.operator import Operator
@@ -93,6 +95,13 @@ class Model(nn.Module, ABC):
     #: A layer's output may have fewer rows than its input, the leading ones, as with sampled neighbors. What a layer
     #: adds to a product then goes through ``own_product`` or ``operator.align`` first.
     takes_blocks: ClassVar[bool] = False
+    #: The layers overwrite features and gradients that this very class needs no more. Not inherited: a subclass may
+    #: keep what a layer returns.
+    reuses_memory: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.reuses_memory = bool(vars(cls).get("reuses_memory", False))
 
     def __init__(
         self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
@@ -100,7 +109,7 @@ class Model(nn.Module, ABC):
         """Initialize the parameters. Communicates nothing.
 
         Args:
-            seed: seed of the initial weights (Glorot, uniform), which are the same on every rank.
+            seed: seed of what ``create_parameters`` draws, the same on every rank.
             dtype: float32 or float64, of the parameters.
         """
         super().__init__()
@@ -111,12 +120,18 @@ class Model(nn.Module, ABC):
         self.feature_dtype: torch.dtype = getattr(torch, options.feature_dtype) if options.feature_dtype else dtype
         self.epoch = 0
         self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], dtype))
-        # A generator of its own, so no other random draw of the process changes the initial weights.
-        self.create_parameters(torch.Generator().manual_seed(seed))
+        # No other random draw of the process changes the initial weights, nor do they change another draw. They come
+        # from one stream, so those of `glorot` and of `nn.Linear` are independent.
+        with seeded(seed) as generator:
+            self.create_parameters(generator)
 
     @abstractmethod
     def create_parameters(self, generator: torch.Generator) -> None:
-        """Create the parameter lists; the order of the draws from the generator decides the initial weights."""
+        """Create the parameters; the order of the draws decides the initial weights.
+
+        Args:
+            generator: torch's global generator as after ``torch.manual_seed(seed)``, so modules of torch draw from it.
+        """
 
     def whole_weights(self, shapes: Iterable[tuple[int, int]], generator: torch.Generator) -> nn.ParameterList:
         """Initial weights of these shapes, whole on every rank."""
@@ -138,11 +153,12 @@ class Model(nn.Module, ABC):
 
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
         """The parameters of every layer, including those of the normalization that follows it."""
-        lists = [child for child in self.children() if isinstance(child, nn.ParameterList)]
-        # The list of biases is empty in a model without biases.
-        layers = [[entries[layer] for entries in lists if layer < len(entries)] for layer in range(self.num_layers)]
-        for layer, norm in enumerate(self.norms):
-            layers[layer] += norm.parameters()
+        layers: list[list[nn.Parameter]] = [[] for _ in range(self.num_layers)]
+        for child in self.children():
+            # Some lists are shorter: that of the biases is empty in a model without biases, and the last layer has no
+            # normalization.
+            for entry, found in zip(child if isinstance(child, _LISTS) else (), layers, strict=False):
+                found.extend([entry] if isinstance(entry, nn.Parameter) else entry.parameters())
         return layers
 
     def keep(self, features: Tensor) -> Inputs:
@@ -199,7 +215,7 @@ class Model(nn.Module, ABC):
     def classify(self, hidden: Inputs) -> Tensor:
         """Scores from the result of :meth:`embed`, of the parameters' dtype. Collective."""
         last = self.num_layers - 1
-        scores = self.as_sums(self.layer(self.after_dropout(hidden, last), last))
+        scores = self.as_sums(self.checked(self.layer(self.after_dropout(hidden, last), last), last))
         self._announce_backward(scores, self.num_layers)
         return scores
 
@@ -214,7 +230,8 @@ class Model(nn.Module, ABC):
     def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
         """The next layer's input: a layer's output, normalized, activated, and with its input added. Collective."""
         inputs, given = self.divided(inputs, layer)
-        output = self.as_features(self.activate(self.normalized(self.layer(given, layer), layer)))
+        output = self.checked(self.layer(given, layer), layer)
+        output = self.as_features(self.activate(self.normalized(output, layer)))
         if self.adds_input(layer):
             output = matrix_sum(output, self.aligned_input(inputs, layer), self.operator.workspace)
         return Inputs(output)
@@ -233,6 +250,20 @@ class Model(nn.Module, ABC):
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
         """(num_rows, columns held) output of a layer before normalization and activation. Collective."""
 
+    def checked(self, output: Tensor, layer: int) -> Tensor:
+        """A layer's output, whose shape is that of its layout. Communicates nothing.
+
+        Raises:
+            InputError: the layer returns something else.
+        """
+        layout = self.operator.layout(layer + 1)
+        columns = layout.columns(self.options.dims[layer + 1])
+        expected = (layout.num_rows, columns.stop - columns.start)
+        if not isinstance(output, Tensor) or output.shape != expected:
+            found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else repr(type(output).__name__)
+            raise InputError(f"model {type(self).__name__}: layer {layer} returns {found}, expected shape {expected}")
+        return output
+
     def normalized(self, output: Tensor, layer: int) -> Tensor:
         """A hidden layer's output after its normalization, if there is one. Collective."""
         if not len(self.norms):
@@ -248,7 +279,7 @@ class Model(nn.Module, ABC):
     def spends_input(self, layer: int) -> bool:
         """Whether a layer's input is a hidden layer's output that only the layer's product needs."""
         is_kept = self.options.unit_embedding and layer == self.num_layers - 1
-        return layer > 0 and not self.adds_input(layer) and not is_kept
+        return self.reuses_memory and layer > 0 and not self.adds_input(layer) and not is_kept
 
     def aligned_input(self, inputs: Inputs, layer: int) -> Tensor:
         """A layer's input in the layout of its output. Collective."""
@@ -340,6 +371,10 @@ class Model(nn.Module, ABC):
         if not self.options.bias:
             return None
         return columns_of(biases[layer], self.operator.layout(layer + 1), self.operator.weight_axes)
+
+
+#: Modules that hold an entry for each layer.
+_LISTS = nn.ParameterList, nn.ModuleList
 
 
 def glorot(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.operators.layer_plan import LayerPlan
+
+#: Options of a model with attention.
+HEAD_OPTIONS: Final[Mapping[str, Option]] = {
+    "heads": Option(default=4, help="Number of attention heads, which share the hidden width", least=1),
+    "negative_slope": Option(default=0.2, help="Slope of the attention's LeakyReLU for negative values", below=1.0),
+}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from torch import Tensor, nn
 
-from gnnloom.trainer.kernels.dispatch import add_bias, add_to, rectify
+from gnnloom.trainer.kernels.dispatch import add_bias, add_to, matrix_sum, rectify
 from gnnloom.trainer.networks.model import Inputs, Model
 
 
@@ -25,17 +25,23 @@ class RectifiedModel(Model):
 
     @abstractmethod
     def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
-        """(num_rows, columns held) output of a layer without its bias, which is overwritten. Collective.
+        """(num_rows, columns held) output of a layer without its bias. Collective.
 
-        The gradient of the input may be overwritten too. An operation that passes one gradient on to several operands,
-        such as a sum, must therefore not take the input itself: give it a result of ``fork``.
+        If the class ``reuses_memory``, the output is overwritten, and so may be the gradient of the input. An operation
+        that passes one gradient on to several operands, such as a sum, must then not take the input itself: give it a
+        result of ``fork``.
         """
 
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
         output, bias = self.unbiased(inputs, layer), self.bias_columns(self.last_biases, layer)
-        return output if bias is None else add_bias(output, bias, self.operator.workspace)
+        if bias is None:
+            return output
+        return add_bias(output, bias, self.operator.workspace, in_place=self.reuses_memory)
 
     def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
+        if not self.reuses_memory:
+            # A subclass may override `layer` or `activate`, and keep features that still have no dropout.
+            return super().hidden_layer(inputs, layer)
         inputs, given = self.divided(inputs, layer)
         if len(self.norms):
             output, bias = self.normalized(self.layer(given, layer), layer), None
@@ -48,5 +54,9 @@ class RectifiedModel(Model):
         # Backward, a sum passes its gradient to both summands.
         output = rectify(output, bias, mask, self.dropout, in_place=True, spends_gradient=not adds_input)
         if adds_input:
-            output = add_to(output, self.aligned_input(inputs, layer), self.operator.workspace)
+            output = self.added(output, self.aligned_input(inputs, layer))
         return Inputs(output, dropped=drops)
+
+    def added(self, output: Tensor, other: Tensor) -> Tensor:
+        """The sum of two matrices of one shape, in place of the first one if the class ``reuses_memory``."""
+        return (add_to if self.reuses_memory else matrix_sum)(output, other, self.operator.workspace)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.kernels.dispatch import add_to, fork
+from gnnloom.trainer.kernels.dispatch import fork
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.networks.rectified import RectifiedModel
 
@@ -19,9 +19,11 @@ from gnnloom.trainer.networks.rectified import RectifiedModel
 class GraphSAGE(RectifiedModel):
     """Two weight matrices and a bias per layer, over the adjacency with mean normalization."""
 
+    normalizations = ("mean",)
     keeps_product = True
     takes_blocks = True
     needs_features = True
+    reuses_memory = True
 
     def create_parameters(self, generator: torch.Generator) -> None:
         self.weights = self.held_weights(generator)
@@ -32,4 +34,4 @@ class GraphSAGE(RectifiedModel):
         value, own = fork(inputs.value, self.operator.workspace)
         neighbors = self.product(replace(inputs, value=value), self.weights[layer], layer)
         own_rows = self.own_product(replace(inputs, value=own), self.self_weights[layer], layer)
-        return add_to(neighbors, own_rows, self.operator.workspace)
+        return self.added(neighbors, own_rows)

@@ -11,6 +11,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
 from gnnloom.trainer.kernels.dispatch import Dropout, Threads, Workspace
+from gnnloom.trainer.networks.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.networks.model import Model
 from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.layer_plan import LayerPlan
@@ -47,6 +48,16 @@ def build_operator(
 
 
 def build_model(operator: Operator, config: TrainConfig, options: ModelOptions, threads: Threads) -> Model:
-    """The configured model, with weights from ``config.seed``, the same on every rank. Communicates nothing."""
+    """The configured model, with weights from ``config.seed``, the same on every rank. Communicates nothing.
+
+    Modules of torch, such as ``nn.Linear``, are created in the dtype of the run.
+    """
     dropout = Dropout(config.dropout, config.seed, threads, operator.workspace)
-    return config.model_kind.load()(operator, options, dropout, config.seed, getattr(torch, config.dtype))
+    dtype, before = getattr(torch, config.dtype), torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        # What a class draws outside `create_parameters`, in an `__init__` of its own.
+        with seeded(derived_seed(config.seed, Draws.CREATION)):
+            return config.model_kind.load()(operator, options, dropout, config.seed, dtype)
+    finally:
+        torch.set_default_dtype(before)

@@ -17,7 +17,8 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, Piece
 from gnnloom.trainer.layout.vertex_arrays import OwnChunks, VertexArray
-from gnnloom.trainer.training.optimizer import MOMENTS, Optimizer
+from gnnloom.trainer.training.buffers import stored_buffers
+from gnnloom.trainer.training.optimizer import MOMENTS, STEP, Optimizer
 
 _PARAMETER, _BUFFER, _OPTIMIZER = "parameter/", "buffer/", "optimizer/"
 
@@ -49,7 +50,7 @@ class Snapshot:
         together(comm, lambda: _check_finite(model, epoch))
         pieces = _pieces(model)
         tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
-        tensors |= {_BUFFER + name: buffer for name, buffer in model.named_buffers()}
+        tensors |= {_BUFFER + name: buffer for name, buffer in stored_buffers(model).items()}
         tensors |= {_OPTIMIZER + name: tensor for name, tensor in optimizer.state.items()}
         spread, whole = [], {}
         # All ranks visit the names in the same order, since gathering a piece is collective.
@@ -96,7 +97,7 @@ def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         # The detached tensor shares the parameter's memory, so the copy sets the parameter.
         _copy(checkpoint, _PARAMETER + name, parameter.detach(), pieces)
-    for name, buffer in model.named_buffers():
+    for name, buffer in stored_buffers(model).items():
         _copy(checkpoint, _BUFFER + name, buffer, pieces)
 
 
@@ -109,7 +110,11 @@ def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer
     restore_parameters(checkpoint, model)
     pieces = _pieces(model)
     for name, tensor in optimizer.state.items():
-        _copy(checkpoint, _OPTIMIZER + name, tensor, pieces)
+        # Earlier checkpoints have one number of steps, which was that of all parameters.
+        shared = name == STEP and checkpoint.shape(_OPTIMIZER + name) == (1,)
+        _copy(checkpoint, _OPTIMIZER + name, tensor[:1] if shared else tensor, pieces)
+        if shared:
+            tensor.fill_(int(tensor[0]))
 
 
 def whole_state(checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
@@ -120,15 +125,15 @@ def whole_state(checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
 
 
 def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, pieces: dict[str, Piece]) -> None:
-    stored, piece = checkpoint.readers.get(name), pieces.get(name)
+    stored, piece = checkpoint.shape(name), pieces.get(name)
     shape = tuple(target.shape) if piece is None else piece.shape
-    if stored is None or stored.shape != shape:
-        found = "none" if stored is None else f"shape {stored.shape}"
+    if stored != shape:
+        found = "none" if stored is None else f"shape {stored}"
         raise FormatError(f"checkpoint: {name}: expected shape {shape}, found {found}")
     if piece is None:
-        target.copy_(torch.from_numpy(stored.read()))
+        target.copy_(torch.from_numpy(checkpoint.read(name)))
     else:
-        _read_piece(stored, piece, target)
+        _read_piece(checkpoint.readers[name], piece, target)
 
 
 def _read_piece(stored: ArrayReader, piece: Piece, target: Tensor) -> None:

@@ -23,6 +23,8 @@ from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
 from gnnloom.trainer.config.continuation import find_start, run_of
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.networks.global_generator import Draws
+from gnnloom.trainer.training.buffers import average_buffers
 from gnnloom.trainer.training.checkpoint import restore, restore_parameters
 from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter, Destination
 from gnnloom.trainer.training.class_scores import class_scores
@@ -31,9 +33,10 @@ from gnnloom.trainer.training.clipping import clip_gradients
 from gnnloom.trainer.training.course import Course
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.metrics import Metrics, build_metrics
+from gnnloom.trainer.training.model_checks import agree_on_model, check_epoch
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.monitor import VAL_LOSS
-from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients
+from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients, trained_parameters
 from gnnloom.trainer.training.own_functions import OwnFunction
 from gnnloom.trainer.training.own_metric import WithOwnMetric, lower_is_better
 from gnnloom.trainer.training.predict import write_predictions
@@ -131,8 +134,10 @@ class Training:
         self.config = self.session.config
         self.model = self.session.model
         comm.traffic.profiled = self.config.profile
+        agree_on_model(comm, self.model, self.config.model)
         self.inputs = self.session.take_inputs()
-        self.optimizer = build_optimizer(self.model, self.config)
+        self.optimizer = together(comm, lambda: build_optimizer(self.model, self.config))
+        self.trained = trained_parameters(self.model)
         layout = self.session.operator.layout(self.model.num_layers)
         self.layout, self.labels = layout, start.labels
         labels = self.labels
@@ -247,7 +252,7 @@ class Training:
 
         def update() -> None:
             self.comm.traffic.watch.step = "sum of the gradients"
-            sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes), operator.workspace)
+            sum_gradients(self.trained, operator.grid.group(operator.weight_axes), operator.workspace)
             figures.update(self._limit_step(epoch))
             self.optimizer.step()
 
@@ -255,7 +260,10 @@ class Training:
         read_before = self.session.counter.bytes
         with self.comm.traffic.recording() as counts:
             self.model.train()
-            contribution = self.mode.train_epoch(epoch, update)
+            with self.session.drawing(Draws.TRAINING, epoch) as generator:
+                contribution = self.mode.train_epoch(epoch, update)
+                check_epoch(self.model, self.config.model, self.trained, generator)
+            average_buffers(self.model, self.comm)
             # The request to stop is summed along with the loss, so all ranks stop after the same epoch.
             # float64 whatever the model's dtype, so that the reported loss does not lose digits when it is summed over
             # ranks.
@@ -275,7 +283,7 @@ class Training:
         if not self.course.schedule.is_constant:
             figures["lr"] = self.optimizer.lr
         if self.config.clip_norm:
-            length = clip_gradients(list(self.model.parameters()), self.config.clip_norm, self.comm)
+            length = clip_gradients(self.trained, self.config.clip_norm, self.comm)
             self._check_finite(epoch, length, "length of the gradient")
             figures["gradient_norm"] = length
         return figures
@@ -307,7 +315,8 @@ class Training:
         """The metrics of the present parameters; the figures of every class too if they are the last. Collective."""
         self.model.eval()
         # A separate traffic record, so the epoch's own counts only training.
-        with torch.no_grad(), self.comm.traffic.recording():
+        draws = self.session.drawing(Draws.EVALUATION, len(self.lines))
+        with torch.no_grad(), draws, self.comm.traffic.recording():
             scores = self.mode.scores()
             if is_last:
                 self.details = class_scores(self.layout, self.labels, scores)

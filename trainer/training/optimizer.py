@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor, nn
 
+from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import Workspace
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 
 #: Moments that an optimizer may keep for every parameter; its state has them as ``PARAMETER/MOMENT``.
 MOMENTS = ("first", "second")
+#: Number of steps of every parameter in an optimizer's state.
+STEP = "step"
 
 
 class Optimizer(Protocol):
-    """Updates parameters from their gradients.
+    """Updates parameters from their gradients; as in torch, one without a gradient stays as it is.
 
     Attributes:
         lr: learning rate of the next update.
@@ -54,7 +57,9 @@ class SGD:
     @torch.no_grad()
     def step(self) -> None:
         for name, parameter in self._parameters.items():
-            parameter.sub_(_gradient(parameter, self._decay[name], self._workspace), alpha=self.lr)
+            gradient = _gradient(parameter, self._decay[name], self._workspace)
+            if gradient is not None:
+                parameter.sub_(gradient, alpha=self.lr)
 
 
 class Adam:
@@ -68,18 +73,21 @@ class Adam:
         self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float, workspace: Workspace
     ) -> None:
         self._parameters, self._decay, self.lr, self._workspace = parameters, decay, lr, workspace
-        # A tensor, because a checkpoint holds tensors only, and a resumed run needs it for the bias corrections.
-        self.state = {"step": torch.zeros(1, dtype=torch.int64)}
+        # Of every parameter, as in torch: one without a gradient takes no step. A tensor, because a checkpoint holds
+        # tensors only, and a resumed run needs it for the bias corrections.
+        self.state = {STEP: torch.zeros(len(parameters), dtype=torch.int64)}
         for name, parameter in parameters.items():
             for moment in MOMENTS:
                 self.state[f"{name}/{moment}"] = torch.zeros_like(parameter, requires_grad=False)
 
     @torch.no_grad()
     def step(self) -> None:
-        self.state["step"] += 1
-        corrections = [1 - beta ** int(self.state["step"]) for beta in self.BETAS]
-        for name, parameter in self._parameters.items():
+        for number, (name, parameter) in enumerate(self._parameters.items()):
             gradient = _gradient(parameter, self._decay[name], self._workspace)
+            if gradient is None:
+                continue
+            self.state[STEP][number] += 1
+            corrections = [1 - beta ** int(self.state[STEP][number]) for beta in self.BETAS]
             first, second = self.state[f"{name}/first"], self.state[f"{name}/second"]
             first.lerp_(gradient, 1 - self.BETAS[0])
             second.mul_(self.BETAS[1]).addcmul_(gradient, gradient, value=1 - self.BETAS[1])
@@ -93,10 +101,22 @@ OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
 
 
 def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
-    """The configured optimizer over all parameters of a model. Communicates nothing."""
-    parameters = dict(model.named_parameters())
+    """The configured optimizer over the parameters of a model that are not frozen. Communicates nothing.
+
+    Raises:
+        InputError: all parameters are frozen, or only the first layer is to decay and the model does not say which
+            parameters belong to it.
+    """
+    parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if not parameters:
+        raise InputError(f"model {config.model}: no parameter to train; all have requires_grad=False, or there is none")
     # By identity, since == compares tensors element by element.
     first = {id(parameter) for parameter in model.parameters_by_layer()[0]}
+    if config.weight_decay and config.weight_decay_layers == "first" and not first:
+        raise InputError(
+            f"weight_decay_layers first: model {config.model} has no list with one entry of parameters per layer; hold"
+            " its parameters in an nn.ParameterList or nn.ModuleList, or use all"
+        )
     # Trained features are data, which decay does not pull to 0.
     chosen = [
         name
@@ -107,24 +127,54 @@ def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
     return OPTIMIZERS[config.optimizer](parameters, decay, config.lr, model.operator.workspace)
 
 
+def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of a model that are not frozen."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
 def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator, workspace: Workspace) -> None:
-    """Sum the gradients of the parameters that all ranks hold, in one buffer and so in one message. Collective."""
-    parameters = [p for p in parameters if p.grad is not None and not isinstance(p, PartialParameter)]
+    """Sum the gradients of the parameters that all ranks hold, in one buffer and so in one message. Collective.
+
+    A rank without a gradient of a parameter adds zeros. If no rank has one, none has one afterwards: see
+    :class:`Optimizer`.
+
+    Args:
+        parameters: the same ones on every rank, without frozen ones.
+    """
+    parameters = [p for p in parameters if p.numel() and not isinstance(p, PartialParameter)]
     if not parameters or group.size == 1:
         return
     flat = workspace.empty((sum(p.numel() for p in parameters),), parameters[0].dtype)
-    torch.cat([parameter.grad.reshape(-1) for parameter in parameters if parameter.grad is not None], out=flat)
-    group.all_reduce(flat, Kind.GRADIENT)
-    start = 0
-    for parameter in parameters:
+    torch.cat([_flat_gradient(parameter) for parameter in parameters], out=flat)
+    pieces = flat.split([parameter.numel() for parameter in parameters])
+    for parameter, piece in zip(parameters, pieces, strict=True):
         if parameter.grad is not None:
-            stop = start + parameter.numel()
-            # A view of the summed buffer saves copying it back.
-            parameter.grad = flat[start:stop].view_as(parameter)
-            start = stop
+            # Adding 0 turns -0 into 0, which here means that there is a gradient.
+            piece[:1] += 0.0
+    group.all_reduce(flat, Kind.GRADIENT)
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        # A view of the summed buffer saves copying it back.
+        parameter.grad = None if _is_absent(piece) else piece.view_as(parameter)
 
 
-def _gradient(parameter: nn.Parameter, decay: float, workspace: Workspace) -> Tensor:
-    # A parameter that the loss does not reach still decays.
-    gradient = workspace.like(parameter).zero_() if parameter.grad is None else parameter.grad
-    return torch.add(gradient, parameter, alpha=decay, out=workspace.like(parameter)) if decay else gradient
+def _flat_gradient(parameter: nn.Parameter) -> Tensor:
+    """(number of elements,) the gradient, or -0 for a parameter without one.
+
+    Only a sum of -0 alone is -0 (IEEE 754, section 6.3), so the sum over the ranks says whether any has a gradient, and
+    no further message has to.
+    """
+    if parameter.grad is None:
+        return torch.full((parameter.numel(),), -0.0, dtype=parameter.dtype)
+    return parameter.grad.reshape(-1)
+
+
+def _is_absent(summed: Tensor) -> bool:
+    first = float(summed[0])
+    return first == 0 and math.copysign(1, first) < 0
+
+
+def _gradient(parameter: nn.Parameter, decay: float, workspace: Workspace) -> Tensor | None:
+    """The gradient with decay; None for a parameter without a gradient."""
+    if parameter.grad is None or not decay:
+        return parameter.grad
+    return torch.add(parameter.grad, parameter, alpha=decay, out=workspace.like(parameter))

@@ -23,6 +23,7 @@ from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
+from gnnloom.trainer.networks.global_generator import Draws
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.training.checkpoint import restore_parameters
 from gnnloom.trainer.training.metrics import predicted_class
@@ -100,7 +101,8 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
         epoch: number of epochs that the model was trained.
         embeddings: write the last hidden layer's output too.
     """
-    outputs = _forward(session, inputs, embeddings)
+    with session.drawing(Draws.EVALUATION, epoch):
+        outputs = _forward(session, inputs, embeddings)
     comm, folder = session.comm, run.predictions_aside()
     if comm.rank == 0:
         # A killed prediction may have left a folder. The other ranks write after a barrier inside write_vertex_arrays.

@@ -25,7 +25,7 @@ from gnnloom.trainer.training.clipping import clip_gradients
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.full import FullMode
 from gnnloom.trainer.training.modes.mode import ModeContext
-from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients
+from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients, trained_parameters
 from gnnloom.trainer.training.requested import model_options
 from gnnloom.trainer.training.session import Loaded, Session, build_share
 from gnnloom.trainer.training.shard_sizes import RowSizes
@@ -135,7 +135,7 @@ class _Rehearsal:
             self.mode.scores()
 
     def _update(self) -> None:
-        operator, parameters = self.session.operator, list(self.session.model.parameters())
+        operator, parameters = self.session.operator, trained_parameters(self.session.model)
         sum_gradients(parameters, operator.grid.group(operator.weight_axes), operator.workspace)
         if self.config.clip_norm:
             clip_gradients(parameters, self.config.clip_norm, self.comm)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.kernels.workspace import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows
+from gnnloom.trainer.networks.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.training.build import build_model, build_operator
@@ -77,6 +78,10 @@ class Session:
     loaded: Loaded
     feature_norm: str = "auto"
     samples: Samples | None = None
+
+    def drawing(self, draws: Draws, epoch: int) -> AbstractContextManager[torch.Generator]:
+        """Seed torch's global generator inside a block, for the draws of this rank's rows in an epoch."""
+        return seeded(derived_seed(self.config.seed, draws, epoch, self.comm.rank))
 
     def take_inputs(self) -> Inputs:
         """The model's input: the features, or the constant part of the first layer. Collective.

@@ -28,7 +28,7 @@ from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.modes.sampled import add_gradients, awaited, batch_operator, complete_gradients
+from gnnloom.trainer.training.modes.sampled import add_gradients, awaited, batch_operator
 
 #: Epochs whose division into batches is kept: the present one, and the one that is prepared ahead.
 _EPOCHS = 2
@@ -130,7 +130,6 @@ class MinibatchMode(Mode):
         model.zero_grad()
         feature = context.inputs.value.index_select(0, share.members)
         total = add_gradients(model, share.number, share.operator, feature, share.loss, num_terms)
-        complete_gradients(model)
         update()
         return total / context.loss.num_terms
 

@@ -6,12 +6,10 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import TypeVar
 
-import torch
 from torch import Tensor
 
-from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.comm.traffic import SAMPLING, Kind, Traffic
+from gnnloom.trainer.comm.traffic import SAMPLING, Traffic
 from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
@@ -74,20 +72,3 @@ def multiplying_by(operator: Operator, model: Model) -> Iterator[None]:
         yield
     finally:
         model.operator = whole
-
-
-def complete_gradients(model: Model) -> None:
-    """Give every parameter a gradient, of zeros if the loss does not reach it.
-
-    Ranks without a batch then add as many numbers to the sum over the ranks as the others.
-    """
-    for parameter in model.parameters():
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-
-
-def average_buffers(model: Model, comm: Communicator) -> None:
-    """Average the running means and variances, for which every rank has seen other batches. Collective."""
-    for buffer in model.buffers():
-        comm.all_reduce(buffer, Kind.NORM)
-        buffer.div_(comm.size)

@@ -32,13 +32,7 @@ from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.modes.sampled import (
-    add_gradients,
-    average_buffers,
-    awaited,
-    batch_operator,
-    complete_gradients,
-)
+from gnnloom.trainer.training.modes.sampled import add_gradients, awaited, batch_operator
 
 logger = logging.getLogger(__name__)
 
@@ -150,10 +144,8 @@ class SubgraphMode(Mode):
             model.zero_grad()
             if batch is not None:
                 total += add_gradients(model, batch.number, batch.operator, batch.feature, batch.loss, terms)
-            complete_gradients(model)
             update()
             num_terms += terms
-        average_buffers(model, comm)
         return total / num_terms if num_terms else 0.0
 
     def _terms(self, batch: _Subgraph | None, in_step: int) -> float:

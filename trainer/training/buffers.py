@@ -1,0 +1,58 @@
+"""The buffers of a model, which are the same on every rank after each epoch, as parameters are."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gnnloom.storage.format.arrays import Array, digest_bytes
+from gnnloom.trainer.comm.communicator import Communicator, Reduction
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.arrays import as_array
+
+#: Hexadecimal digits of a digest that float64 holds exactly.
+_DIGITS = 13
+
+
+def stored_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """The buffers that are part of a model's state, by name: without those of ``persistent=False``, as in torch."""
+    buffers = dict(model.named_buffers())
+    # torch does not say publicly which buffers are persistent, but only those are in the state.
+    return {name: buffers[name] for name in model.state_dict() if name in buffers} if buffers else {}
+
+
+def short_digest(array: Array) -> float:
+    """52 bits of the digest of an array's bytes, as a number that ranks can exchange."""
+    return float(int(digest_bytes(array)[:_DIGITS], 16))
+
+
+def tensor_digest(tensor: Tensor) -> float:
+    """See :func:`short_digest`."""
+    return short_digest(as_array(tensor.detach().contiguous()))
+
+
+def average_buffers(model: nn.Module, comm: Communicator) -> None:
+    """Make the buffers equal on all ranks: averages of numbers, such as means of other batches. Collective.
+
+    Of integers, such as a count of batches, the largest is kept.
+    """
+    buffers = list(stored_buffers(model).values()) if comm.size > 1 else []
+    if not buffers:
+        return
+    digests = comm.gather_numbers([tensor_digest(buffer) for buffer in buffers])
+    # An average of equal numbers may differ from them in the last bit, so equal buffers are left alone.
+    for buffer, differs in zip(buffers, (digests != digests[0]).any(0), strict=True):
+        if differs:
+            _agree(buffer, comm)
+
+
+def _agree(buffer: Tensor, comm: Communicator) -> None:
+    """Average one buffer over the ranks, or take the largest integers. Collective."""
+    if buffer.is_floating_point():
+        total = buffer.to(torch.float64).reshape(-1)
+        comm.all_reduce(total, Kind.NORM)
+        total /= comm.size
+    else:
+        total = buffer.to(torch.int64).reshape(-1)
+        comm.all_reduce(total, Kind.NORM, Reduction.MAX)
+    buffer.copy_(total.view(buffer.shape))
