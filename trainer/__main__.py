@@ -3,13 +3,14 @@
     mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog catalog --dataset cora --ranks 4 --hidden 16
     mpirun -n 4 python -m mpi4py -m gnnloom.trainer predict --catalog catalog --dataset cora --ranks 4 --run NAME
 
-An error that all ranks know of is reported once, by the lowest rank that has it, and every rank exits with the error's
-code. An error of storage, of the system or of memory that only one rank meets is reported in one line by that rank,
-which ends the job with the error's code. Any other exception ends the whole job at once, with its traceback (also while
-modules are imported, thanks to ``-m mpi4py``). On SIGTERM (or SIGUSR1, which MPICH's launcher forwards) a training
-writes a checkpoint after the current epoch and exits with code 75; the same command continues from there. A prediction
-ends at once. ``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file, rank 0 writes such a code
-there, and all ranks exit with code 0.
+Ranks first compare their commands, options and versions, and do not begin if they differ. An error that all ranks know
+of is reported once, by the lowest rank that has it, and every rank exits with the error's code. An error of storage, of
+the system or of memory that only one rank meets is reported in one line by that rank, which ends the job with the
+error's code. Any other exception ends the whole job at once, with its traceback (also while modules are imported,
+thanks to ``-m mpi4py``). On SIGTERM (or SIGUSR1, which MPICH's launcher forwards) a training writes a checkpoint after
+the current epoch and exits with code 75; the same command continues from there. A prediction ends at once.
+``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file, rank 0 writes such a code there, and all
+ranks exit with code 0.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gnnloom.storage.format.files import write_json
-from gnnloom.trainer.comm.agreement import CollectiveError, together
+from gnnloom.trainer.comm.agreement import Alike, CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.ending import end_job, finalize
 from gnnloom.trainer.comm.mpi import world
@@ -30,6 +31,7 @@ from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code
 from gnnloom.trainer.planner.forecast import record_forecast
+from gnnloom.trainer.training.alike import alike_command
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     comm = world()
     _log_from_first_rank(comm)
     try:
-        job = together(comm, lambda: parse_arguments(arguments))
+        job = together(comm, lambda: parse_arguments(arguments), _alike)
         result = _run(comm, job, stop)
     except CollectiveError as error:
         if error.reports:
@@ -52,6 +54,11 @@ def main(arguments: Sequence[str]) -> int:
     if comm.rank == 0 and job.result is not None:
         write_json(job.result, result)
     return EXIT_STOPPED if result["state"] == "stopped" else 0
+
+
+def _alike(job: Job) -> Alike:
+    command = "predict" if isinstance(job.config, PredictConfig) else "train"
+    return alike_command(command, {**job.config.whole_json(), "restart": job.restart})
 
 
 def _run(comm: Communicator, job: Job, stop: StopRequest) -> dict[str, Any]:

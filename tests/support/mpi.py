@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,18 @@ _TEMPORARY = tempfile.gettempdir()
 
 def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run ``python -m mpi4py ARGUMENTS`` on new ranks, with the modules of ``tests/`` importable."""
+    return _run(ranks, ["-n", str(ranks), *rank_command(), *arguments], timeout)
+
+
+def run_different(*commands: Sequence[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    """Run one job in which every rank has other arguments: ``python -m mpi4py COMMAND`` for each."""
+    blocks = [[":", "-n", "1", *rank_command(), *command] for command in commands]
+    return _run(len(commands), list(itertools.chain.from_iterable(blocks))[1:], timeout)
+
+
+def _run(ranks: int, arguments: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [find_mpiexec(), "-n", str(ranks), *rank_command(), *arguments],
+        [find_mpiexec(), *arguments],
         env=_environment(ranks),
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -1,16 +1,46 @@
-"""Errors that all ranks agree on: what fails on one rank fails on all, and one rank reports it."""
+"""What all ranks agree on: what fails on one rank fails on all, and what must be alike is compared.
+
+An exchange of :func:`together` is one number per rank, whatever is compared. So ranks that were started with different
+commands, or with different versions of gnnloom, meet in an exchange of one form, and find out that they differ.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
-from gnnloom.storage.errors import GnnloomError, in_one_line
+from gnnloom.storage.errors import GnnloomError, InputError, in_one_line
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
 
 Result = TypeVar("Result")
+
+#: Name of the fact that says what a rank is doing. Ranks that differ in it have no other facts in common.
+COMMAND: Final = "command"
+#: Bits of a hash of facts; a float64 holds it exactly.
+_HASH_BITS: Final = 52
+#: Kinds of ranks, ranks of a kind, and facts that an error about ranks that differ names.
+_MOST_KINDS, _MOST_RANKS, _MOST_FACTS = 4, 3, 3
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Facts that must be the same on all ranks.
+
+    Attributes:
+        facts: name to value, as an error names them.
+        advice: what to do if they differ.
+    """
+
+    facts: Mapping[str, str]
+    advice: str
 
 
 class CollectiveError(GnnloomError):
@@ -27,31 +57,105 @@ class CollectiveError(GnnloomError):
         self.code = code
 
 
-def together(comm: Communicator, action: Callable[[], Result]) -> Result:
+def together(
+    comm: Communicator, action: Callable[[], Result], alike: Callable[[Result], Alike] | None = None
+) -> Result:
     """Run ``action`` on every rank; if it fails on one rank, fail on all. Collective.
 
     Args:
         action: must not communicate, as a failed rank would leave the others waiting.
+        alike: what must be the same on all ranks, given the result of the action.
 
     Raises:
-        CollectiveError: ``action`` raised a GnnloomError, or an error of storage or memory, on some rank.
+        CollectiveError: ``action`` raised a GnnloomError, or an error of storage or memory, on some rank; or the ranks
+            differ, and the message names the facts and the ranks.
     """
     failure: Exception | None = None
-    message, code = "", 0
+    message, state = "", 0
+    mine = Alike({}, "")
     try:
         result = action()
+        if alike is not None:
+            mine = alike(result)
+            state = -_hash(mine.facts)
     except Exception as error:
         reported = in_one_line(error)
         # Other exceptions are defects: whoever started the rank aborts the whole job, so no rank waits for this one.
         if reported is None:
             raise
-        failure, (message, code) = error, reported
-    # Every rank reaches this exchange, whether or not its action failed, so no rank waits for a failed one.
-    codes = comm.gather_numbers([code])[:, 0]
-    if not codes.any():
+        failure, (message, state) = error, reported
+    # Every rank reaches this exchange, whether or not its action failed, so no rank waits for a failed one. A number
+    # above zero is the exit code of an error, one below the hash of what must be alike.
+    states = comm.gather_numbers([state])[:, 0]
+    failed = np.flatnonzero(states > 0)
+    if not failed.size:
+        if (states != states[0]).any():
+            raise _difference(comm, states, mine)
         return result
-    first = int(np.flatnonzero(codes)[0])
+    first = int(failed[0])
     # Only exit codes travel. A rank that succeeded does not know the text, and `reports` keeps it from printing one.
     raise CollectiveError(
-        message or f"rank {first} failed", reports=first == comm.rank, code=int(codes[first])
+        message or f"rank {first} failed", reports=first == comm.rank, code=int(states[first])
     ) from failure
+
+
+def _hash(facts: Mapping[str, str]) -> int:
+    """A number from 1 to 2^52 that stands for facts."""
+    digest = hashlib.blake2b(_encoded(facts), digest_size=8).digest()
+    return (int.from_bytes(digest, "little") >> (64 - _HASH_BITS)) + 1
+
+
+def _encoded(facts: Mapping[str, str]) -> bytes:
+    return json.dumps(facts).encode()
+
+
+def _difference(comm: Communicator, states: NDArray[np.float64], mine: Alike) -> CollectiveError:
+    """The error for ranks that differ; the same message on every rank. Collective.
+
+    Args:
+        states: (size,) a number for every rank, equal where the facts are.
+    """
+    _, firsts, kinds, sizes = np.unique(states, return_index=True, return_inverse=True, return_counts=True)
+    # The most frequent ones, in the order of their lowest ranks.
+    shown = sorted(np.argsort(-sizes, kind="stable")[:_MOST_KINDS], key=lambda kind: firsts[kind])
+    content = _encoded(mine.facts)
+    lengths = comm.gather_numbers([len(content)])[:, 0].astype(int)
+    described: list[tuple[list[int], dict[str, str]]] = []
+    for kind in shown:
+        # One rank of each kind describes it to all, so nobody receives a description from every rank.
+        first = int(firsts[kind])
+        buffer = torch.zeros(int(lengths[first]), dtype=torch.uint8)
+        if first == comm.rank:
+            buffer.numpy()[:] = np.frombuffer(content, np.uint8)
+        comm.broadcast(buffer, first, Kind.SETUP)
+        described.append((np.flatnonzero(kinds == kind).tolist(), json.loads(buffer.numpy().tobytes())))
+    others = int(sizes.sum() - sizes[shown].sum())
+    more = f"; {others} more ranks differ from these" if others else ""
+    message = f"ranks differ in {_differences(described)}{more}; {mine.advice}"
+    return CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
+
+
+def _differences(described: Sequence[tuple[list[int], dict[str, str]]]) -> str:
+    """``--seed: 0 (ranks 0, 1), 7 (rank 2)`` for every fact in which the kinds of ranks differ.
+
+    Args:
+        described: ranks of one kind, and their facts.
+    """
+    texts: dict[str, str] = {}
+    for name in dict.fromkeys(name for _, facts in described for name in facts):
+        ranks: dict[str, list[int]] = {}
+        for numbers, facts in described:
+            ranks.setdefault(facts.get(name, "unknown"), []).extend(numbers)
+        if len(ranks) > 1:
+            texts[name] = f"{name}: " + ", ".join(f"{value} ({_named(found)})" for value, found in ranks.items())
+    if COMMAND in texts:
+        return texts[COMMAND]
+    hidden = len(texts) - _MOST_FACTS
+    return "; ".join([*texts.values()][:_MOST_FACTS]) + (f"; and {hidden} more" if hidden > 0 else "")
+
+
+def _named(ranks: list[int]) -> str:
+    """``rank 2``, ``ranks 0, 1`` or ``ranks 0, 1, 2 and 5 more``."""
+    shown = ", ".join(map(str, sorted(ranks)[:_MOST_RANKS]))
+    hidden = len(ranks) - _MOST_RANKS
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}" + (f" and {hidden} more" if hidden > 0 else "")

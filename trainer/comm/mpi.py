@@ -86,6 +86,8 @@ class MpiCommunicator:
         return MpiCommunicator(self._comm.Split(color, key), self.traffic, self._max_count, members)
 
     def ranks_on_this_machine(self) -> int:
+        # Calls that block are outside of the watchdog's sight: no rank enters one before all are here.
+        self.barrier()
         local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         size: int = local.Get_size()
         # MPI libraries limit the number of communicators.
@@ -94,6 +96,7 @@ class MpiCommunicator:
 
     def cores_on_this_machine(self) -> int:
         mine = os.sched_getaffinity(0)
+        self.barrier()
         local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         # A place for every core up to the highest that a rank may use.
         highest = np.array([max(mine)], np.int64)

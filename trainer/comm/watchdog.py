@@ -31,6 +31,11 @@ _MOST_ROWS: Final = 64
 _MOST_TRANSFERS: Final = 4
 
 
+def clear_reports(folder: Path) -> None:
+    """Remove the files of an earlier job; called by one rank, before any waits."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 class StandstillError(GnnloomError):
     """Ranks have waited for each other longer than allowed."""
 
@@ -106,11 +111,6 @@ class Watch:
             if self.folder is not None:
                 self._file(self.folder).unlink(missing_ok=True)
 
-    def clear(self) -> None:
-        """Remove the files of an earlier job; called by one rank, before any waits."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-
     def _file(self, folder: Path, rank: int | None = None) -> Path:
         return folder / f"{self.rank if rank is None else rank:05d}.json"
 
@@ -163,8 +163,8 @@ class Watch:
 
     def _headline(self) -> str:
         return (
-            f"waited longer than {self.seconds:g} s for other ranks (--wait-timeout); the last checkpoint is kept, and"
-            " the same command continues from it"
+            f"waited longer than {self.seconds:g} s for other ranks (--wait-timeout); checkpoints are kept, and the"
+            " same command continues from the last one"
         )
 
     def _table(self, standing: dict[int, dict[str, Any]]) -> list[str]:

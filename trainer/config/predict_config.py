@@ -42,11 +42,13 @@ class PredictConfig(Config):
         ranks: int | None = None,
         embeddings: bool = False,
         checkpoint: str = "auto",
+        wait_timeout: float | None = None,
     ) -> PredictConfig:
         """Predict with a run of a dataset, which may have moved or got another name since the training.
 
         Args:
             ranks: number of ranks; by default that of the training.
+            wait_timeout: seconds that a rank waits for others; by default those of the training.
         """
         trained = TrainConfig.of_run(run)
         here = replace(trained, catalog=str(dataset.path.parent), dataset=dataset.name, run=run.name)
@@ -56,6 +58,7 @@ class PredictConfig(Config):
             ranks=ranks,
             embeddings=embeddings,
             checkpoint=checkpoint,
+            wait_timeout=wait_timeout,
         )
 
     @classmethod
@@ -68,12 +71,14 @@ class PredictConfig(Config):
         embeddings: bool = False,
         threads: int = 0,
         checkpoint: str = "auto",
+        wait_timeout: float | None = None,
     ) -> PredictConfig:
         """Predict with the run that a configuration names.
 
         Args:
             shards: key of the shards that the run was trained on, if known.
             ranks: number of ranks; by default that of the training.
+            wait_timeout: seconds that a rank waits for others; by default those of the training.
         """
         # Row shards and a given process grid fit one number of ranks, so they are kept only if that number is the same.
         ranks = trained.ranks if ranks is None else ranks
@@ -89,5 +94,5 @@ class PredictConfig(Config):
             embeddings=embeddings,
             threads=threads,
             checkpoint=checkpoint,
-            wait_timeout=trained.wait_timeout,
+            wait_timeout=trained.wait_timeout if wait_timeout is None else wait_timeout,
         )

@@ -118,7 +118,13 @@ def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = Fal
 
 
 def launch_prediction(
-    dataset: Dataset, run: str, ranks: int | None = None, *, embeddings: bool = False, checkpoint: str = "auto"
+    dataset: Dataset,
+    run: str,
+    ranks: int | None = None,
+    *,
+    embeddings: bool = False,
+    checkpoint: str = "auto",
+    wait_timeout: float | None = None,
 ) -> dict[str, Any]:
     """Predict with a checkpoint of a run on new MPI processes of this machine.
 
@@ -128,6 +134,7 @@ def launch_prediction(
         ranks: number of processes, for which there must be shards; by default that of the training.
         embeddings: write the last hidden layer's output too.
         checkpoint: ``best``, ``last``, or ``auto`` for the best one if the run keeps one.
+        wait_timeout: seconds that a rank waits for others, 0 for any time; by default those of the training.
 
     Returns:
         The summary, with the ``path`` of the predictions.
@@ -137,7 +144,9 @@ def launch_prediction(
         NotFoundError: there is no such run.
     """
     opened = Run.open(dataset, run)
-    config = PredictConfig.of_run(dataset, opened, ranks=ranks, embeddings=embeddings, checkpoint=checkpoint)
+    config = PredictConfig.of_run(
+        dataset, opened, ranks=ranks, embeddings=embeddings, checkpoint=checkpoint, wait_timeout=wait_timeout
+    )
     found = look_up(opened, config)
     if found.epoch:
         return summary(opened, found.epoch)

@@ -147,6 +147,11 @@ def sparse_product_kernel() -> str:
     return "numba" if library is None else f"C with {library.instruction_set}"
 
 
+def has_c_kernels() -> bool:
+    """Whether the kernels in C are used, rather than those compiled by numba."""
+    return chosen_library() is not None
+
+
 def edge_softmax(pattern: CSR, negative_slope: float, threads: Threads) -> EdgeSoftmax:
     """Prepare a pattern for attention of its rows over its columns; weights are ignored.
 

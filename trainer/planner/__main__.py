@@ -6,15 +6,18 @@ mpirun -n 4 python -m mpi4py -m gnnloom.trainer.planner NAME --clock wall --thre
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from gnnloom.storage.format.files import write_json
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.comm.ending import finalize
 from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.planner.calibrate import CLOCKS, calibrate
 
 
-def main() -> None:
-    """Measure, and write the profile on rank 0."""
+def main() -> int:
+    """Measure, and write the profile on rank 0; returns the exit code of this rank."""
     parser = argparse.ArgumentParser()
     parser.add_argument("name")
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
@@ -23,10 +26,18 @@ def main() -> None:
     parser.add_argument("--result", type=Path, required=True)
     given = parser.parse_args()
     comm = world()
-    profile = calibrate(comm, given.name, given.clock, given.threads, given.scale)
+    try:
+        profile = calibrate(comm, given.name, given.clock, given.threads, given.scale)
+    except CollectiveError as error:
+        if error.reports:
+            sys.stderr.write(f"error: {error}\n")
+        return error.code
     if comm.rank == 0:
         write_json(given.result, profile.to_json())
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    exit_code = main()
+    finalize()
+    sys.exit(exit_code)

@@ -21,6 +21,7 @@ import torch
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.algorithms.steps import HIDDEN_CALLS, HIDDEN_PASSES, Operation
+from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.comm.traffic import Kind
@@ -35,6 +36,7 @@ from gnnloom.trainer.kernels.dispatch import (
     weight_gradient,
 )
 from gnnloom.trainer.planner.profile import MEASURED_BYTES, CollectiveRate, Link, MachineProfile, Rates, Table
+from gnnloom.trainer.training.alike import alike_command
 
 #: Clocks that a profile may be measured with. Processor time is for machines that other programs use as well.
 CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
@@ -132,7 +134,12 @@ def calibrate(
     Args:
         num_threads: of every rank.
         scale: of the sizes of what is multiplied; less than 1 is for tests.
+
+    Raises:
+        CollectiveError: the ranks were started differently.
     """
+    asked = {"name": name, "clock": clock, "threads": num_threads, "scale": scale}
+    together(comm, lambda: None, lambda _: alike_command("calibrate", asked))
     torch.set_num_threads(num_threads)
     repeats = max(2, int(_REPEATS * min(1.0, scale * 4)))
     bench = _Bench(comm, CLOCKS[clock], repeats, _LATE if clock == "processor" else 0.0)

@@ -20,7 +20,7 @@ from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.profile import gather_profile
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
-from gnnloom.trainer.config.continuation import find_start, run_of
+from gnnloom.trainer.config.continuation import run_of
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.networks.global_generator import Draws
@@ -44,7 +44,7 @@ from gnnloom.trainer.training.record import recorded
 from gnnloom.trainer.training.result import EXPOSED, describe_result, gather_costs
 from gnnloom.trainer.training.run_log import RunLog
 from gnnloom.trainer.training.session import threads_per_rank, writing
-from gnnloom.trainer.training.start import Begun, ReadStart, begin_run, check_fits, check_same_start, read_inputs
+from gnnloom.trainer.training.start import Begun, ReadStart, agreed_start, begin_run, check_fits
 
 logger = logging.getLogger(__name__)
 
@@ -99,13 +99,12 @@ def train(
         CollectiveError: the configuration does not fit the dataset or the run, another process writes the run, or the
             loss is not finite.
     """
-    num_threads = threads_per_rank(comm, config.threads)
     with writing(comm, lambda: run_of(config), config.wait_timeout):
         # Found out before the shards are read, so that a finished run costs nothing.
-        begin = together(comm, lambda: find_start(config, read_inputs(comm, config), restart=restart))
-        check_same_start(comm, config, begin)
+        begin = agreed_start(comm, config, restart=restart)
         if begin.is_finished:
             return run_of(config).result()
+        num_threads = threads_per_rank(comm, config.threads)
         check_fits(comm, config)
         start = together(comm, lambda: ReadStart.read(comm, config, num_threads, begin.first_epoch))
         training = Training(start, comm)

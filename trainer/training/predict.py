@@ -14,7 +14,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.agreement import Alike, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.continuation import predicting_checkpoint
@@ -25,9 +25,11 @@ from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
 from gnnloom.trainer.networks.global_generator import Draws
 from gnnloom.trainer.networks.model import Inputs
+from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.checkpoint import restore_parameters
 from gnnloom.trainer.training.metrics import predicted_class
 from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
+from gnnloom.trainer.training.start import read_inputs
 
 _DIMS = {
     "label": ("vertex",),
@@ -47,14 +49,15 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
     Raises:
         CollectiveError: the run, its checkpoint or the shards do not exist, or another process writes the run.
     """
-    num_threads = threads_per_rank(comm, config.threads)
     with writing(comm, lambda: _run_of(config), config.wait_timeout):
         # Rank 0 looks for all, since ranks that disagree would wait for each other.
         found = together(comm, lambda: look_up(_run_of(config), config) if comm.rank == 0 else Found(0, False))
         epoch, embeds = comm.gather_numbers([found.epoch, found.embeds])[0].astype(int).tolist()
         if epoch:
             return summary(_run_of(config), epoch)
-        session, run, checkpoint = together(comm, lambda: _open(comm, config, num_threads))
+        computed = together(comm, lambda: _computed(config), lambda computed: _found(comm, config, computed))
+        num_threads = threads_per_rank(comm, config.threads)
+        session, run, checkpoint = together(comm, lambda: _open(comm, config, computed, num_threads))
         inputs = session.take_inputs()
         together(comm, lambda: restore_parameters(checkpoint, session.model))
         write_predictions(session, inputs, run, checkpoint.epoch, embeddings=bool(embeds))
@@ -71,13 +74,26 @@ def _run_of(config: PredictConfig) -> Run:
     return Run.open(Catalog(config.catalog).dataset(config.dataset), config.run)
 
 
-def _open(comm: Communicator, config: PredictConfig, num_threads: int) -> tuple[Session, Run, StoredCheckpoint]:
-    run = _run_of(config)
-    trained = TrainConfig.of_run(run)
+def _found(comm: Communicator, config: PredictConfig, computed: TrainConfig) -> Alike:
+    """What this rank finds in the catalog, which must be the same on all ranks. Communicates nothing."""
+    epoch = predicting_checkpoint(_run_of(config), config.checkpoint, config.epoch)[1]
+    found = {**computed.whole_json(), "epoch of the checkpoint": epoch}
+    return alike_data(read_inputs(comm, computed), found)
+
+
+def _computed(config: PredictConfig) -> TrainConfig:
+    """The configuration of what the prediction computes."""
     # Only the places to read from and the ranks change; the model is that of the training.
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
     # Samples hold batches of training; predictions come from the shards.
-    session = open_session(comm, replace(trained, **where, samples=None), num_threads)
+    return replace(TrainConfig.of_run(_run_of(config)), **where, samples=None)
+
+
+def _open(
+    comm: Communicator, config: PredictConfig, computed: TrainConfig, num_threads: int
+) -> tuple[Session, Run, StoredCheckpoint]:
+    run = _run_of(config)
+    session = open_session(comm, computed, num_threads)
     return session, run, _checkpoint_of(run, config, (comm.rank, comm.size), session.counter)
 
 

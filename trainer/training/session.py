@@ -20,7 +20,7 @@ from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.watchdog import WAITING, Watch
+from gnnloom.trainer.comm.watchdog import WAITING, Watch, clear_reports
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_samples import open_samples
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
@@ -126,24 +126,25 @@ def writing(comm: Communicator, find: Callable[[], Run], wait_timeout: float = 0
     """Keep other processes from writing a run inside the block: the first rank holds its lock. Collective.
 
     Args:
-        wait_timeout: seconds that a rank may wait for others inside the block; 0 for no limit.
+        wait_timeout: seconds that a rank may wait for others, here and inside the block; 0 for no limit.
 
     Raises:
         CollectiveError: another process writes the run, or ``find`` failed.
     """
+    watch = Watch(wait_timeout, None, comm.rank, comm.size)
     with ExitStack() as held:
+        held.callback(setattr, comm.traffic, "watch", comm.traffic.watch)
+        comm.traffic.watch = watch
         # One rank takes the lock for all, and if it cannot, no rank goes on. The system drops the lock of a killed
         # process.
         together(comm, lambda: held.enter_context(sole_writer(find())) if comm.rank == 0 else None)
-        watch = Watch(wait_timeout, find().path / WAITING, comm.rank, comm.size)
+        folder = find().path / WAITING
         if comm.rank == 0:
-            watch.clear()
+            clear_reports(folder)
         comm.barrier()
-        comm.traffic.watch, before = watch, comm.traffic.watch
-        try:
-            yield
-        finally:
-            comm.traffic.watch = before
+        # Only now, so that the reports of an earlier job are gone before a rank writes one.
+        watch.folder = folder
+        yield
 
 
 def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> Session:

@@ -13,13 +13,14 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.comm.agreement import CollectiveError, together
+from gnnloom.trainer.comm.agreement import Alike, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.config.continuation import Start, inputs_of, run_of
+from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels, read_labels
 from gnnloom.trainer.loggers.registry import check_loggers
+from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.class_weights import check_class_weights
 from gnnloom.trainer.training.course import KeptBest
 from gnnloom.trainer.training.memory_check import check_memory
@@ -52,6 +53,21 @@ def read_inputs(comm: Communicator, config: TrainConfig) -> dict[str, str]:
     return inputs_of(_shards(comm, config).artifact)
 
 
+def agreed_start(comm: Communicator, config: TrainConfig, *, restart: bool) -> Start:
+    """Where the training begins, after a check that all ranks find the same data and the same run. Collective."""
+
+    def find() -> tuple[Start, dict[str, str]]:
+        inputs = read_inputs(comm, config)
+        return find_start(config, inputs, restart=restart), inputs
+
+    def alike(found: tuple[Start, dict[str, str]]) -> Alike:
+        start, inputs = found
+        run = {"epoch of the last checkpoint": start.first_epoch, "finished": start.is_finished}
+        return alike_data(inputs, run)
+
+    return together(comm, find, alike)[0]
+
+
 def _shards(comm: Communicator, config: TrainConfig) -> RowShards | GridShards:
     """The shards that this rank would read. Communicates nothing."""
     dataset = Catalog(config.catalog).dataset(config.dataset)
@@ -71,16 +87,6 @@ def _check_first_machine(comm: Communicator, config: TrainConfig, ranks_here: in
     shards = _shards(comm, config)
     drawn = with_drawn_options(config, Catalog(config.catalog).dataset(config.dataset), shards.artifact)
     check_memory(drawn, config.run_name, shards, ranks_here)
-
-
-def check_same_start(comm: Communicator, config: TrainConfig, start: Start) -> None:
-    """Check that all ranks found the run in the same state. Collective."""
-    found = comm.gather_numbers([start.first_epoch, start.is_finished])
-    if (found != found[0]).any():
-        epochs = sorted({int(epoch) for epoch in found[:, 0]})
-        message = f"{run_of(config).checkpoints}: ranks see checkpoints of different epochs {epochs}"
-        message += "; the catalog must be on a file system that all machines share"
-        raise CollectiveError(message, reports=comm.rank == 0, code=CorruptError.exit_code)
 
 
 def begin_run(run: Run, config: TrainConfig, first: int, shards: Artifact) -> None:

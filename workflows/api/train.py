@@ -70,6 +70,7 @@ def predict(
     out: Path | str | None = None,
     embeddings: bool = False,
     checkpoint: str = "auto",
+    wait_timeout: float | None = None,
     catalog: CatalogLike = None,
 ) -> Run:
     """Predict the class of every vertex with a checkpoint of a run, and store the predictions with the run.
@@ -83,6 +84,7 @@ def predict(
             with the ids of the source.
         embeddings: store the output of the last hidden layer too.
         checkpoint: the checkpoint that predicts: ``best``, ``last``, or ``auto``, the best one if the run has one.
+        wait_timeout: seconds that a rank waits for others, 0 for any time; by default those of the training.
         catalog: where to look for the name of a run; as for :func:`train`.
 
     Returns:
@@ -103,14 +105,14 @@ def predict(
         if file is not None:
             write_predictions(dataset, of, file)
 
+    chosen: dict[str, Any] = {"embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout}
     if job.size == 1:
-        launch_prediction(found.dataset, found.name, ranks, embeddings=embeddings, checkpoint=checkpoint)
+        launch_prediction(found.dataset, found.name, ranks, **chosen)
         write(found.dataset, stored)
         return found
     # These imports start MPI, which only the ranks of a job may do.
     from gnnloom.workflows.run.in_place import in_job
     from gnnloom.workflows.run.mpi_training import predict_in_place
 
-    chosen: dict[str, Any] = {"ranks": ranks, "embeddings": embeddings, "checkpoint": checkpoint}
-    in_job(lambda: predict_in_place(job, lambda: (found.dataset, stored), write, **chosen))
+    in_job(lambda: predict_in_place(job, lambda: (found.dataset, stored), write, ranks=ranks, **chosen))
     return found

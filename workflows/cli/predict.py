@@ -38,9 +38,23 @@ _OF_RANKS = ("ranks", "bytes_read", "peak_memory")
     help="File for the classes: .npy in the order of the vertices, or .npz, .parquet, .csv with their ids.",
 )
 @click.option("--embeddings", is_flag=True, help="Keep the output of the last hidden layer too.")
+@click.option(
+    "--wait-timeout",
+    type=click.FloatRange(min=0),
+    default=None,
+    help="Seconds that a rank waits for others before the prediction ends with a report; 0: forever."
+    "  [default: that of the run]",
+)
 @json_option
 def predict_command(
-    name: str, run: str | None, checkpoint: str, ranks: int | None, out: Path | None, embeddings: bool, as_json: bool
+    name: str,
+    run: str | None,
+    checkpoint: str,
+    ranks: int | None,
+    out: Path | None,
+    embeddings: bool,
+    wait_timeout: float | None,
+    as_json: bool,
 ) -> None:
     """Predict the class of every vertex of dataset NAME, in the order of the vertices.
 
@@ -54,13 +68,13 @@ def predict_command(
       gnnloom predict web/demo --embeddings --out predictions.csv
     """
     launched = LaunchedRank.from_environment()
+    asked: dict[str, Any] = {"embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout}
     if launched.size > 1:
-        asked = {"ranks": ranks, "embeddings": embeddings, "checkpoint": checkpoint}
-        result = _predict_in_place(launched, (name, run), out, asked)
+        result = _predict_in_place(launched, (name, run), out, {"ranks": ranks, **asked})
     else:
         dataset, opened = open_run(name, run)
         check_file(out)
-        result = launch_prediction(dataset, opened.name, ranks, embeddings=embeddings, checkpoint=checkpoint)
+        result = launch_prediction(dataset, opened.name, ranks, **asked)
         _write(dataset, opened, out)
     if launched.rank > 0:
         return  # rank 0 prints for all

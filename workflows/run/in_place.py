@@ -13,6 +13,7 @@ from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.ending import end_job
 from gnnloom.trainer.comm.mpi import duplicate_world, world
 from gnnloom.trainer.job.launch import StoppedError
+from gnnloom.trainer.training.alike import alike_command
 
 Result = TypeVar("Result")
 
@@ -49,6 +50,8 @@ def first_rank_first(action: Callable[[], Result]) -> Result:
     """
     with _ending_job_on_crash():
         comm = world()
+        # Another command must not wait for this one: it would not come here.
+        together(comm, lambda: None, lambda _: alike_command("a stage of the pipeline", {}))
         done: list[Result] = []
         ranks = duplicate_world()
         failure: GnnloomError | None = None

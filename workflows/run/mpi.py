@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import signal
 import sys
@@ -9,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, serve_ranks
@@ -21,6 +22,7 @@ from gnnloom.trainer.comm.mpi import RawCommunicator, duplicate_world, world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
 from gnnloom.trainer.planner.forecast import record_forecast
+from gnnloom.trainer.training.alike import alike_command
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.recipe.request import Assignment, Request
@@ -64,7 +66,12 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
     """
     comm = world()
     # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
-    assignment = _agree_on_stages(comm, together(comm, lambda: one_line(lambda: _check(request, comm.size))))
+    checked = together(
+        comm,
+        lambda: one_line(lambda: _check(request, comm.size)),
+        lambda checked: alike_command("gnnloom run", _options(request, checked)),
+    )
+    assignment = _agree_on_stages(comm, checked)
     finished = not assignment.workload.needs_preparation or _prepare_together(comm, assignment, progress, stop)
     if finished and assignment.workload.needs_training:
         finished = _train_together(comm, assignment, stop)
@@ -87,6 +94,17 @@ def _check(request: Request, num_ranks: int) -> Assignment:
             f" ranks, or use --set train.ranks={num_ranks}, or prepare only with --until shards"
         )
     return assignment
+
+
+def _options(request: Request, assignment: Assignment) -> dict[str, Any]:
+    """What every rank must have read in the same way: the request, the recipe and the keys of its artifacts."""
+    asked = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
+    sections: dict[str, Any] = {}
+    for section in dataclasses.fields(assignment.recipe):
+        content = getattr(assignment.recipe, section.name)
+        parts = dataclasses.asdict(content) if dataclasses.is_dataclass(content) else {"": content}
+        sections |= {f"[{section.name}] {name}": value for name, value in parts.items()}
+    return {**asked, **sections, **{f"key of the {kind}": key for kind, key in assignment.workload.all_keys.items()}}
 
 
 def _agree_on_stages(comm: Communicator, assignment: Assignment) -> Assignment:

@@ -20,6 +20,7 @@ from gnnloom.trainer.config.continuation import configure, run_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest
 from gnnloom.trainer.planner.forecast import record_forecast
+from gnnloom.trainer.training.alike import alike_command
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.run.auto_algorithm import with_algorithm
@@ -49,9 +50,17 @@ def train_in_place(
     stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
     comm = _join(launched)
 
-    size = together(comm, lambda: _settled_ranks(given.get("ranks"), comm.size))
+    asked = {**given, "restart": restart}
+    size = together(
+        comm, lambda: _settled_ranks(given.get("ranks"), comm.size), lambda _: alike_command("gnnloom train", asked)
+    )
     fields = _with_algorithm(comm, {**given, "ranks": size})
-    config = together(comm, lambda: configure(fields, restart=restart))
+    # Compared again: what is not given comes from the run that each rank finds.
+    config = together(
+        comm,
+        lambda: configure(fields, restart=restart),
+        lambda config: alike_command("gnnloom train", config.whole_json()),
+    )
     # The run's folder need not exist, but its dataset must.
     run = together(comm, lambda: run_of(config))
     with progress(run, config.epochs) if comm.rank == 0 else nullcontext():
@@ -83,6 +92,7 @@ def predict_in_place(
     ranks: int | None,
     embeddings: bool,
     checkpoint: str,
+    wait_timeout: float | None = None,
 ) -> dict[str, Any]:
     """Predict on all ranks of this MPI job. Collective.
 
@@ -91,6 +101,7 @@ def predict_in_place(
         write: writes the output of the command; called by rank 0.
         ranks: number of ranks that was asked for, if any.
         checkpoint: the checkpoint that predicts: ``auto``, ``best`` or ``last``.
+        wait_timeout: seconds that a rank waits for others; by default those of the training.
 
     Returns:
         The summary, the same on every rank.
@@ -99,10 +110,15 @@ def predict_in_place(
         CollectiveError: as :func:`train_in_place`.
     """
     comm = _join(launched)
-    size = together(comm, lambda: _settled_ranks(ranks, comm.size))
+    asked = {"ranks": ranks, "embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout}
+    size = together(comm, lambda: _settled_ranks(ranks, comm.size), lambda _: alike_command("gnnloom predict", asked))
     dataset, run = together(comm, find)
-    options: dict[str, Any] = {"ranks": size, "embeddings": embeddings, "checkpoint": checkpoint}
-    config = together(comm, lambda: PredictConfig.of_run(dataset, run, **options))
+    options: dict[str, Any] = {**asked, "ranks": size}
+    config = together(
+        comm,
+        lambda: PredictConfig.of_run(dataset, run, **options),
+        lambda config: alike_command("gnnloom predict", config.whole_json()),
+    )
     result = predict(comm, config)
     together(comm, lambda: write(dataset, run) if comm.rank == 0 else None)
     return result

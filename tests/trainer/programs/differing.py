@@ -1,0 +1,56 @@
+"""Ranks of which the last one differs in one respect at a time: python -m mpi4py differing.py GIVEN RESULT
+
+GIVEN lists pairs: ``train`` or ``predict``, and the name of a field, or ``gnnloom``, ``torch`` or ``kernels``.
+"""
+
+import contextlib
+import io
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from mpi4py import MPI
+
+from gnnloom.trainer import __main__ as ranks
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.arguments import Job
+from gnnloom.trainer.kernels.dispatch import has_c_kernels
+from gnnloom.trainer.training import alike
+
+WORLD = MPI.COMM_WORLD
+SOFTWARE = {
+    "gnnloom": lambda: mock.patch.object(alike, "version", return_value="another"),
+    "torch": lambda: mock.patch.object(alike.torch, "__version__", "another"),
+    "kernels": lambda: mock.patch.object(alike, "has_c_kernels", return_value=not has_c_kernels()),
+}
+
+
+def started(command: str, differs_in: str) -> list[Any]:
+    """Exit code, errors and seconds of this rank."""
+    config: TrainConfig | PredictConfig = TrainConfig(catalog="catalog", dataset="web", run="first", ranks=WORLD.size)
+    if command == "predict":
+        config = PredictConfig(catalog="catalog", dataset="web", run="first", ranks=WORLD.size)
+    differs, restart = WORLD.rank == WORLD.size - 1, False
+    if differs and differs_in == "restart":
+        restart = True
+    elif differs and differs_in not in SOFTWARE:
+        # Past all checks, so that every field can have another value whatever it may be combined with.
+        object.__setattr__(config, differs_in, "another")
+    errors, begun = io.StringIO(), time.monotonic()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stderr(errors))
+        stack.enter_context(mock.patch.object(ranks, "parse_arguments", return_value=Job(config, None, restart)))
+        if differs and differs_in in SOFTWARE:
+            stack.enter_context(SOFTWARE[differs_in]())
+        code = ranks.main([])
+    return [code, errors.getvalue(), time.monotonic() - begun]
+
+
+mine = [started(*case) for case in json.loads(Path(sys.argv[1]).read_text())]
+everyones = WORLD.gather(mine)
+if everyones is not None:
+    Path(sys.argv[2]).write_text(json.dumps(everyones))

@@ -1,0 +1,114 @@
+"""Ranks that were started differently, or that find different data, do not begin: one message says who differs in what.
+
+A batch system may start the ranks of a job with other options, on machines with another gnnloom, or with catalogs of
+their own; they would train to the results of none of them, or wait for each other without end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from support.mpi import run_different, run_program, run_ranks
+from support.problems import problem
+
+PROBLEM = problem("web", 60, 240, symmetric=False)
+#: Seconds within which ranks that differ have left.
+_SECONDS = 5.0
+
+RANK = ("-m", "gnnloom.trainer")
+CLI = ("-m", "gnnloom")
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("differing") / "catalog")
+    PROBLEM.store(catalog, 2)
+    return catalog
+
+
+def _given(catalog: Catalog, *options: str) -> tuple[str, ...]:
+    made = ("--ranks", "2", "--hidden", "4", "--epochs", "2", "--threads", "1")
+    return ("--catalog", str(catalog.root), "web", *made, *options)
+
+
+def _check_refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
+    assert done.returncode == 3, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line]
+    assert line.startswith("error: ranks differ in ")
+    for text in says:
+        assert text in line
+
+
+def test_ranks_that_differ_in_any_field_do_not_begin(tmp_path: Path) -> None:
+    software = ("gnnloom", "torch", "kernels")
+    of_training = [field.name for field in dataclasses.fields(TrainConfig)] + ["restart", *software]
+    of_prediction = [field.name for field in dataclasses.fields(PredictConfig)] + list(software)
+    cases = [("train", name) for name in of_training] + [("predict", name) for name in of_prediction]
+    everyones = run_program(3, "differing", tmp_path, cases)
+    for (command, name), *ended in zip(cases, *everyones, strict=True):
+        assert [code for code, _, _ in ended] == [3, 3, 3], (command, name)
+        # The first rank reports for all.
+        assert [errors for _, errors, _ in ended[1:]] == ["", ""]
+        (line,) = ended[0][1].splitlines()
+        shown = name if name in software else f"--{name.replace('_', '-')}"
+        assert line.startswith(f"error: ranks differ in {shown}: "), (command, name)
+        assert "(ranks 0, 1), " in line
+        assert "(rank 2); start all ranks with the same command" in line
+        assert max(seconds for _, _, seconds in ended) < _SECONDS
+
+
+def test_ranks_with_other_options_are_one_error(catalog: Catalog) -> None:
+    given = _given(catalog, "--run", "seeds")
+    done = run_different((*RANK, *given), (*RANK, *given), (*RANK, *given, "--seed", "7"))
+    _check_refused(done, "--seed: 0 (ranks 0, 1), 7 (rank 2)")
+    done = run_different((*RANK, *given, "--lr", "0.1", "--hidden", "8"), (*RANK, *given, "--lr", "0.2"))
+    _check_refused(done, "--lr: 0.1 (rank 0), 0.2 (rank 1)", "--hidden: 8 (rank 0), 4 (rank 1)")
+    assert catalog["web"].runs() == []
+
+
+def test_a_training_beside_a_prediction_is_one_error(catalog: Catalog) -> None:
+    train = _given(catalog, "--run", "both")
+    assert run_ranks(2, *RANK, *train).returncode == 0
+    predict = ("predict", "--catalog", str(catalog.root), "web", "--ranks", "2", "--run", "both")
+    done = run_different((*RANK, *train), (*RANK, *predict))
+    _check_refused(done, "command: train (rank 0), predict (rank 1)")
+    of_rank = ("--catalog", str(catalog.root))
+    done = run_different((*CLI, *of_rank, "train", "web/both"), (*CLI, *of_rank, "predict", "web/both"))
+    _check_refused(done, "command: gnnloom train (rank 0), gnnloom predict (rank 1)")
+    done = run_different((*CLI, *of_rank, "train", "web", "--algorithm", "auto"), (*RANK, *train))
+    _check_refused(done, "command: gnnloom train (rank 0), train (rank 1)")
+
+
+def test_catalogs_of_the_same_path_with_other_data_are_one_error(catalog: Catalog, tmp_path: Path) -> None:
+    """As on machines whose local disks have copies of a catalog that are not the same."""
+    other = Catalog(tmp_path / "other" / "catalog")
+    problem("web", 60, 200, symmetric=False).store(other, 2)
+    shutil.copytree(catalog.root, tmp_path / "catalog")
+    program = "import os, sys; os.chdir(sys.argv.pop(1)); from gnnloom.trainer.training import alike;"
+    # The paths are made equal, as they are on two machines.
+    program += "alike._text = lambda name, value: str(value);"
+    program += "from gnnloom.trainer.__main__ import main; from gnnloom.trainer.comm.ending import finalize;"
+    program += "code = main(sys.argv[1:]); finalize(); sys.exit(code)"
+    given = ("--catalog", "catalog", "web", "--ranks", "2", "--hidden", "4", "--epochs", "2", "--run", "local")
+    done = run_different(("-c", program, str(tmp_path), *given), ("-c", program, str(tmp_path / "other"), *given))
+    _check_refused(done, "key of the ", "the catalog must be on a file system that all machines share")
+    done = run_different(("-c", program, str(tmp_path), *given), ("-c", program, str(tmp_path), *given))
+    assert done.returncode == 0, done.stderr
+    shutil.copytree(tmp_path / "catalog", tmp_path / "later" / "catalog")
+    done = run_different(
+        ("-c", program, str(tmp_path), *given, "--epochs", "3"), ("-c", program, str(tmp_path), *given, "--epochs", "3")
+    )
+    assert done.returncode == 0, done.stderr
+    more = ("--epochs", "4")
+    done = run_different(
+        ("-c", program, str(tmp_path), *given, *more), ("-c", program, str(tmp_path / "later"), *given, *more)
+    )
+    _check_refused(done, "epoch of the last checkpoint: 3 (rank 0), 2 (rank 1)")

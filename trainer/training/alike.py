@@ -1,0 +1,56 @@
+"""What ranks must have in common: their command, software and options, and the data and checkpoints that they find.
+
+No field of a configuration may differ between ranks. A field that only one rank reads today may be read by all in
+another version, and a batch system starts all ranks of a job with the same command anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnnloom.trainer.comm.agreement import COMMAND, Alike
+from gnnloom.trainer.kernels.dispatch import has_c_kernels
+
+
+def alike_command(command: str, options: Mapping[str, Any]) -> Alike:
+    """The command, the software and the options of a rank, compared before ranks do anything else.
+
+    Args:
+        options: name to value. Names of fields become options, and other texts stay as they are.
+    """
+    facts = {
+        COMMAND: command,
+        "gnnloom": version("gnnloom"),
+        "torch": torch.__version__,
+        # Either kind of kernels gives the same results, and so does every instruction set: processors may differ.
+        "kernels": "C" if has_c_kernels() else "numba",
+    }
+    for name, value in options.items():
+        facts[f"--{name.replace('_', '-')}" if name.isidentifier() else name] = _text(name, value)
+    return Alike(facts, "start all ranks with the same command, options and software")
+
+
+def alike_data(inputs: Mapping[str, str], run: Mapping[str, Any]) -> Alike:
+    """The data and the run that a rank finds in the catalog, compared before ranks read them.
+
+    Args:
+        inputs: kind to key of the artifacts that the rank is about to read.
+        run: facts about the run, by name.
+    """
+    facts = {f"key of the {kind}": key for kind, key in inputs.items()}
+    facts |= {name: _text(name, value) for name, value in run.items()}
+    return Alike(facts, "the catalog must be on a file system that all machines share")
+
+
+def _text(name: str, value: Any) -> str:
+    if name == "catalog":
+        # The same relative path in other working directories is another catalog.
+        return str(Path(value).absolute())
+    if value is None:
+        return "not given"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
