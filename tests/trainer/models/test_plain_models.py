@@ -46,7 +46,7 @@ def config(catalog: Catalog, run: str, ranks: int, **options: Any) -> TrainConfi
 class DensePlain(nn.Module):
     """The model of :class:`support.own_models.Plain` on the dense adjacency."""
 
-    def __init__(self, dims: tuple[int, ...]) -> None:
+    def __init__(self, dims: tuple[int, ...], *, normalizes: bool = False) -> None:
         super().__init__()
         double: Any = {"dtype": torch.float64}
         layers = [nn.Linear(before, after, **double) for before, after in pairwise(dims)]
@@ -55,6 +55,7 @@ class DensePlain(nn.Module):
         self.factor = nn.Parameter(torch.rand((), **double))
         self.shift = nn.Parameter(torch.randn(dims[-1], **double), requires_grad=False)
         self.unused = nn.Parameter(torch.randn(3, **double))
+        self.normalization = nn.BatchNorm1d(dims[1], **double) if normalizes else nn.Identity()
 
     def forward(self, adjacency: Tensor, feature: Tensor) -> Tensor:
         hidden, last = feature, len(self.linears) - 1
@@ -62,17 +63,17 @@ class DensePlain(nn.Module):
             output: Tensor = linear(adjacency @ hidden + self.factor * hidden)
             if layer == 0:
                 output = output + (feature[:, :1] > Plain.LARGE) * self.bonus(feature)
-            hidden = output + self.shift if layer == last else output.relu()
+            hidden = output + self.shift if layer == last else self.normalization(output).relu()
         return hidden
 
 
-def dense_training(seed: int) -> tuple[list[float], dict[str, np.ndarray]]:
+def dense_training(seed: int, *, normalizes: bool = False) -> tuple[list[float], dict[str, np.ndarray]]:
     """Losses and parameters of the training by torch alone."""
     adjacency = torch.tensor(normalized(PROBLEM.adjacency.toarray(), "mean"))
     feature = torch.tensor(PROBLEM.feature).double()
     before = torch.get_rng_state()
     torch.manual_seed(seed)
-    model = DensePlain((feature.shape[1], *HIDDEN, 3))
+    model = DensePlain((feature.shape[1], *HIDDEN, 3), normalizes=normalizes)
     torch.set_rng_state(before)
     optimizer = torch.optim.Adam(model.parameters(), lr=LR, weight_decay=DECAY)
     mask, target = torch.tensor(PROBLEM.training), torch.tensor(PROBLEM.label)
@@ -84,7 +85,8 @@ def dense_training(seed: int) -> tuple[list[float], dict[str, np.ndarray]]:
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         losses.append(loss.item())
-    return losses, {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    state = model.state_dict() if normalizes else dict(model.named_parameters())
+    return losses, {name: tensor.detach().numpy() for name, tensor in state.items()}
 
 
 class Results:
@@ -198,7 +200,7 @@ def test_a_frozen_parameter_and_one_that_nothing_uses_stay_as_they_are(results: 
 
 def test_a_scalar_and_a_batch_normalization_of_torch_are_stored_resumed_moved_and_predicted(results: Results) -> None:
     results.assert_same("halves", "straight")
-    assert len(results.loss("moved")) == EPOCHS
+    losses, expected = dense_training(SEED, normalizes=True)
     for run, ranks in (("straight", 2), ("moved", 2)):
         stored = Run.open(results.catalog["graph"], run)
         state = whole_state(read_checkpoint(stored.checkpoints))
@@ -206,6 +208,10 @@ def test_a_scalar_and_a_batch_normalization_of_torch_are_stored_resumed_moved_an
         # One training pass per layer with a normalization and epoch.
         assert int(state["normalization.num_batches_tracked"]) == EPOCHS * len(HIDDEN)
         assert "rows" not in state
+        # On any number of ranks, the rows of all of them are normalized together.
+        assert_close(results.loss(run), losses, steps=EPOCHS * 4, bits=ADAM_BITS)
+        for name in ("normalization.running_mean", "normalization.running_var", "factor"):
+            assert_close(state[name].numpy(), expected[name], steps=EPOCHS * 4, bits=ADAM_BITS, message=name)
         assert results.by_run[run]["ranks"] == ranks
         assert stored.best_checkpoint.exists()
     for prediction in results.predictions:
