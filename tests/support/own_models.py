@@ -92,24 +92,30 @@ class JumpingGAT(Jumping, GAT):
     """See :class:`Jumping`."""
 
 
-class KeepingGCN(GCN):
-    """Adds the first layer's output, before its activation, to the scores."""
+class Skipping(Model):
+    """Adds the first layer's output, before its normalization and activation, to the scores."""
 
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
-        output = super().layer(inputs, layer)
+        output: Tensor = super().layer(inputs, layer)  # type: ignore[safe-super]
         if layer == 0:
             self.first = output
         return output + self.first[:, : output.shape[1]] if layer == self.num_layers - 1 else output
 
 
-class KeepingGAT(GAT):
-    """Adds the first layer's output, before its activation, to the scores."""
+class SkippingGCN(Skipping, GCN):
+    """See :class:`Skipping`."""
 
-    def layer(self, inputs: Inputs, layer: int) -> Tensor:
-        output = super().layer(inputs, layer)
-        if layer == 0:
-            self.first = output
-        return output + self.first[:, : output.shape[1]] if layer == self.num_layers - 1 else output
+
+class SkippingSAGE(Skipping, GraphSAGE):
+    """See :class:`Skipping`."""
+
+
+class SkippingGIN(Skipping, GIN):
+    """See :class:`Skipping`."""
+
+
+class SkippingGAT(Skipping, GAT):
+    """See :class:`Skipping`."""
 
 
 class Broken(Model):
@@ -137,7 +143,7 @@ class Broken(Model):
         elif fault == "complex buffer":
             self.register_buffer("phase", torch.zeros(2, dtype=torch.complex64))
         elif fault == "name":
-            self.extra = nn.ParameterDict({"../weight": torch.zeros(1)})
+            self.extra = nn.ParameterDict({"of/weight": torch.zeros(1)})
         elif fault == "all frozen":
             self.requires_grad_(requires_grad=False)
 
@@ -162,3 +168,18 @@ FAULTS = (
     "none", "differs", "more parameters", "buffer differs", "another dtype", "not finite", "lazy", "complex buffer",
     "name", "all frozen", "late parameter", "no tensor", "wrong width", "fewer rows", "branches",
 )  # fmt: skip
+
+
+class WithLinear(GCN):
+    """A module of torch that would have to know how rows and columns are spread."""
+
+    def create_parameters(self, generator: torch.Generator) -> None:
+        super().create_parameters(generator)
+        self.linear = nn.Linear(2, 2)
+
+
+class WithDropout(GCN):
+    """Torch's dropout of features of which other ranks may hold copies."""
+
+    def activate(self, output: Tensor) -> Tensor:
+        return nn.functional.dropout(super().activate(output), 0.5, self.training)

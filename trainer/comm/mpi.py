@@ -16,7 +16,7 @@ from torch import Tensor
 from gnnloom.storage.faults import fault_point
 from gnnloom.trainer.comm.communicator import Reduction, Request
 from gnnloom.trainer.comm.traffic import Kind, Ring, Traffic
-from gnnloom.trainer.comm.watchdog import Transfer
+from gnnloom.trainer.comm.watchdog import MismatchError, Transfer
 
 #: Elements in one MPI call; most MPI libraries keep counts in a C int.
 MAX_COUNT = 2**31 - 1
@@ -137,7 +137,7 @@ class MpiCommunicator:
         pending, watch = cast("list[_Request]", list(requests)), self.traffic.watch
         waited, last = 0.0, time.perf_counter()
         # Testall returns at once, so the rank can sleep; MPI's own wait spins on most libraries.
-        while not MPI.Request.Testall(pending):
+        while not self._completes(pending):
             now = time.perf_counter()
             # While this process is itself stopped, it does not wait for others.
             waited, last = waited + min(now - last, _LONGEST_STEP_SECONDS), now
@@ -147,6 +147,18 @@ class MpiCommunicator:
                 # The longer the wait, the less a late wake-up matters, so check less often.
                 time.sleep(min(max(_SLEEP_SECONDS, waited * _LATE), _LONGEST_SLEEP_SECONDS))
         watch.moved()
+
+    def _completes(self, pending: Sequence[_Request]) -> bool:
+        """Whether all transfers are complete.
+
+        Raises:
+            MismatchError: MPI cannot complete one.
+        """
+        awaited = [request.transfer for request in pending]
+        try:
+            return MPI.Request.Testall(cast("list[MPI.Request]", pending))
+        except MPI.Exception as error:
+            raise MismatchError(self.traffic.watch.mismatch(awaited)) from error
 
     @staticmethod
     def _transfers(pending: Sequence[_Request]) -> list[Transfer]:

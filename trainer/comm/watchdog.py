@@ -40,6 +40,10 @@ class StandstillError(GnnloomError):
     """Ranks have waited for each other longer than allowed."""
 
 
+class MismatchError(GnnloomError):
+    """Ranks exchange messages that do not fit each other."""
+
+
 @dataclass(frozen=True)
 class Transfer:
     """One end of a transfer that is not complete.
@@ -110,6 +114,14 @@ class Watch:
             self._noted = False
             if self.folder is not None:
                 self._file(self.folder).unlink(missing_ok=True)
+
+    def mismatch(self, transfers: Sequence[Transfer]) -> str:
+        """What to report if one of these transfers cannot be completed."""
+        named = "; ".join(str(transfer) for transfer in transfers[:_MOST_TRANSFERS])
+        return (
+            f"{self.place}: messages do not fit each other ({named}); every rank must make the same calls in the same"
+            " order, so a model must not branch on values that differ between ranks"
+        )
 
     def _file(self, folder: Path, rank: int | None = None) -> Path:
         return folder / f"{self.rank if rank is None else rank:05d}.json"

@@ -19,7 +19,14 @@ values that differ between ranks.
 matrices) needs no communication. A sum, mean or maximum over rows is not local. One over columns is local only if the
 algorithm keeps rows whole.
 
-A plain parameter is the same on every rank; the trainer sums its gradients over the ranks. Apply a vector through
+*Random*: ``create_parameters`` draws from the given generator, which is torch's global one, so that ``nn.Linear`` and
+``nn.init`` give the same parameters on every rank; the trainer compares them. What a layer draws from torch's global
+generator, as ``nn.Dropout`` does, is keyed by the seed, epoch and rank. It is repeated after an interruption on the
+same ranks, and differs on another number of ranks; ``self.dropout`` does not.
+
+A plain parameter is the same on every rank; the trainer sums its gradients over the ranks. Those with
+``requires_grad=False`` stay as they are. A module of torch that holds parameters needs whole rows, each on one rank.
+What a layer returns may be kept: only gnnloom's own classes overwrite it. Apply a vector through
 ``with_bias`` or ``columns_of``: with an algorithm that splits columns, they keep copies from being counted twice. A
 model that multiplies by several weights in one layer, or skips the adjacency in some layers, needs the capability
 ``ONE_LAYOUT``: whole rows in one layout throughout, as with ``p2p``.

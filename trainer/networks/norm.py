@@ -107,7 +107,13 @@ class Standardized:
 
 
 def standardize(
-    features: Tensor, scale: Tensor, shift: Tensor, dim: int, group: Communicator, workspace: Workspace
+    features: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    dim: int,
+    group: Communicator,
+    workspace: Workspace,
+    epsilon: float = _EPSILON,
 ) -> Standardized:
     """Subtract the mean along ``dim`` and divide by the standard deviation; then scale and shift the columns.
 
@@ -116,12 +122,13 @@ def standardize(
     Args:
         features: (num_rows, num_columns) this rank's share; the other ranks of ``group`` hold the rest along ``dim``.
         scale, shift: (num_columns,).
+        epsilon: added to the variance.
 
     Returns:
         Values of the shape of ``features``; mean and variance with size 1 along ``dim``; the number of entries along
         ``dim`` over all ranks.
     """
-    given = features, scale, shift, dim, group, workspace
+    given = features, scale, shift, dim, group, workspace, epsilon
     values, mean, variance, count = _Standardize.apply(*given)  # type: ignore[no-untyped-call]
     return Standardized(values, mean, variance, int(count))
 
@@ -129,7 +136,14 @@ def standardize(
 class _Standardize(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, scale: Tensor, shift: Tensor, dim: int, group: Communicator, workspace: Workspace
+        ctx: Any,
+        features: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        dim: int,
+        group: Communicator,
+        workspace: Workspace,
+        epsilon: float,
     ) -> tuple[Tensor, ...]:
         given, factors = features.detach(), scale.detach()
         count = torch.tensor([given.shape[dim]], dtype=torch.int64)
@@ -139,7 +153,7 @@ class _Standardize(torch.autograd.Function):
         # Two passes: the mean of squares minus the square of the mean would lose digits to cancellation.
         result = torch.square(values, out=workspace.like(given))
         variance = _sum(result, dim, group, workspace).div_(count)
-        factor = torch.add(variance, _EPSILON, out=workspace.like(variance)).rsqrt_()
+        factor = torch.add(variance, epsilon, out=workspace.like(variance)).rsqrt_()
         values.mul_(factor)
         torch.mul(values, factors, out=result).add_(shift.detach())
         ctx.given = dim, group, count, workspace
@@ -165,7 +179,7 @@ class _Standardize(torch.autograd.Function):
         group.all_reduce(sums, Kind.NORM)
         sums /= count
         result.sub_(sums[0]).sub_(torch.mul(values, sums[1], out=product)).mul_(factor)
-        return result, of_scale, of_shift, None, None, None
+        return result, of_scale, of_shift, None, None, None, None
 
 
 class _Affine(torch.autograd.Function):

@@ -14,6 +14,7 @@ from gnnloom.trainer.kernels.dispatch import Dropout, Threads, Workspace
 from gnnloom.trainer.networks.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.networks.model import Model
 from gnnloom.trainer.networks.options import ModelOptions
+from gnnloom.trainer.networks.whole_batch_norm import share_batch_norms
 from gnnloom.trainer.operators.layer_plan import LayerPlan
 from gnnloom.trainer.operators.operator import Operator
 
@@ -58,6 +59,8 @@ def build_model(operator: Operator, config: TrainConfig, options: ModelOptions, 
     try:
         # What a class draws outside `create_parameters`, in an `__init__` of its own.
         with seeded(derived_seed(config.seed, Draws.CREATION)):
-            return config.model_kind.load()(operator, options, dropout, config.seed, dtype)
+            model = config.model_kind.load()(operator, options, dropout, config.seed, dtype)
     finally:
         torch.set_default_dtype(before)
+    share_batch_norms(model, lambda: model.operator)
+    return model
