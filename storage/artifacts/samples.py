@@ -200,7 +200,7 @@ class _Cursor:
         data = self._take("data", nnz) if "data" in self._arrays else None
         indices = self._take("indices", nnz)
         if num_rows > num_columns or (nnz and not 0 <= indices.min() <= indices.max() < num_columns):
-            raise CorruptError(f"{self._where}/indices: a column outside the {num_columns} of its block")
+            raise CorruptError(f"{self._where}/indices: a column outside its block of {num_columns}")
         return CSR(0, indptr, indices, data, num_columns)
 
     def _take(self, name: str, count: int) -> NDArray[Any]:

@@ -88,10 +88,11 @@ class Artifact:
         self._counter = counter
         self.manifest = read_manifest(path)
         # A whole folder may come from elsewhere, and everything in it then agrees with its own manifest.
-        if (self.manifest["kind"], self.manifest["key"]) != (self.kind, self.key):
+        found = (self.manifest["kind"], self.manifest["key"])
+        if found != (self.kind, self.key):
             raise CorruptError(
-                f"{path / MANIFEST}: the manifest of {self.manifest['kind']}/{self.manifest['key']}, not of {self.kind}/"
-                f"{self.key}; restore the folder, or remove it and run the command again that made it"
+                f"{path / MANIFEST}: the manifest of {'/'.join(found)}, not of {self.kind}/{self.key}; restore the"
+                " folder, or remove it and run the command again that made it"
             )
         self.parameters: dict[str, Any] = self.manifest["parameters"]
         self.inputs: dict[str, str] = self.manifest["inputs"]

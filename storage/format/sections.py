@@ -16,7 +16,8 @@ from typing import Any, Final
 import xxhash
 
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.arrays import ArrayRecord
+from gnnloom.storage.format.array_record import CHECKSUM_DIGITS
+from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayRecord
 from gnnloom.storage.format.files import json_text, parse_json, parsing, write_json
 from gnnloom.storage.format.schema import SCHEMAS
 
@@ -26,13 +27,18 @@ SECTIONS: Final = "sections"
 
 
 #: Bytes, at most, of a manifest without its sections, of a section in it (a name and a digest), and of an array in the
-#: list of a section, with the checksums of 16 chunks. More chunks, of 4 MiB each, add 8 bytes for each.
+#: list of a section, with the checksums of 16 chunks.
 _MANIFEST_BYTES, _SECTION_BYTES, _ARRAY_BYTES = 4096, 64, 560
 
 
-def planned_metadata(sections: int, arrays: int) -> int:
-    """Bytes, at most, that a reader parses of an artifact with so many sections to open so many arrays of them."""
-    return _MANIFEST_BYTES + _SECTION_BYTES * sections + _ARRAY_BYTES * arrays
+def planned_metadata(sections: int, arrays: int, data_bytes: int) -> int:
+    """Bytes, at most, that a reader parses of an artifact with so many sections to open so many arrays of them.
+
+    Args:
+        data_bytes: of the arrays. Those of more than 16 chunks have chunks of the usual size.
+    """
+    checksums = CHECKSUM_DIGITS * (data_bytes // CHUNK_BYTES)
+    return _MANIFEST_BYTES + _SECTION_BYTES * sections + _ARRAY_BYTES * arrays + checksums
 
 
 def section_name(section: str) -> str:

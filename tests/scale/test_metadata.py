@@ -31,7 +31,9 @@ def fake_records(folder: str, pattern: str, ranks: int) -> list[ArrayRecord]:
             sizes = {**SIZES, "part+1": ranks + 1, "row": 1000, "row+1": 1001}
             shape = tuple(sizes.get(dim, 1000) for dim in spec.dims)
             path = f"{folder}{name.removeprefix(pattern)}"
-            found.append(ArrayRecord(path, shape, spec.dtypes[0], spec.dims, (Piece(0, shape[0], "0" * 32, 16 * "0" * 8),)))
+            found.append(
+                ArrayRecord(path, shape, spec.dtypes[0], spec.dims, (Piece(0, shape[0], "0" * 32, 16 * "0" * 8),))
+            )
     return found
 
 
@@ -79,7 +81,7 @@ def test_a_rank_of_row_shards_parses_its_own_list(
     folders = {f"row/{rank:05d}": "row/*" for rank in range(ranks)}
     artifact, held = store_records(tmp_path, folders, ranks)
     own = [record.path for record in fake_records(f"row/{ranks - 1:05d}", "row/*", ranks)]
-    assert parsed_bytes(artifact.path, own, monkeypatch) <= planned_metadata(ranks, len(own))
+    assert parsed_bytes(artifact.path, own, monkeypatch) <= planned_metadata(ranks, len(own), 0)
     # The commit holds the records: linear in the number of tasks.
     assert held <= (1 << 20) + 6000 * len(own) * ranks
 
@@ -96,4 +98,4 @@ def test_a_rank_of_grid_shards_parses_the_lists_of_its_cells(
     mine = [cell_path(variant, side - 1, 0) for variant in variants] + orders[-1:]
     own = [record.path for folder in mine for record in fake_records(folder, folders[folder], side * side)]
     arrays = 3 * len(variants) + 7
-    assert parsed_bytes(artifact.path, own, monkeypatch) <= planned_metadata(len(folders), arrays)
+    assert parsed_bytes(artifact.path, own, monkeypatch) <= planned_metadata(len(folders), arrays, 0)

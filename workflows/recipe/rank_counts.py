@@ -44,7 +44,7 @@ def count_rank(inputs: StageInputs, plan: TrainProjection) -> RankCount:
     """
     config = inputs.assignment.workload.config
     messages, sent = _traffic(inputs, config)
-    return RankCount(plan.ranks, plan.read_bytes, max(plan.peak_memory), _metadata(inputs, plan.ranks), messages, sent)
+    return RankCount(plan.ranks, plan.read_bytes, max(plan.peak_memory), _metadata(inputs, plan), messages, sent)
 
 
 def _traffic(inputs: StageInputs, config: TrainConfig) -> tuple[float | None, float | None]:
@@ -77,18 +77,18 @@ def _exchanges(inputs: StageInputs, ranks: int) -> tuple[Exchange, Exchange] | N
     return None if expected is None else (expected, expected)
 
 
-def _metadata(inputs: StageInputs, ranks: int) -> int:
+def _metadata(inputs: StageInputs, plan: TrainProjection) -> int:
     """Bytes of manifests that a rank parses, at most."""
-    grid = inputs.recipe.grid
+    grid, ranks = inputs.recipe.grid, plan.ranks
     if grid is None:
-        return planned_metadata(ranks, _arrays_of("row"))
+        return planned_metadata(ranks, _arrays_of("row"), plan.read_bytes)
     rows, columns = grid.grid
     stored = stored_variants(symmetric=inputs.graph.symmetric, double=grid.permutation == "double")
     variants = len(set(stored.values()))
     # A window of 1/P of all blocks overlaps as many cells, and those that it cuts at its borders.
     cells = min(rows * columns, rows * columns // ranks + rows + columns + 1)
     arrays = variants * cells * _arrays_of("grid") + (rows + columns) * _arrays_of("order")
-    return planned_metadata(variants * rows * columns + 2 * (rows + columns), arrays)
+    return planned_metadata(variants * rows * columns + 2 * (rows + columns), arrays, plan.read_bytes)
 
 
 def _arrays_of(place: str) -> int:

@@ -140,7 +140,7 @@ def _second_vertex_twice(vertex: np.ndarray) -> np.ndarray:
     [
         ("indices", lambda array: array + 10**6, "outside its block"),
         ("vertex", _second_vertex_twice, "twice in a batch"),
-        ("vertex", lambda array: array + 300, "outside the graph"),
+        ("vertex", lambda array: array + 300, "expected 0 to 299"),
         ("hot", lambda array: np.where(array < 0, 0, array), "one for each packed vertex"),
         ("hot", lambda array: array + 40, "outside the 40"),
         ("drawn", lambda array: array + 1, "outside its block"),
@@ -153,6 +153,29 @@ def test_verification_finds_wrong_samples(tmp_path: Path, name: str, change: Any
     damaged = replace_array(artifact, f"rank/00000/epoch/00001/segment/000000/{name}", change)
     with pytest.raises(CorruptError, match=message):
         check_artifact(dataset, damaged)
+
+
+OUT_OF_RANGE: list[tuple[str, Any, str]] = [
+    ("vertex", lambda array: array + 300, "expected 0 to 299"),
+    ("vertex", lambda array: array - 300, "expected 0 to 299"),
+    ("hot", lambda array: array + 40, "expected -1 to 39"),
+    ("hot", lambda array: array * 0 - 1, "fewer features or labels"),
+    ("layer_size", lambda array: -array, "expected 0 to"),
+    ("drawn", lambda array: array - 100, "expected 0 to"),
+    ("indices", lambda array: array + 307, "outside its block"),
+    ("indices", lambda array: array - 307, "outside its block"),
+    ("label", lambda array: array + 100, "expected -1 to"),
+]
+
+
+def test_reading_refuses_ids_out_of_range(tmp_path: Path) -> None:
+    artifact, prefix = sample(store(tmp_path)).artifact, "rank/00000/epoch/00001/segment/000000"
+    for name, change, message in OUT_OF_RANGE:
+        sound = artifact.array(f"{prefix}/{name}").read()
+        samples = Samples(replace_array(artifact, f"{prefix}/{name}", change))
+        with pytest.raises(CorruptError, match=message):
+            list(samples.read_segment(0, 1, 0, samples.hot_feature(0)))
+        artifact = replace_array(samples.artifact, f"{prefix}/{name}", lambda _, sound=sound: sound)
 
 
 def test_verification_finds_a_seed_that_an_epoch_lacks(tmp_path: Path) -> None:
