@@ -400,6 +400,9 @@ class ArrayReader:
         # The zeros that fill up the last chunk lie within all bounds of arrays that are not empty.
         if self._bounds is None or chunk.size == 0:
             return
+        # One pass instead of two: read as unsigned, negative values are larger than any bound.
+        if self._bounds[0] == 0 and int(chunk.view(f"u{chunk.dtype.itemsize}").max()) < self._bounds[1]:
+            return
         low, high = int(chunk.min()), int(chunk.max())
         if low < self._bounds[0] or high >= self._bounds[1]:
             raise CorruptError(
