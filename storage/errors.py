@@ -8,6 +8,7 @@ can catch what they know.
 from __future__ import annotations
 
 import errno
+import resource
 from typing import ClassVar
 
 
@@ -93,8 +94,8 @@ _DISK_ERRORS = frozenset(
 )
 #: A path that the user named cannot be used.
 _PATH_ERRORS = frozenset({errno.ENOTDIR, errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP})
-#: How torch, which has no error of its own for it, says that memory is used up.
-_TORCH_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
+#: How torch and Python, which have no errors of their own for it, say that memory is used up.
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "can't start new thread")
 
 
 def in_one_line(error: BaseException) -> tuple[str, int] | None:
@@ -105,11 +106,23 @@ def in_one_line(error: BaseException) -> tuple[str, int] | None:
     """
     if isinstance(error, GnnloomError):
         return str(error), error.exit_code
-    if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(text in str(error) for text in _TORCH_OUT_OF_MEMORY)
-    ):
-        return f"out of memory ({str(error).splitlines()[0] if str(error) else 'an allocation failed'})", 1
+    if _is_out_of_memory(error):
+        what = str(error).splitlines()[0] if str(error) else "an allocation failed"
+        limit = address_space_limit()
+        return f"out of memory ({what})" + (f": a process may use only {limit}" if limit else ""), 1
     return _system_error(error) if isinstance(error, OSError) else None
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, RuntimeError):
+        return any(text in str(error) for text in _OUT_OF_MEMORY)
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+
+
+def address_space_limit() -> str:
+    """The limit of this process's address space, as text; empty if there is none."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return "" if limit == resource.RLIM_INFINITY else f"{limit >> 20:,} MiB of address space (ulimit -v)"
 
 
 def _system_error(error: OSError) -> tuple[str, int] | None:

@@ -26,6 +26,7 @@ from gnnloom.pipeline.tasks.quiet import dask_silenced, start_quiet_tracker
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError
 from gnnloom.storage.format.files import read_json
 from gnnloom.storage.machine_memory import memory_text
+from gnnloom.storage.shared_memory import remove_abandoned
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Worker
@@ -321,6 +322,8 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     from gnnloom.pipeline.tasks.guarded_nanny import Guard, GuardedNanny  # noqa: PLC0415 - imports Dask
 
     check_main_guard()
+    # Semaphores of workers that were killed together with their client.
+    remove_abandoned()
     start_quiet_tracker()
     workers = options.workers or available_cores()
     with (

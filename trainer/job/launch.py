@@ -24,12 +24,14 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.runs.run import Run, sole_writer
+from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.launcher_output import is_of_launcher, of_ranks, why_ended
 from gnnloom.trainer.job.leftovers import remove_segments_since
 from gnnloom.trainer.job.signals import handling
 from gnnloom.trainer.job.stop import EXIT_CODE_FILE
@@ -205,7 +207,8 @@ def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
     reported = _reported(last_lines)
     if code in _ERRORS and reported:
         return _ERRORS[code](reported)
-    return LaunchError("\n".join([f"the ranks ended with exit code {code}", *last_lines]))
+    why = why_ended(code, last_lines)
+    return LaunchError(why or "\n".join([f"the ranks ended with exit code {code}", *of_ranks(last_lines)]))
 
 
 def _reported(lines: Sequence[str]) -> str:
@@ -263,6 +266,8 @@ def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None
         KeyboardInterrupt: Ctrl-C was pressed, and the ranks have exited.
     """
     last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+    # What earlier jobs left that were killed together with their launcher.
+    remove_abandoned()
     started = time.time()
     code = None
     # In a session of its own, so that a signal to this process group reaches the ranks only through this process. Both
@@ -282,7 +287,8 @@ def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None
             with requests.heard() if begun is not None else nullcontext():
                 for line in _lines(process.stdout):
                     last_lines.append(line)
-                    if not line.startswith(_ERROR):  # the raised error contains it
+                    # The raised error contains these.
+                    if not line.startswith(_ERROR) and not is_of_launcher(line):
                         logger.info("%s", line)
                 code = process.wait()
         except BaseException:
@@ -296,6 +302,7 @@ def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None
             # Ranks that did not end in an orderly way leave the memory that they shared.
             if code not in {0, EXIT_STOPPED}:
                 remove_segments_since(started)
+            remove_abandoned()
     # Even if the training ended before it heard of the request: nothing that follows it should begin.
     if requests.interrupted:
         raise KeyboardInterrupt

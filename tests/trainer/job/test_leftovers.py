@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from gnnloom.storage import shared_memory
 from gnnloom.storage.format.own_folder import MARK, own_folder
 from gnnloom.trainer.job import leftovers
 from gnnloom.trainer.job.leftovers import find_leftovers, remove_leftovers, remove_segments_since
@@ -22,7 +23,7 @@ from gnnloom.workflows.cli.main import cli
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "_SETTLED_SECONDS", 0.02)
+    monkeypatch.setattr(shared_memory, "SETTLED_SECONDS", 0.02)
     monkeypatch.setattr(leftovers, "QUIET_SECONDS", 0.02)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def test_ranks_that_differ_in_any_field_do_not_begin(tmp_path: Path) -> None:
     of_training = [field.name for field in dataclasses.fields(TrainConfig)] + ["restart", *software]
     of_prediction = [field.name for field in dataclasses.fields(PredictConfig)] + list(software)
     cases = [("train", name) for name in of_training] + [("predict", name) for name in of_prediction]
+    slowest = []
     everyones = run_program(3, "differing", tmp_path, cases)
     for (command, name), *ended in zip(cases, *everyones, strict=True):
         assert [code for code, _, _ in ended] == [3, 3, 3], (command, name)
@@ -62,7 +64,9 @@ def test_ranks_that_differ_in_any_field_do_not_begin(tmp_path: Path) -> None:
         assert line.startswith(f"error: ranks differ in {shown}: "), (command, name)
         assert "(ranks 0, 1), " in line
         assert "(rank 2); start all ranks with the same command" in line
-        assert max(seconds for _, _, seconds in ended) < _SECONDS
+        slowest.append(max(seconds for _, _, seconds in ended))
+    # Of all cases, as a busy machine may stop a single one for seconds.
+    assert statistics.median(slowest) < _SECONDS
 
 
 def test_ranks_with_other_options_are_one_error(catalog: Catalog) -> None:

@@ -1,0 +1,127 @@
+"""Files in shared memory that killed processes left: the memory of MPI ranks, and semaphores of Python's processes.
+
+MPICH keeps the memory that the ranks of a machine share under a name in ``/dev/shm``, which only an orderly end
+removes; so does Python with the semaphores of its worker processes. Whoever makes such a file has it mapped until it
+ends, so one that no process has mapped or open belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where POSIX shared memory is on Linux
+#: Names of the memory that ranks share, and of the semaphores of worker processes.
+SEGMENTS: Final = ("mpich_shm_",)
+SEMAPHORES: Final = ("sem.mp-",)
+#: Seconds for which something must have been unused: a process that begins opens its memory before it maps it.
+SETTLED_SECONDS: Final = 1.0
+#: The namespace of a machine's own processes, to which those of all containers are visible, as Linux numbers it.
+_ALL_PROCESSES: Final = "pid:[4026531836]"
+
+#: Device and number of a file, which are the same under every name and in every container.
+_Identity = tuple[int, int]
+
+
+def remove_abandoned(shared: Path = SHARED_MEMORY) -> list[Path]:
+    """Remove files of this user in shared memory whose owner is provably gone.
+
+    Removes nothing inside a container with processes of its own, or if a process of this user cannot be looked at:
+    containers may share the memory without seeing each other's processes.
+
+    Returns:
+        The files that were removed.
+    """
+    files = [path for path in own_files(shared, (*SEGMENTS, *SEMAPHORES)) if _is_settled(path)]
+    # A look at all processes takes milliseconds, so it is taken only if there is something to remove.
+    if not files or not _sees_all_processes():
+        return []
+    used, is_complete = _used_files()
+    left = [path for path in files if _identity(path) not in used] if is_complete else []
+    for path in left:
+        path.unlink(missing_ok=True)
+    return left
+
+
+def unused_files(folder: Path, prefixes: Sequence[str]) -> list[Path]:
+    """Files of this user with these prefixes that no process that can be seen from here has mapped or open."""
+    settled = [path for path in own_files(folder, prefixes) if _is_settled(path)]
+    used = _used_files()[0] if settled else set()
+    return [path for path in settled if _identity(path) not in used]
+
+
+def own_files(folder: Path, prefixes: Sequence[str]) -> Iterator[Path]:
+    """Files and folders of this user whose names begin with one of the prefixes, in order."""
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(tuple(prefixes)) and _is_mine(path):
+            yield path
+
+
+def changed(path: Path) -> float:
+    """When a file was made or changed, in seconds since 1970; now if it is gone."""
+    try:
+        return path.lstat().st_ctime
+    except FileNotFoundError:
+        return time.time()
+
+
+def _is_settled(path: Path) -> bool:
+    return time.time() - changed(path) > SETTLED_SECONDS
+
+
+def _is_mine(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return found.st_uid == os.getuid() and not stat.S_ISLNK(found.st_mode)
+
+
+def _sees_all_processes() -> bool:
+    try:
+        return Path("/proc/self/ns/pid").readlink().name == _ALL_PROCESSES
+    except OSError:
+        return False
+
+
+def _identity(path: Path) -> _Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _used_files() -> tuple[set[_Identity | None], bool]:
+    """All files that processes of this user have mapped or open, and whether every one of these could be looked at."""
+    used: set[_Identity | None] = set()
+    is_complete = True
+    for process in Path("/proc").glob("[0-9]*"):
+        # A process may end at any moment.
+        try:
+            if process.stat().st_uid != os.getuid():
+                continue
+            used.update(_mapped(process))
+            used.update(_identity(entry) for entry in (process / "fd").iterdir())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except OSError:
+            # The system's first process is no rank and no worker, and often lets nobody look at it.
+            is_complete = is_complete and process.name == "1"
+    return used, is_complete
+
+
+def _mapped(process: Path) -> Iterator[_Identity]:
+    """The files that a process has mapped, from lines ``ADDRESSES RIGHTS OFFSET MAJOR:MINOR NUMBER PATH``."""
+    with (process / "maps").open(errors="replace") as lines:
+        for line in lines:
+            parts = line.split(maxsplit=5)
+            if len(parts) > 5 and parts[4] != "0":
+                major, _, minor = parts[3].partition(":")
+                yield os.makedev(int(major, 16), int(minor, 16)), int(parts[4])
