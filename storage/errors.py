@@ -88,10 +88,18 @@ class MissingPackageError(GnnloomError, ImportError):
     exit_code = 1
 
 
-#: The disk is full, failing or not writable, or a limit on files is reached.
-_DISK_ERRORS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO, errno.EFBIG, errno.EMFILE, errno.ENFILE}
-)
+_AGAIN = "finished work is kept, run the command again to continue"
+_FREE_SPACE = f"free some space; {_AGAIN}"
+_NOT_WRITABLE = "make it writable, or choose another folder, such as another catalog (--catalog)"
+#: What to do if the disk is full, failing or not writable, or if a limit on files is reached.
+_DISK_ERRORS = {
+    errno.ENOSPC: _FREE_SPACE,
+    errno.EDQUOT: _FREE_SPACE,
+    errno.EROFS: _NOT_WRITABLE,
+    errno.EACCES: "allow this user to read and write there, or choose another folder",
+    errno.EPERM: "allow this user to read and write there, or choose another folder",
+    **dict.fromkeys((errno.EIO, errno.EFBIG, errno.EMFILE, errno.ENFILE), _AGAIN),
+}
 #: A path that the user named cannot be used.
 _PATH_ERRORS = frozenset({errno.ENOTDIR, errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP})
 #: How torch and Python, which have no errors of their own for it, say that memory is used up.
@@ -130,6 +138,8 @@ def _system_error(error: OSError) -> tuple[str, int] | None:
     if error.errno in _PATH_ERRORS and error.filename:
         return f"{where}{error.strerror}; choose another path", 3
     # Libraries raise an OSError with a sentence and no number if a write failed.
-    if error.errno in _DISK_ERRORS or (error.errno is None and not isinstance(error, ConnectionError)):
-        return f"{where}{error.strerror or error}; finished work is kept, run the command again to continue", 1
+    if error.errno in _DISK_ERRORS:
+        return f"{where}{error.strerror}; {_DISK_ERRORS[error.errno]}", 1
+    if error.errno is None and not isinstance(error, ConnectionError):
+        return f"{where}{error}; {_AGAIN}", 1
     return None

@@ -5,8 +5,8 @@ what is about to happen there (``manifest.write``, ``chunk.rename``, ``send.halo
 action happens when the point is reached for the N-th time (by default the first) in a process, and on MPI rank R only
 if that is given. Without the variable a point costs a function call.
 
-The actions: ``raise`` an error that is a defect, ``memory`` (MemoryError), ``ENOSPC``, ``EIO``, ``EFBIG`` (OSError),
-``short`` (half of what was written stays, and the disk is full), ``slow`` (sleep for a second), ``SIGKILL``,
+The actions: ``raise`` an error that is a defect, ``memory`` (MemoryError), ``ENOSPC``, ``EIO``, ``EFBIG``, ``EROFS``
+(OSError), ``short`` (half of what was written stays, and the disk is full), ``slow`` (sleep for a second), ``SIGKILL``,
 ``SIGSTOP``, ``SIGTERM``, and ``drop``, which makes a message that is never sent.
 """
 
@@ -25,7 +25,7 @@ from typing import Final
 from gnnloom.storage.errors import InputError
 
 VARIABLE: Final = "GNNLOOM_FAULT"
-_ERRORS: Final = ("ENOSPC", "EIO", "EFBIG")
+_ERRORS: Final = ("ENOSPC", "EIO", "EFBIG", "EROFS")
 _SIGNALS: Final = ("SIGKILL", "SIGSTOP", "SIGTERM")
 ACTIONS: Final = ("raise", "memory", *_ERRORS, "short", "slow", *_SIGNALS, "drop")
 _SLOW_SECONDS: Final = 1.0

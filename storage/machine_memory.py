@@ -35,8 +35,11 @@ _GROUP_FILES = {
 
 
 def memory_text(count: int) -> str:
-    """Bytes as text, in GiB from 1 GiB on and in MiB below."""
-    return f"{count / (1 << 20):,.0f} MiB" if count < 1 << 30 else f"{count / (1 << 30):,.1f} GiB"
+    """Bytes of memory or disk space as text, in GiB from 1 GiB on, and in MiB, KiB or bytes below."""
+    for size, unit in ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes")):
+        if size <= count < 1 << 30:
+            return f"{count / size:,.0f} {unit}"
+    return f"{count / (1 << 30):,.1f} GiB" if count else "0 bytes"
 
 
 def available_memory(root: Path = Path("/")) -> int:

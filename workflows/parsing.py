@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+#: Characters of a text that an error shows.
+_SHOWN = 40
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -13,7 +15,8 @@ def parse_bytes(text: str) -> int:
     Raises:
         ValueError: ``text`` is not a size.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    match = re.fullmatch(r"(\d{1,19}(?:\.\d{1,19})?)\s*([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
     if not match:
+        text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         raise ValueError(f"{text!r} is not a size such as 512M or 1G")
     return int(float(match[1]) * 1024 ** _POWERS[match[2].upper()])

@@ -22,6 +22,7 @@ from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.machine_memory import memory_text
 
 #: Share of the free disk space that an ingest may fill; file systems slow down when they are nearly full.
 DISK_SHARE = 0.95
@@ -153,9 +154,10 @@ class IngestProjection:
             )
         needed = self.spill_bytes + self.output_bytes
         if needed > self.disk_free_bytes * DISK_SHARE:
+            spill, output, free = map(memory_text, (self.spill_bytes, self.output_bytes, self.disk_free_bytes))
             raise BudgetError(
-                f"{self.edges:,} edges need about {_gib(self.spill_bytes)} of spill and {_gib(self.output_bytes)} of"
-                f" output on the disk, which has {_gib(self.disk_free_bytes)} free; choose a catalog on a larger disk"
+                f"{self.edges:,} edges need about {spill} of spill and {output} of output on the disk, which has {free}"
+                " free; choose a catalog on a larger disk"
             )
 
     def against(self, measured: Mapping[str, float]) -> dict[str, Any]:
@@ -228,7 +230,3 @@ def _peak_memory(found: Calibration, entries: int, directions: int, width: int, 
     block_entries = min(entries, max(BLOCK_ENTRIES, entries * rows // found.vertices))
     capacity = min(working * 3 // 4 // sort_bytes, block_entries)
     return BASE_MEMORY + max(scatter, capacity * sort_bytes + rows * ROW_MEMORY)
-
-
-def _gib(count: int) -> str:
-    return f"{count / (1 << 30):,.1f} GiB"

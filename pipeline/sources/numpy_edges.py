@@ -230,8 +230,8 @@ def pair_columns(pairs: StoredArray, weight: StoredArray | None, num_vertices: i
 
 def _open_matrix(file: SourceFile, weight: StoredArray | None) -> EdgeArrays:
     """Open a matrix that scipy.sparse.save_npz wrote."""
-    kind = open_array(file, "format").read_all().astype(str).item()
-    shape = _open_ids(file, "shape").read_all().tolist()
+    kind = _matrix_kind(file)
+    shape = _open_ids(file, "shape").read_all().reshape(-1).tolist()
     if len(shape) != 2 or shape[0] != shape[1]:
         raise InputError(f"{file.location}: an adjacency must be square, found shape {tuple(shape)}")
     if kind == "coo":
@@ -245,6 +245,18 @@ def _open_matrix(file: SourceFile, weight: StoredArray | None) -> EdgeArrays:
     minor, major = FlatColumn(indices), MajorColumn(indptr, indices.size)
     source, target = (major, minor) if kind == "csr" else (minor, major)
     return _checked(EdgeArrays(file, indices.size, source, target, weight, shape[0]), indices.size)
+
+
+def _matrix_kind(file: SourceFile) -> str:
+    """The name that SciPy gives the matrix's format, such as ``csr``."""
+    array = open_array(file, "format")
+    if array.dtype.kind not in _TEXT or array.size != 1:
+        raise InputError(
+            f"{array}: expected the name of a matrix's format, as scipy.sparse.save_npz writes it; found {array.dtype}"
+            f" of shape {array.shape}"
+        )
+    name = array.read_all().reshape(-1)[0]
+    return name.decode("latin-1") if isinstance(name, bytes) else str(name)
 
 
 def _checked(edges: EdgeArrays, num_targets: int) -> EdgeArrays:

@@ -9,6 +9,9 @@ from typing import Any
 
 from gnnloom.storage.errors import InputError
 
+#: Maximum number of columns or classes of data that are made: a row takes a few MiB.
+MOST_COLUMNS = 1 << 20
+
 
 @dataclass(frozen=True)
 class Option:

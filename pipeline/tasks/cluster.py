@@ -29,7 +29,7 @@ from gnnloom.storage.machine_memory import memory_text
 from gnnloom.storage.shared_memory import remove_abandoned
 
 if TYPE_CHECKING:
-    from distributed import Client, Future, Worker
+    from distributed import Client, Future, SpecCluster, Worker
     from distributed.scheduler import WorkerState
 
 Item = TypeVar("Item")
@@ -317,9 +317,7 @@ def available_cores() -> int:
 @contextmanager
 def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     import dask  # noqa: PLC0415 - takes a second to import
-    from distributed import Client, LocalCluster  # noqa: PLC0415
-
-    from gnnloom.pipeline.tasks.guarded_nanny import Guard, GuardedNanny  # noqa: PLC0415 - imports Dask
+    from distributed import Client  # noqa: PLC0415
 
     check_main_guard()
     # Semaphores of workers that were killed together with their client.
@@ -330,20 +328,41 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
         dask_silenced(),
         # Other users of this machine could give work to workers without a certificate.
         dask.config.set(worker_settings() | make_certificate().settings()),
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",  # None would take the fixed port 8787, and warn if it is in use
-            worker_class=GuardedNanny,
-            guard=Guard.of(options.memory),
-            silence_logs=logging.CRITICAL,
-        ) as local,
+        _started(workers, options.memory) as local,
         Client(local) as client,
         _until_replaced(client, workers),
     ):
         yield DaskCluster(client, workers, options.memory, options.scratch)
+
+
+@contextmanager
+def _started(workers: int, memory: int) -> Iterator[SpecCluster]:
+    """A scheduler and workers on the loopback interface.
+
+    Raises:
+        LaunchError: a worker was killed, or ended with an error, before it was ready.
+    """
+    from distributed import Security, SpecCluster  # noqa: PLC0415 - takes a second to import
+
+    from gnnloom.pipeline.tasks.guarded_nanny import Guard, GuardedNanny, PagelessScheduler  # noqa: PLC0415
+
+    place = {"host": "127.0.0.1", "protocol": "tls", "security": Security()}
+    worker = {"nthreads": 1, "silence_logs": logging.CRITICAL, "guard": Guard.of(memory)}
+    try:
+        local = SpecCluster(
+            workers={number: {"cls": GuardedNanny, "options": place | worker} for number in range(workers)},
+            scheduler={"cls": PagelessScheduler, "options": {**place, "port": 0, "dashboard": False}},
+            security=place["security"],
+            silence_logs=logging.CRITICAL,
+        )
+    except RuntimeError as error:
+        raise LaunchError(
+            "the worker processes could not be started: one was killed or failed while it started. Check the memory and"
+            " the space in /dev/shm and the temporary folder (`gnnloom doctor`), lower --workers, or run without worker"
+            " processes (--workers 0)"
+        ) from error
+    with local:
+        yield local
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""A nanny that ends its worker before a task that needs far too much memory takes the whole machine down."""
+"""Dask's processes as gnnloom runs them: without pages for browsers, and with a limit of memory for workers.
+
+The nanny ends its worker before a task that needs far too much memory takes the whole machine down.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from distributed import Client, Nanny
+from distributed import Client, Nanny, Scheduler, Worker
 from distributed.system import MEMORY_LIMIT
 from tornado.ioloop import PeriodicCallback
 
@@ -68,6 +71,20 @@ def own_memory(pid: int, root: Path = Path("/")) -> int:
     return sum(1024 * int(fields[name].split()[0]) for name in ("RssAnon", "VmSwap") if name in fields)
 
 
+class PagelessScheduler(Scheduler):
+    """A scheduler without a web server, which would show its state to everybody who can connect."""
+
+    def start_http_server(self, *args: Any, **options: Any) -> None:
+        """Start nothing. Dask has no setting for that: without a dashboard it still serves other pages."""
+
+
+class PagelessWorker(Worker):
+    """A worker without a web server; see :class:`PagelessScheduler`."""
+
+    def start_http_server(self, *args: Any, **options: Any) -> None:
+        """Start nothing."""
+
+
 class GuardedNanny(Nanny):
     """Kills its worker if this holds far more than its budget while the machine runs out of memory.
 
@@ -78,7 +95,7 @@ class GuardedNanny(Nanny):
 
     def __init__(self, *args: Any, guard: Guard, **options: Any) -> None:
         # No limit of Dask's, which counts mapped files.
-        super().__init__(*args, **{**options, "memory_limit": 0})
+        super().__init__(*args, **{**options, "memory_limit": 0, "worker_class": PagelessWorker})
         self._guard = guard
         self.periodic_callbacks["gnnloom-guard"] = PeriodicCallback(self._look, _LOOK_MILLISECONDS)
 

@@ -7,6 +7,7 @@ the ranks have.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -41,13 +42,15 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, memory: int, *, dash
     _configure(_shared_certificate(comm))
     if comm.Get_rank() >= LEAST_RANKS - 1:
         _ignore_stop_signals()
-    from dask_mpi.initialize import initialize  # noqa: PLC0415 - takes a second to import
+    dask_mpi = importlib.import_module("dask_mpi.initialize")  # takes a second to import
+    from gnnloom.pipeline.tasks.guarded_nanny import Guard, PagelessScheduler  # noqa: PLC0415 - imports Dask
 
-    from gnnloom.pipeline.tasks.guarded_nanny import Guard  # noqa: PLC0415 - imports Dask
-
+    if not dashboard:
+        # dask-mpi has no option for the scheduler's class. This process runs no other scheduler.
+        dask_mpi.Scheduler = PagelessScheduler  # type: ignore[attr-defined]
     guard = Guard.of(memory, memory_per_rank(ranks_here))
     options = {"death_timeout": _DEATH_TIMEOUT, "silence_logs": logging.CRITICAL, "guard": guard}
-    is_client: bool = initialize(
+    is_client: bool = dask_mpi.initialize(
         comm=comm,
         # The ranks go on as ranks of the trainer.
         exit=False,
@@ -58,7 +61,7 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, memory: int, *, dash
         worker_options=options,
         dashboard=dashboard,
         # Without a host, the scheduler's HTTP server would listen on every interface.
-        dashboard_address=f"{address}:{8787 if dashboard else 0}",
+        dashboard_address=f"{address}:8787",
     )
     return is_client
 

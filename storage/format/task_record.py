@@ -5,10 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
+from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
 from gnnloom.storage.format.files import JsonObject
+
+
+class Facts(dict[str, Any]):
+    """What a task found, by name; JSON. A name that is not there means that the record is not this version's."""
+
+    task: str
+
+    @classmethod
+    def of(cls, task: str, content: JsonObject) -> Facts:
+        """The facts of a task's record."""
+        facts = cls(content)
+        facts.task = task
+        return facts
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise FormatError(
+            f"the record of the task {self.task} has no {name}: it was damaged, or left by another version; remove the"
+            " unfinished artifact with `gnnloom catalog gc`, and run the command again"
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +71,10 @@ class TaskRecord:
         arrays = tuple(ArrayRecord.from_json(name, array) for name, array in content["arrays"].items())
         numbers = ("seconds", "peak_memory", "bytes_read", "bytes_written")
         found = (*(content.get(name, 0) for name in numbers), content.get("is_durable", False))
-        return cls(content["part"], arrays, content["facts"], *found)
+        task, facts = content["part"], content["facts"]
+        if not (isinstance(task, str) and isinstance(facts, dict) and all(isinstance(n, int | float) for n in found)):
+            raise TypeError("a task, facts or measurements of another type")
+        return cls(task, arrays, Facts.of(task, facts), *found)
 
 
 def merge_pieces(records: Iterable[ArrayRecord]) -> list[ArrayRecord]:

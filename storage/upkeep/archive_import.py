@@ -33,8 +33,8 @@ from gnnloom.storage.upkeep.archive import HEAD, TAIL
 
 #: Bytes that are copied at a time, and the longest head.
 _BLOCK = 1 << 20
-#: The longest list of digests in bytes, which is held in memory.
-_MOST_JSON = 1 << 28
+#: Bytes of an entry in the list of digests, apart from the name: the digest, quotes and separators.
+_ENTRY_BYTES = 64
 #: The longest name of a member; names in a dataset are far shorter, and tarfile reads a long name into memory.
 _LONGEST_NAME = 1024
 #: First bytes of compressed files.
@@ -226,7 +226,7 @@ class _Unpacker:
         components = name.split("/")
         # No component may start with a dot: this rules out ``..``, hidden files and, with empty components, absolute
         # paths.
-        is_plain = len(name) <= _LONGEST_NAME and name.isprintable() and "\\" not in name
+        is_plain = len(name) <= _LONGEST_NAME and name.isascii() and name.isprintable() and "\\" not in name
         if not is_plain or any(not each or each.startswith(".") or len(each) > 255 for each in components):
             raise InputError(f"{self._file}: member name {name[:200]!r} is not a plain name in a dataset")
         if components[0] not in _TOP:
@@ -234,7 +234,9 @@ class _Unpacker:
         return name
 
     def _check_tail(self, member: tarfile.TarInfo, head: dict[str, Any]) -> None:
-        digests = self._read_json(member, _MOST_JSON).get("digests")
+        # No longer than what it lists: the text is held in memory, and compressed text can be of any length.
+        most = _BLOCK + sum(len(name) + _ENTRY_BYTES for name in self._digests)
+        digests = self._read_json(member, most).get("digests")
         if not isinstance(digests, dict) or len(digests) != head["files"]:
             raise InputError(f"{self._file}: {TAIL} does not list the {head['files']} files")
         # Both directions: a file that is listed and absent, and a file that is present and not listed.

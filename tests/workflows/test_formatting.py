@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gnnloom.storage.machine_memory import memory_text
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 from gnnloom.workflows.parsing import parse_bytes
 
@@ -15,7 +16,7 @@ def test_a_size_may_have_any_usual_unit(text: str, size: int) -> None:
     assert parse_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "much", "-1G", "1P", "1 G B", "G"])
+@pytest.mark.parametrize("text", ["", "much", "-1G", "1P", "1 G B", "G", "9" * 400, "1e400", "x" * 10**6])
 def test_text_that_is_not_a_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size such as 512M or 1G"):
         parse_bytes(text)
@@ -45,3 +46,11 @@ def test_a_figure_that_is_rounded_up_takes_the_next_unit() -> None:
     assert [readable_bytes((1 << shift) - 1) for shift in (10, 20, 30)] == ["1023 B", "1.0 MiB", "1.0 GiB"]
     assert (readable_bytes(1023.7), readable_bytes(1000 << 10)) == ("1.0 KiB", "1000.0 KiB")
     assert (readable_seconds(0.9996), readable_seconds(0.9994)) == ("1.0 s", "999 ms")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 bytes"), (12, "12 bytes"), (4096, "4 KiB"), (300 << 20, "300 MiB"), (3 << 29, "1.5 GiB")],
+)
+def test_small_sizes_have_small_units(count: int, text: str) -> None:
+    assert memory_text(count) == text

@@ -12,6 +12,10 @@ from typing import Any, get_args, get_origin
 
 from gnnloom.storage.errors import InputError
 
+#: Magnitude of the largest whole number that is read: it fits into a float, and Python writes it in messages.
+_MOST = 10**300
+#: Characters of a value that an error shows.
+_SHOWN = 200
 _NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
 _EXAMPLES = {int: "[16, 16]", str: '["one", "two"]'}
 
@@ -39,7 +43,7 @@ def convert(given: Given, what: str, hint: Any) -> Any:
         hint: type of the key: a type, a tuple of one, or a union of these.
 
     Raises:
-        InputError: the value has another type.
+        InputError: the value has another type, or is a whole number of hundreds of digits.
     """
     kinds = [kind for kind in (get_args(hint) if isinstance(hint, UnionType) else (hint,)) if kind is not NoneType]
     values = _readings(given.value.text, kinds) if isinstance(given.value, Raw) else [given.value]
@@ -49,8 +53,17 @@ def convert(given: Given, what: str, hint: Any) -> Any:
             if found is not None:
                 return found
     expected = " or ".join(_noun(kind) for kind in kinds)
-    shown = given.value.text if isinstance(given.value, Raw) else json.dumps(given.value, default=str)
-    raise InputError(f"{given.where}: {what} = {shown}: expected {expected}")
+    raise InputError(f"{given.where}: {what} = {_shown(given.value)}: expected {expected}")
+
+
+def _shown(value: Any) -> str:
+    """The beginning of a value, for an error."""
+    try:
+        text = value.text if isinstance(value, Raw) else json.dumps(value, default=str)
+    except ValueError:
+        # Python refuses to write integers of thousands of digits.
+        text = "a number of thousands of digits"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _readings(text: str, kinds: Sequence[Any]) -> list[Any]:
@@ -70,6 +83,8 @@ def _as_kind(value: Any, kind: Any) -> Any:
     """Return ``value`` as ``kind``, or None if it has another type."""
     if get_origin(kind) is tuple:
         return _as_tuple(value, get_args(kind))
+    if type(value) is int and abs(value) > _MOST:
+        return None
     # People write 1 for 1.0.
     if kind is float and type(value) is int:
         return float(value)

@@ -19,7 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator
-from gnnloom.pipeline.sources.option import Option
+from gnnloom.pipeline.sources.option import MOST_COLUMNS, Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
@@ -238,10 +238,10 @@ GENERATOR = Generator(
     options=(
         Option("vertices", int, "Number of vertices.", 10_000, minimum=1, required=True),
         Option("edges", int, "Number of edges to draw.", 200_000, minimum=1, required=True),
-        Option("classes", int, "Number of communities.", 16, minimum=1),
+        Option("classes", int, "Number of communities.", 16, minimum=1, maximum=MOST_COLUMNS),
         Option("homophily", float, "Fraction of edges drawn within a community.", 0.8, minimum=0, maximum=1),
         Option("skew", float, "Skew of the degrees.", 0.3, minimum=0, below=1),
-        Option("dim", int, "Number of features.", 64, minimum=1),
+        Option("dim", int, "Number of features.", 64, minimum=1, maximum=MOST_COLUMNS),
         Option("noise", float, "Standard deviation of the features' noise.", 6.0, minimum=0),
         SEED,
     ),

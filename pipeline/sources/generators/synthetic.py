@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.sbm import split_codes
+from gnnloom.pipeline.sources.option import MOST_COLUMNS
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
@@ -62,12 +63,14 @@ class SyntheticVertices:
             labels: ``random`` or ``degree-labels``.
 
         Raises:
-            InputError: ``labels`` is unknown, or the number of features or classes is below 1.
+            InputError: ``labels`` is unknown, or the number of features or classes is out of range.
         """
         if labels not in {"random", "degree-labels"}:
             raise InputError(f"synthetic labels {labels!r}: expected 'random' or 'degree-labels'")
-        if dim < 1 or classes < 1:
-            raise InputError(f"synthetic features: {dim} columns and {classes} classes; expected at least 1 of each")
+        if not (1 <= dim <= MOST_COLUMNS and 1 <= classes <= MOST_COLUMNS):
+            raise InputError(
+                f"synthetic features: dim {dim} and {classes} classes; expected 1 to {MOST_COLUMNS:,} of each"
+            )
         if graph is None:
             return cls(Path(), 0, dim, classes, seed, None if labels == "random" else ())
         boundaries = degree_quantiles(graph, classes) if labels == "degree-labels" else None

@@ -18,20 +18,26 @@ EXPANSION = {".gz": 1032, ".zst": 1 << 15}
 SUFFIXES = tuple(EXPANSION)
 #: Size of the buffer of decompressed bytes.
 _BUFFER = 1 << 20
+#: Largest window of a Zstandard frame, the memory that its decompression takes, in any case and per byte of the file.
+#: `zstd` uses 8 MiB at most, and more only if it is asked to (`--long`, `--ultra`).
+_FREE_WINDOW, _WINDOW_PER_BYTE = 32 << 20, 4
 
 
 @contextmanager
-def decompressed(stored: BinaryIO, location: str) -> Iterator[BinaryIO]:
+def decompressed(stored: BinaryIO, location: str, size: int | None = None) -> Iterator[BinaryIO]:
     """Open the contents of a compressed stream.
 
     Args:
         stored: the compressed bytes.
         location: path or URL of the file; its suffix determines the compression.
+        size: number of compressed bytes; None if it is unknown.
 
     Raises:
-        InputError: the compressed data is truncated or damaged; raised when it is read.
+        InputError: the compressed data is truncated or damaged, which is raised when it is read; or decompression
+            would take far more memory than the file's size.
     """
     if location.endswith(".zst"):
+        _check_window(stored, location, size)
         with io.BufferedReader(_ZstdStream(stored, location), _BUFFER) as stream:
             yield cast("BinaryIO", stream)
         return
@@ -40,6 +46,23 @@ def decompressed(stored: BinaryIO, location: str) -> Iterator[BinaryIO]:
             yield cast("BinaryIO", gzip_stream)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise damaged(location, "gzip", error) from error
+
+
+def _check_window(stored: BinaryIO, location: str, size: int | None) -> None:
+    """Refuse a file whose first frame asks for much more memory than the file has bytes."""
+    if size is None or not isinstance(stored, io.BufferedReader):
+        return
+    head = stored.peek(6)
+    # RFC 8878, 3.1.1.1: the magic number, a descriptor, and unless the frame is a single segment, its window.
+    if len(head) < 6 or head[:4] != b"\x28\xb5\x2f\xfd" or head[4] & 0x20:
+        return
+    base = 1 << (10 + (head[5] >> 3))
+    window = base + base // 8 * (head[5] & 7)
+    if window > _FREE_WINDOW + _WINDOW_PER_BYTE * size:
+        raise InputError(
+            f"{location}: a file of {size:,} bytes whose decompression takes a window of {window:,} bytes; compress it"
+            " again without --long and --ultra"
+        )
 
 
 def damaged(location: str, what: str, error: Exception) -> InputError:

@@ -90,7 +90,7 @@ class SourceFile:
             if not self.is_compressed:
                 yield stored
                 return
-            with decompressed(stored, self.location) as stream:
+            with decompressed(stored, self.location, self.size) as stream:
                 yield stream
 
     @contextmanager

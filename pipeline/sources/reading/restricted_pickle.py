@@ -2,20 +2,30 @@
 
 A pickle is a program: it names classes and functions and calls them. Here, every allowed name becomes a
 :class:`Record`, which only notes the arguments it was called with; the caller checks these and builds arrays from them.
-Any other name is an error, and the message names it.
+Any other name is an error, and the message names it. Every operation costs memory, and a pickle that takes far more
+than its own size is refused while it is read.
 """
 
 from __future__ import annotations
 
 import io
 import pickle  # noqa: TID251 - reads foreign pickles without what makes them dangerous
-from collections.abc import Collection
+import sys
+from collections.abc import Callable, Collection
 from typing import Any, BinaryIO, Self
 
 from gnnloom.storage.errors import InputError
 
 #: Maximum size of a pickle in bytes: the formats that are read store large arrays outside of it, or are small.
 MAX_BYTES = 1 << 28
+#: Memory in bytes that the objects of a pickle may take in any case, and per byte of the pickle.
+_FREE_MEMORY, _MEMORY_PER_BYTE = 32 << 20, 2
+#: Greatest number of arguments of a call; torch's and NumPy's functions take up to seven.
+_MOST_ARGUMENTS = 16
+#: Bits of an integer: those of NumPy's types. Python hashes and prints longer ones slowly, or not at all.
+_INTEGER_BITS = 64
+#: Bytes of a place on the stack, and later in a list; and of an entry of a dict, with room to grow.
+_PLACE_BYTES, _ENTRY_BYTES = 16, 64
 #: Modules that have other names in Python 2 and in the old protocols.
 _NEW_NAMES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
@@ -39,16 +49,44 @@ class Record(dict[Any, Any]):
         self.state = state
 
 
+#: Operations of a pickle that are performed, by their names in :mod:`pickle`. Those that make a value or a container
+#: cost its size; those that arrange what is there have the most bytes that they take. All others are refused.
+_MADE = (
+    "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
+    "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
+    "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "LIST", "EMPTY_DICT", "DICT",
+)  # fmt: skip
+_ARRANGED = {
+    **dict.fromkeys(("PROTO", "STOP", "FRAME", "POP", "POP_MARK", "GLOBAL", "STACK_GLOBAL"), 0),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET", "DUP", "BUILD", "PERSID", "BINPERSID"), _PLACE_BYTES),
+    **dict.fromkeys(("MARK", "APPEND", "APPENDS"), 128),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), 160),
+    **dict.fromkeys(("SETITEM", "SETITEMS", "INST", "OBJ", "NEWOBJ", "REDUCE"), 512),
+}
+
+
 class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
     """The reader written in Python, restricted to :class:`Record`.
 
     The reader in C allocates as many memo slots as the pickle asks for, before it checks that they are used.
     """
 
-    def __init__(self, stream: io.BytesIO, admitted: Collection[str], where: str) -> None:
-        super().__init__(stream, encoding="latin-1")
+    def __init__(self, content: bytes, admitted: Collection[str], where: str) -> None:
+        super().__init__(io.BytesIO(content), encoding="latin-1")
         self._admitted, self._where = admitted, where
         self._known: dict[str, type[Record]] = {}
+        self._memory_left = _FREE_MEMORY + _MEMORY_PER_BYTE * len(content)
+
+    def spend(self, num_bytes: int) -> None:
+        """Count memory that an operation takes.
+
+        Raises:
+            InputError: the pickle takes far more than its size.
+        """
+        self._memory_left -= num_bytes
+        if self._memory_left < 0:
+            raise InputError(f"{self._where}: a pickle that takes far more memory than its size; save only the arrays")
 
     def find_class(self, module: str, name: str, /) -> type[Record]:
         """A separate class of records for every name, created anew for every pickle."""
@@ -67,6 +105,60 @@ class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
         """A reference to data outside of the pickle, as the pickle spells it."""
         return pid
 
+    def load_reduce(self) -> None:
+        self._check_arguments()
+        super().load_reduce()
+
+    def load_newobj(self) -> None:
+        self._check_arguments()
+        super().load_newobj()
+
+    def load_dict(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_dict()
+
+    def load_setitem(self) -> None:
+        self._check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_setitems()
+
+    def _check_arguments(self) -> None:
+        # A tuple that the pickle names again and again would be copied with every call.
+        arguments = self.stack[-1]
+        if not isinstance(arguments, tuple) or len(arguments) > _MOST_ARGUMENTS:
+            raise TypeError(f"a call without a tuple of at most {_MOST_ARGUMENTS} arguments")
+
+    def _check_keys(self, keys: list[Any]) -> None:
+        self.spend(_ENTRY_BYTES * len(keys))
+        # Hashing a deeply nested tuple overflows the interpreter's stack, and tuples can be made to collide.
+        if not all(isinstance(key, str | int) for key in keys):
+            raise TypeError("a dict with keys other than text and integers")
+
+
+def _operation(name: str) -> tuple[int, Callable[[_Reader], None]]:
+    """The code of an operation, and the function that performs it and counts its memory."""
+    code = getattr(pickle, name)[0]
+    method = pickle._Unpickler.dispatch[code].__name__  # noqa: SLF001
+
+    def make(reader: _Reader) -> None:
+        getattr(reader, method)()
+        made = reader.stack[-1]
+        if isinstance(made, int) and made.bit_length() > _INTEGER_BITS:
+            raise ValueError(f"an integer of more than {_INTEGER_BITS} bits")
+        reader.spend(_PLACE_BYTES + sys.getsizeof(made))
+
+    def arrange(reader: _Reader) -> None:
+        reader.spend(_ARRANGED[name])
+        getattr(reader, method)()
+
+    return code, make if name in _MADE else arrange
+
+
+_Reader.dispatch = dict(map(_operation, (*_MADE, *_ARRANGED)))
+
 
 def _shown(name: str) -> str:
     """A name from an untrusted file, made safe for a terminal."""
@@ -81,13 +173,14 @@ def read_pickle(stream: BinaryIO, where: str, admitted: Collection[str]) -> Any:
         admitted: full names of the allowed classes and functions.
 
     Raises:
-        InputError: the pickle contains another name, is damaged, or is larger than ``MAX_BYTES``.
+        InputError: the pickle contains another name, is damaged, is larger than ``MAX_BYTES``, or takes far more memory
+            than its size.
     """
     data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise InputError(f"{where}: a pickle of more than {MAX_BYTES:,} bytes; save only the arrays")
     try:
-        return _Reader(io.BytesIO(data), admitted, where).load()
+        return _Reader(data, admitted, where).load()
     except InputError:
         raise
     # A damaged pickle can make the reader raise nearly any exception.

@@ -11,7 +11,7 @@ Nothing is unpickled, and ranges of elements are read in blocks, so no array is 
 from __future__ import annotations
 
 import errno
-import lzma
+import io
 import math
 import shutil
 import struct
@@ -36,18 +36,25 @@ from gnnloom.storage.format.files import written_aside
 #: Names of an archive's arrays that an error lists at most.
 _SHOWN_NAMES = 20
 #: Number of bytes read at a time.
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 8 << 20
 #: Bytes of arrays from which on an archive is large: not left to a single task.
 LARGE_BYTES = 1 << 30
+#: Maximum number of elements of an array that is read as a whole.
+MOST_WHOLE = 64
+#: Maximum size in bytes of the header of an array.
+_MOST_HEADER_BYTES = 1 << 16
+#: Maximum size of one element in bytes: a text, as an id. Blocks hold at least one element.
+_MOST_ELEMENT_BYTES = 1 << 20
+#: Maximum size in bytes of the directory of a zip archive, from which Python makes an object for every member.
+_MOST_DIRECTORY_BYTES = 2 << 20
 #: What NumPy raises for a damaged header, which it evaluates as a Python literal of at most 10,000 characters.
 _HEADER_ERRORS = (
     ValueError, EOFError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, MemoryError,
     SyntaxError, tokenize.TokenError,
 )  # fmt: skip
-#: What zipfile raises for a damaged archive, besides OSError for offsets outside of the file and bzip2 data.
+#: What zipfile raises for a damaged archive, besides OSError for offsets outside of the file.
 _ZIP_ERRORS = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, KeyError, RuntimeError, ValueError,
-    OverflowError,
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, RuntimeError, ValueError, OverflowError,
 )  # fmt: skip
 
 #: How errors describe a damaged archive.
@@ -150,7 +157,13 @@ class StoredArray:
                 yield self._read_block(stream, min(step, stop - first))
 
     def read_all(self) -> NDArray[Any]:
-        """Read the whole array, which must be small, in its stored shape and dtype."""
+        """Read the whole array in its stored shape and dtype.
+
+        Raises:
+            InputError: it has more than ``MOST_WHOLE`` elements, the file ends early, or its data is damaged.
+        """
+        if self.size > MOST_WHOLE:
+            raise InputError(f"{self}: expected a few values, found {self.size:,}")
         blocks = [np.array(block) for block in self.read_flat(0, self.size)]
         flat = np.concatenate(blocks) if blocks else np.empty(0, self.dtype)
         return flat.reshape(self.shape, order="F" if self.fortran_order else "C")
@@ -231,6 +244,8 @@ def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
         raise InputError(f"{where}: an array of Python objects, which would have to be unpickled; save numbers instead")
     if not dtype.itemsize or min(shape, default=0) < 0:
         raise InputError(f"{where}: not a NumPy array of data (shape {shape}, dtype {dtype})")
+    if dtype.itemsize > _MOST_ELEMENT_BYTES:
+        raise InputError(f"{where}: elements of {dtype.itemsize:,} bytes; at most {_MOST_ELEMENT_BYTES:,} are read")
     array = StoredArray(file, member, shape, dtype, fortran_order, offset)
     # Before anything is planned for the size that the header states.
     array.check_fits(num_bytes)
@@ -292,18 +307,42 @@ def opened_zip(file: SourceFile, fault: str) -> Iterator[tuple[zipfile.ZipFile, 
     """
     with file.open_stored() as stored:
         try:
+            _check_directory(file, stored)
             with zipfile.ZipFile(stored) as archive:
+                _check_methods(file, archive)
                 yield archive, stored
         except GnnloomError:
             raise
         except (*_ZIP_ERRORS, OSError) as error:
-            # A damaged directory makes zipfile seek to offsets that no file has; bzip2's errors have no number.
+            # A damaged directory makes zipfile seek to offsets that no file has.
             if isinstance(error, OSError) and error.errno not in {None, errno.EINVAL}:
                 raise
             raise InputError(
                 f"{file.location}: {fault}, or on a server that cannot send ranges of bytes ({error}); fetch or save it"
                 " again"
             ) from error
+
+
+def _check_directory(file: SourceFile, stored: BinaryIO) -> None:
+    """Refuse an archive of very many members before an object is made for each of them."""
+    # zipfile has no public way to the size of the directory; a parser of our own could find another one.
+    ending = zipfile._EndRecData(stored)  # type: ignore[attr-defined]  # noqa: SLF001
+    size = ending[zipfile._ECD_SIZE] if ending else 0  # type: ignore[attr-defined]  # noqa: SLF001
+    if size > _MOST_DIRECTORY_BYTES:
+        raise InputError(
+            f"{file.location}: the archive's directory has {size:,} bytes, at most {_MOST_DIRECTORY_BYTES:,} are read;"
+            " save fewer arrays per file"
+        )
+
+
+def _check_methods(file: SourceFile, archive: zipfile.ZipFile) -> None:
+    """Refuse methods of compression whose data zipfile expands at once, however much that is."""
+    for info in archive.infolist():
+        if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise InputError(
+                f"{file.location}: {listed([info.filename])} is compressed by another method than deflate; save it with"
+                " np.savez_compressed"
+            )
 
 
 def _in_archive(array: StoredArray, member: str) -> StoredArray:
@@ -336,8 +375,16 @@ def data_offset(info: zipfile.ZipInfo, stored: BinaryIO) -> int:
 def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     """Shape, Fortran order, dtype, and the offset of the data."""
     version = npy_format.read_magic(stream)
-    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-    shape, fortran_order, dtype = read(stream)
+    if version == (1, 0):
+        shape, fortran_order, dtype = npy_format.read_array_header_1_0(stream)
+    else:
+        prefix = stream.read(4)
+        length = int.from_bytes(prefix, "little")
+        # NumPy would read a header of up to 4 GiB before it refuses all of more than 10,000 characters.
+        if length > _MOST_HEADER_BYTES:
+            raise ValueError(f"a header of {length:,} bytes; at most {_MOST_HEADER_BYTES:,} are read")
+        header = io.BytesIO(prefix + stream.read(length))
+        shape, fortran_order, dtype = npy_format.read_array_header_2_0(header)
     return tuple(int(size) for size in shape), bool(fortran_order), dtype, stream.tell()
 
 

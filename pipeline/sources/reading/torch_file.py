@@ -16,7 +16,7 @@ import numpy as np
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.restricted_pickle import Record, read_pickle
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, data_offset, opened_zip
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, data_offset, listed, opened_zip
 from gnnloom.storage.errors import InputError
 
 TENSOR = "torch._utils._rebuild_tensor_v2"
@@ -67,6 +67,8 @@ class TorchFile:
                 f"{self.file.location}: not a file of torch.save: expected 1 pickle in it, found {len(names)}"
             )
         root = names[0].removesuffix("data.pkl")
+        for info in archive.infolist():
+            self._check_stored(info)
         if f"{root}byteorder" in archive.namelist() and archive.read(f"{root}byteorder") != b"little":
             raise InputError(
                 f"{self.file.location}: saved on a big-endian machine; save it again on a little-endian one"
@@ -75,13 +77,17 @@ class TorchFile:
             self.content = read_pickle(stream, self.file.location, _ADMITTED | set(admitted))  # type: ignore[arg-type]
         prefix = f"{root}data/"
         members = [info for info in archive.infolist() if info.filename.startswith(prefix)]
-        self._extents = {info.filename.removeprefix(prefix): self._extent(info, stored) for info in members}
+        self._extents = {
+            info.filename.removeprefix(prefix): (data_offset(info, stored), info.file_size) for info in members
+        }
 
-    def _extent(self, info: zipfile.ZipInfo, stored: BinaryIO) -> tuple[int, int]:
-        """Offset and size in bytes of an uncompressed member."""
+    def _check_stored(self, info: zipfile.ZipInfo) -> None:
+        """Check that a member's bytes lie in the file as they are, so that it takes no more memory than the file."""
+        where = f"{self.file.location}: {listed([info.filename])}"
         if info.compress_type != zipfile.ZIP_STORED:
-            raise InputError(f"{self.file.location}: {info.filename} is compressed, which torch.save never does")
-        return data_offset(info, stored), info.file_size
+            raise InputError(f"{where} is compressed, which torch.save never does; save the file again with torch.save")
+        if info.file_size > (self.file.size or info.file_size):
+            raise InputError(f"{where} claims {info.file_size:,} bytes, more than the file has; fetch or save it again")
 
     def tensor(self, record: Any, name: str) -> StoredTensor:
         """The array described by the record of a tensor.

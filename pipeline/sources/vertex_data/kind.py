@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from gnnloom.pipeline.sources import vertex_data
-from gnnloom.pipeline.sources.option import Option
+from gnnloom.pipeline.sources.option import MOST_COLUMNS, Option
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.storage.descriptors import load_descriptors
 
@@ -29,8 +29,8 @@ IDS_FILE: Final = Option(
 )
 #: The options of every kind that makes its data.
 SYNTHETIC_OPTIONS: Final = (
-    Option("dim", int, "Number of synthetic features.", 128, minimum=1),
-    Option("classes", int, "Number of synthetic classes.", 32, minimum=1),
+    Option("dim", int, "Number of synthetic features.", 128, minimum=1, maximum=MOST_COLUMNS),
+    Option("classes", int, "Number of synthetic classes.", 32, minimum=1, maximum=MOST_COLUMNS),
     Option("seed", int, "Seed of the synthetic data.", 0, minimum=0),
 )
 

@@ -511,15 +511,12 @@ def test_planetoid_matrices_may_be_dense(tmp_path: Path) -> None:
     np.testing.assert_array_equal(after, before[0])
 
 
-def test_damaged_bzip2_data_in_an_archive_is_an_input_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_archives_compressed_by_other_methods_than_numpys_are_refused(tmp_path: Path, method: int) -> None:
     path = tmp_path / "edges.npz"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+    with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("edge_index.npy", bytes(1000))
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b"BZh9", b"BZh\x00"))
-    with pytest.raises(InputError, match="Invalid data stream") as caught:
-        open_edges("npz", [str(path)], {}).num_vertices()
-    assert str(path) in str(caught.value)
+    fails(path, r"edge_index\.npy is compressed by another method than deflate")
 
 
 def test_names_in_an_archive_do_not_break_the_line_of_an_error(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import dask
+import psutil
 import pytest
 from cryptography import x509
 from distributed import Client, Security
@@ -17,7 +18,8 @@ from distributed.comm.core import connect
 from gnnloom.pipeline.tasks.certificate import SECRET_BYTES, Certificate, make_certificate
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
-from support.mpi import MPI_PYTHON
+from support.mpi import MPI_PYTHON, TESTS
+from support.web_pages import listening, web_servers
 
 PROGRAM = Path(__file__).parent / "programs" / "intruders.py"
 
@@ -26,7 +28,7 @@ def test_only_the_ranks_of_an_mpi_cluster_give_it_work(tmp_path: Path) -> None:
     out, temporary = tmp_path / "outcomes.json", tmp_path / "temporary"
     temporary.mkdir()
     command = [find_mpiexec(), "-n", "3", *MPI_PYTHON, str(PROGRAM), str(out)]
-    environment = {**rank_environment(3), "TMPDIR": str(temporary)}
+    environment = {**rank_environment(3), "TMPDIR": str(temporary), "PYTHONPATH": str(TESTS)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(out.read_text())
@@ -34,6 +36,7 @@ def test_only_the_ranks_of_an_mpi_cluster_give_it_work(tmp_path: Path) -> None:
     # The scheduler, a worker, and its nanny.
     assert [address.partition("://")[0] for address in outcomes["addresses"]] == ["tls"] * 3
     assert outcomes["own certificate"] == ["connected"] * 3
+    assert outcomes["web servers"] == []
     for stranger in ("plain", "another certificate"):
         assert [outcome.partition(":")[0] for outcome in outcomes[stranger]] == ["refused"] * 3, outcomes[stranger]
     left = [path for path in temporary.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
@@ -48,6 +51,14 @@ def test_workers_on_this_machine_refuse_other_users() -> None:
         stranger = make_certificate().settings()
         with dask.config.set(stranger), pytest.raises(OSError, match="TLS"):
             asyncio.run(connect(address, timeout=1, **Security().get_connection_args("client")))
+
+
+def test_workers_on_this_machine_serve_no_pages() -> None:
+    with open_cluster(ClusterOptions(workers=2)) as cluster:
+        assert sorted(cluster.map(abs, [-1, -2])) == [1, 2]
+        # The scheduler, and two workers with their nannies.
+        assert len(listening(psutil.Process())) == 5
+        assert web_servers(psutil.Process()) == []
 
 
 def test_a_certificate_is_sent_whole_and_shown_without_its_key() -> None:

@@ -6,10 +6,14 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from gnnloom.pipeline.tasks import guarded_nanny
@@ -45,6 +49,36 @@ def map_file(path: Path) -> int:
     total = int(mapped[::4096].sum())
     time.sleep(0.5)
     return total
+
+
+@contextmanager
+def workers_killed_while_they_start() -> Iterator[None]:
+    """Kill every worker of this process as soon as it is there."""
+    ended, me = threading.Event(), psutil.Process()
+
+    def kill() -> None:
+        while not ended.wait(0.01):
+            for child in me.children():
+                with suppress(psutil.Error):
+                    if "--multiprocessing-fork" in child.cmdline():
+                        child.kill()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_worker_killed_while_it_starts_is_one_error() -> None:
+    with (
+        workers_killed_while_they_start(),
+        pytest.raises(LaunchError, match=r"could not be started: one was killed .*--workers 0"),
+        open_cluster(ClusterOptions(workers=1)),
+    ):
+        pass
 
 
 @pytest.fixture

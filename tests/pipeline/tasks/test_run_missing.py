@@ -12,7 +12,7 @@ import pytest
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.pipeline.tasks.progress import PROGRESS, Done, Progress
 from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_all, run_missing
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import FormatError, InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
 Item = TypeVar("Item")
@@ -95,6 +95,17 @@ def test_a_record_that_no_longer_holds_is_made_again(writer: ArtifactWriter, tas
     assert cluster.items == [tasks[2]]
     assert missing_tasks(writer, tasks, is_usable=is_usable) == [tasks[2]]
     assert missing_tasks(writer, tasks) == []
+
+
+@pytest.mark.parametrize("facts", [{}, {"another": 1}])
+def test_a_record_with_other_facts_is_one_error(
+    writer: ArtifactWriter, tasks: list[CountTask], facts: dict[str, int]
+) -> None:
+    with writer.task(tasks[0].name) as output:
+        output.facts = facts
+    records = run_missing("count", InProcessCluster(), writer, count, tasks)
+    with pytest.raises(FormatError, match=r"count/00000 has no number: .* run the command again"):
+        sum(record.facts["number"] for record in records)
 
 
 def test_every_missing_task_is_prepared_before_the_first_one_runs(

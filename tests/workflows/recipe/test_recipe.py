@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,28 @@ def test_values_that_python_refuses_are_not_valid_toml(tmp_path: Path, value: st
         read(tmp_path, GOOD.replace("100", value))
     with pytest.raises(InputError, match="vertices"):
         read(tmp_path, GOOD, f"source.vertices={value}")
+
+
+HEX = f"0x{'f' * 5000}"
+EXTREME = (
+    HEX, f"[{HEX}]", f"1{'0' * 400}", f"1{'0' * 30}", "1e400", "-inf", "nan", "-1", "1e308", '""',
+    f'"{"x" * 100_000}"', "[]", "[[[1]]]", "{a = 1}", "1979-05-27",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", EXTREME)
+@pytest.mark.parametrize("key", ["[train] ranks", "[train] lr", "[train] hidden", "[source] seed", "[vertices] dim"])
+def test_an_extreme_value_is_read_or_is_one_error_that_names_the_line(tmp_path: Path, key: str, value: str) -> None:
+    section, name = key.split()
+    lines = [line for line in GOOD.splitlines() if not line.startswith(f"{name} =")]
+    text = "\n".join(lines) + ('\n[vertices]\nformat = "random"' if section == "[vertices]" else "")
+    try:
+        read(tmp_path, text.replace(section, f"{section}\n{name} = {value}", 1))
+    except InputError as error:
+        assert re.match(rf"\S*recipe\.toml, line \d+: .*{name}", str(error))  # noqa: PT017 - some values are valid
+        assert value != HEX or "a number of thousands of digits" in str(error)  # noqa: PT017
+    else:
+        assert value != HEX
 
 
 @pytest.mark.parametrize(

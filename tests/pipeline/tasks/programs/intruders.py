@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import psutil
 from distributed import Client, Security
 from distributed.comm.core import connect
 
@@ -16,6 +17,7 @@ from gnnloom.pipeline.tasks.certificate import Certificate, make_certificate
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.interfaces import loopback
 from gnnloom.pipeline.tasks.mpi_cluster import serve_ranks
+from support.web_pages import web_servers
 
 
 def square(item: int) -> int:
@@ -54,6 +56,7 @@ def outcomes() -> dict[str, Any]:
             "addresses": addresses,
             "plain": [attempt(address.replace("tls://", "tcp://"), plain) for address in addresses],
             "another certificate": [attempt(address, stranger) for address in addresses],
+            "web servers": web_servers(psutil.Process().parent() or psutil.Process()),
             "own certificate": [attempt(address, client.security) for address in addresses],
         }
 
