@@ -7,6 +7,7 @@ the process of the command; more ranks are forked from the server of :mod:`suppo
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import json
@@ -26,6 +27,7 @@ import psutil
 
 import gnnloom.trainer.job.launch as launcher
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.grid_window import load_kernels
 from gnnloom.storage.faults import forget_plans
 from gnnloom.trainer.job.leftovers import SHARED_MEMORY, _used_files
 from gnnloom.workflows.cli import main as command_line
@@ -47,6 +49,12 @@ _ROLES = (
     ("mpiexec", "launcher"),
     ("hydra_pmi_proxy", "launcher"),
 )
+#: Modules that commands import when they need them, and libraries.
+_LATE = (
+    "trainer.training.loop", "trainer.training.predict", "pipeline.tasks.guarded_nanny", "storage.checks.verify",
+    "storage.upkeep.archive", "workflows.report.build",
+)  # fmt: skip
+_LIBRARIES = ("numcodecs.blosc", "zarr", "pyarrow.csv", "pyarrow.parquet", "pandas", "matplotlib.backends.backend_agg")
 #: Seconds between two looks at the processes of a command, and at whether it has ended.
 _LOOK_SECONDS, _POLL_SECONDS = 0.03, 0.003
 
@@ -56,10 +64,11 @@ def load_commands() -> None:
     rank_command()
     for name, _ in command_line._COMMANDS.values():
         importlib.import_module(f"gnnloom.workflows.cli.{name}")
-    for name in ("trainer.training.loop", "trainer.training.predict", "pipeline.tasks.guarded_nanny"):
-        importlib.import_module(f"gnnloom.{name}")
-    load_kernels = importlib.import_module("gnnloom.storage.artifacts.grid_window").load_kernels
+    for name in (*(f"gnnloom.{each}" for each in _LATE), *_LIBRARIES):
+        importlib.import_module(name)
     load_kernels()
+    # Collections in the children would write to every object, and copy the memory that they share with this process.
+    gc.freeze()
 
 
 class Command:
@@ -101,6 +110,8 @@ class Command:
             sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
             os.environ.update(self._environment)
             forget_plans()
+            # Nothing simulates a power failure.
+            os.fsync = lambda _: None
             self._run()
             code = 0
         except SystemExit as error:

@@ -57,6 +57,7 @@ _STAGES = (
 _TRAINED = (
     "train {dataset}/old --ranks 1 --hidden 4 --epochs 3 --threads 1 --checkpoint-every 1 --keep 3 --keep-best auto",
     "predict {dataset}/old --embeddings",
+    "train {dataset}/again --ranks 1 --hidden 4 --epochs 3 --threads 1 --checkpoint-every 1 --shards {shards1}",
 )
 
 
@@ -116,10 +117,10 @@ class Flips:
         kind = chosen.choice(sorted(self.files))
         file = chosen.choice(self.files[kind])
         catalog, dataset = folder / "catalog", file.split("/")[0]
-        shutil.copytree(self.prepared, catalog)
+        shutil.copytree(self.prepared / dataset, catalog / dataset)
         damage = damage_file(chosen, catalog, file, self.prepared)
         readers = self.readers(file)
-        asked = chosen.sample(readers, min(len(readers), MOST_ASKED))
+        asked = sorted(chosen.sample(readers, min(len(readers), MOST_ASKED)), key=self.consumers.index)
         answers, said = {}, {}
         # First, because others may make a damaged copy anew.
         for consumer in (VERIFY, *asked):
@@ -237,11 +238,13 @@ def main() -> None:
         flips = Flips(Path(folder))
         flips.prepare()
         say(f"prepared {sum(map(len, flips.files.values()))} files of {len(flips.files)} kinds")
-        cases = []
+        cases, began = [], time.monotonic()
         for case in run_cases(flips, given.seed, numbers, given.jobs):
             cases.append({**case, "said": case["said"] if given.only is not None else _bad(case)})
             for failure in count([cases[-1]])[1]:
                 say(failure[:6000])
+            if len(cases) % 100 == 0:
+                say(f"{len(cases)} cases in {time.monotonic() - began:.0f} s")
             if given.only is not None:
                 say("\n".join([f"{case['file']}, {case['damage']}", *case["said"].values()]))
     _report(*count(cases), seed=given.seed)

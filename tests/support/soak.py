@@ -78,6 +78,9 @@ class Soak:
             if self._run(calm, stage).code:
                 sys.exit(f"an undisturbed command failed: {stage}")
             self._disturbed(wild, stage, time.monotonic() - began)
+        # A run to be continued by a consumer.
+        for catalog in (calm, wild):
+            self._run(catalog, train.replace("web/old", "web/again"))
         self.counts["rounds"] += 1
         self.counts["differences"] += catalog_facts(calm, run="old") != catalog_facts(wild, run="old")
         self._damaged(calm, wild, ranks)
@@ -121,7 +124,7 @@ class Soak:
         key = Catalog(calm)["web"].find("shards").key
         keys = {f"shards{ranks}": key}
         usable = [consumer for consumer in CONSUMERS if _fits(consumer, keys)]
-        asked = self.chosen.sample(usable, min(_ASKED, len(usable)))
+        asked = sorted(self.chosen.sample(usable, min(_ASKED, len(usable))), key=CONSUMERS.index)
         whole, copy = self.folder / "whole", self.folder / "damaged"
         shutil.copytree(calm, whole)
         expected = {consumer.name: ask(consumer, whole, "web", self.folder, keys) for consumer in (VERIFY, *asked)}
