@@ -49,22 +49,30 @@ _ROLES = (
     ("mpiexec", "launcher"),
     ("hydra_pmi_proxy", "launcher"),
 )
-#: Modules that commands import when they need them, and libraries.
+#: Modules that commands import when they need them, and those of commands that only long sessions ask.
 _LATE = (
-    "trainer.training.loop", "trainer.training.predict", "pipeline.tasks.guarded_nanny", "storage.checks.verify",
-    "storage.upkeep.archive", "workflows.report.build",
+    "gnnloom.trainer.training.loop", "gnnloom.trainer.training.predict", "gnnloom.storage.checks.verify",
+    "gnnloom.storage.upkeep.archive", "numcodecs.blosc", "zarr",
 )  # fmt: skip
-_LIBRARIES = ("numcodecs.blosc", "zarr", "pyarrow.csv", "pyarrow.parquet", "pandas", "matplotlib.backends.backend_agg")
+_LATE_IN_LONG = (
+    "gnnloom.pipeline.tasks.guarded_nanny", "gnnloom.workflows.report.build", "pyarrow.csv", "pyarrow.parquet", "pandas",
+    "matplotlib.backends.backend_agg",
+)  # fmt: skip
 #: Seconds between two looks at the processes of a command, and at whether it has ended.
 _LOOK_SECONDS, _POLL_SECONDS = 0.03, 0.003
 
 
-def load_commands() -> None:
-    """Import what commands and ranks import, and start the server of ranks, so that forked commands need not."""
-    rank_command()
+def load_commands(*, ranks: bool = True) -> None:
+    """Import what commands import, so that forked ones need not.
+
+    Args:
+        ranks: start the server of ranks as well, for trainings on several; false for short sessions.
+    """
+    if ranks:
+        rank_command()
     for name, _ in command_line._COMMANDS.values():
         importlib.import_module(f"gnnloom.workflows.cli.{name}")
-    for name in (*(f"gnnloom.{each}" for each in _LATE), *_LIBRARIES):
+    for name in (*_LATE, *(_LATE_IN_LONG if ranks else ())):
         importlib.import_module(name)
     load_kernels()
     # Collections in the children would write to every object, and copy the memory that they share with this process.

@@ -50,8 +50,8 @@ class Consumer:
     compared: bool = True
 
 
-#: Trainings in all modes, and everything else that reads what is stored, to be asked in this order: predictions of a run
-#: replace those that are exported before.
+#: Trainings in all modes, and everything else that reads what is stored, to be asked in this order: predictions replace
+#: those that are exported before.
 CONSUMERS: tuple[Consumer, ...] = (
     Consumer("full", f"{_ROWS} --shards {{shards1}}"),
     Consumer("disk", f"{_ROWS} --shards {{shards1}} --adjacency disk"),

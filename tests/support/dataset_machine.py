@@ -1,6 +1,6 @@
 """A state machine over the public operations of a whole dataset, with a model of what must hold after each.
 
-``PYTHONPATH=tests python tests/support/dataset_machine.py --examples 40 --steps 50`` draws operations in any order:
+``PYTHONPATH=tests python tests/support/dataset_machine.py --least 2000`` draws operations in any order:
 stages from a generated graph to samples, training, resumption, prediction, export, kills of commands at random moments,
 two commands at once, flipped bits, garbage collection, removals, and archives. Every operation runs once on a calm
 catalog first, so the model knows what each gives. Commands are forked from this process, which must have no threads.
@@ -313,37 +313,38 @@ class DatasetMachine(RuleBasedStateMachine):
         return {file: (stat.st_size, stat.st_mtime_ns) for file, stat in stats.items()}
 
 
-def run(examples: int, steps: int, *, seeded: bool) -> int:
-    """Run the machine; returns the number of commands and other steps."""
-    load_commands()
+def run(examples: int, steps: int, least: int, *, seeded: bool) -> int:
+    """Run the machine, again if there were too few steps; returns the number of commands and other steps."""
+    load_commands(ranks=False)
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=seeded,
+        database=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        # Without shrinking, which takes minutes: a failure names its operations anyway.
+        phases=(Phase.explicit, Phase.generate),
+        print_blob=False,
+    )
     with tempfile.TemporaryDirectory(prefix="machine-") as folder:
         DatasetMachine.known = Known.of_calm_catalog(Path(folder))
-        run_state_machine_as_test(
-            DatasetMachine,
-            settings=settings(
-                max_examples=examples,
-                stateful_step_count=steps,
-                deadline=None,
-                derandomize=seeded,
-                database=None,
-                report_multiple_bugs=False,
-                suppress_health_check=list(HealthCheck),
-                # Without shrinking, which takes minutes: a failure names its operations anyway.
-                phases=(Phase.explicit, Phase.generate),
-                print_blob=False,
-            ),
-        )
-    return DatasetMachine.steps
+        while True:
+            run_state_machine_as_test(DatasetMachine, settings=chosen)
+            if DatasetMachine.steps >= least:
+                return DatasetMachine.steps
 
 
 def main() -> None:
     """Run examples of some steps each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", type=int, default=40)
-    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--examples", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=50, help="of an example, at most")
+    parser.add_argument("--least", type=int, default=0, help="steps of all examples, at least")
     parser.add_argument("--seeded", action="store_true", help="draw the same operations every time")
     given = parser.parse_args()
-    say(f"RESULT machine_steps {run(given.examples, given.steps, seeded=given.seeded)} steps")
+    say(f"RESULT machine_steps {run(given.examples, given.steps, given.least, seeded=given.seeded)} steps")
 
 
 if __name__ == "__main__":
