@@ -55,8 +55,8 @@ _LATE = (
     "gnnloom.storage.upkeep.archive", "numcodecs.blosc", "zarr",
 )  # fmt: skip
 _LATE_IN_LONG = (
-    "gnnloom.pipeline.tasks.guarded_nanny", "gnnloom.workflows.report.build", "pyarrow.csv", "pyarrow.parquet", "pandas",
-    "matplotlib.backends.backend_agg",
+    "gnnloom.pipeline.tasks.guarded_nanny", "gnnloom.workflows.report.build", "pyarrow.csv", "pyarrow.parquet",
+    "pandas", "matplotlib.backends.backend_agg",
 )  # fmt: skip
 #: Seconds between two looks at the processes of a command, and at whether it has ended.
 _LOOK_SECONDS, _POLL_SECONDS = 0.03, 0.003
