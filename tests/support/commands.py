@@ -119,7 +119,8 @@ class Command:
             os.environ.update(self._environment)
             forget_plans()
             # Nothing simulates a power failure.
-            os.fsync = lambda _: None
+            skipped: Any = lambda _: None  # noqa: E731
+            os.fsync = skipped
             self._run()
             code = 0
         except SystemExit as error:
@@ -139,10 +140,7 @@ class Command:
         # Spawned workers import the main module, which for them should be the command's, not the harness's.
         sys.modules["__main__"] = command_line
         launcher.rank_python = rank_command
-        start, alone = launcher._launch, LoneLauncher()
-        launcher._launch = lambda action, content, ranks, *rest: (alone if ranks == 1 else start)(
-            action, content, ranks, *rest
-        )
+        launcher._launch = _alone_or(launcher._launch)
         logging.getLogger("gnnloom").handlers = []
         try:
             command_line.main()
@@ -252,6 +250,12 @@ class JobCommand(Command):
         program = [*rank_command(), "-m", "gnnloom.workflows.cli.main", *words]
         command = [launcher.find_mpiexec(), "-n", str(self.ranks), *program]
         os.execve(command[0], command, launcher.rank_environment(self.ranks, 1))
+
+
+def _alone_or(start: Any) -> Any:
+    """The function that starts ranks, replaced by training in this process if it is to start one."""
+    alone: Any = LoneLauncher()
+    return lambda action, content, ranks, *rest: (alone if ranks == 1 else start)(action, content, ranks, *rest)
 
 
 def _role(process: psutil.Process) -> str:

@@ -42,8 +42,8 @@ _DISTURBED = 2
 #: Damages of one dataset, and consumers that are asked about each.
 _DAMAGES, _ASKED = 2, 4
 _WORKERS = (0, 1, 2)
-#: Roles of the processes that are killed; a command that has none of the drawn role goes on.
-_ROLES = ("client", "client", "worker", "rank", "launcher", "partitioner", "all")
+#: Roles of the processes that are killed.
+_ROLES = {"client", "worker", "rank", "launcher", "partitioner", "all"}
 #: What is still counted as wrong, each a failure.
 _BAD = ("differences", "wrong", "unnoticed", "tracebacks", "crashes", "hung", "unfinished", "orphans", "leaks")
 
@@ -104,7 +104,7 @@ class Soak:
         command = Command(self.folder, catalog, words, environment={VARIABLE: fault} if fault else {})
         self.counts["commands"] += 1
         if kill_after is not None and not command.ends_within(kill_after):
-            role = self.chosen.choice(_ROLES)
+            role = self.chosen.choice(sorted(_ROLES & {*command.roles(), "all"}))
             if command.kill(role, self.chosen):
                 self.counts.update({"killed": 1, f"killed {role}": 1})
         try:
