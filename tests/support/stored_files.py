@@ -36,7 +36,7 @@ def kind_of(file: str) -> str:
     if kind == "shards" and rest[1] in {"row", "grid", "order"}:
         kind = f"shards {rest[1]}"
     elif kind == "runs":
-        return f"run {rest[1].split('.')[0] if len(rest) > 1 else 'group'}"
+        return f"run {rest[1].strip('.').split('.')[0] if len(rest) > 1 else 'group'}"
     elif kind.startswith("."):
         return kind.removeprefix(".")
     name = "chunk" if "/c/" in file else "section" if "/sections/" in file else file.rpartition("/")[2]
