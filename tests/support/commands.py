@@ -7,6 +7,7 @@ the process of the command; more ranks are forked from the server of :mod:`suppo
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import json
@@ -26,6 +27,7 @@ import psutil
 
 import gnnloom.trainer.job.launch as launcher
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.grid_window import load_kernels
 from gnnloom.storage.faults import forget_plans
 from gnnloom.trainer.job.leftovers import SHARED_MEMORY, _used_files
 from gnnloom.workflows.cli import main as command_line
@@ -47,19 +49,34 @@ _ROLES = (
     ("mpiexec", "launcher"),
     ("hydra_pmi_proxy", "launcher"),
 )
+#: Modules that commands import when they need them, and those of commands that only long sessions ask.
+_LATE = (
+    "gnnloom.trainer.training.loop", "gnnloom.trainer.training.predict", "gnnloom.storage.checks.verify",
+    "gnnloom.storage.upkeep.archive", "numcodecs.blosc", "zarr",
+)  # fmt: skip
+_LATE_IN_LONG = (
+    "gnnloom.pipeline.tasks.guarded_nanny", "gnnloom.workflows.report.build", "pyarrow.csv", "pyarrow.parquet",
+    "pandas", "matplotlib.backends.backend_agg",
+)  # fmt: skip
 #: Seconds between two looks at the processes of a command, and at whether it has ended.
 _LOOK_SECONDS, _POLL_SECONDS = 0.03, 0.003
 
 
-def load_commands() -> None:
-    """Import what commands and ranks import, and start the server of ranks, so that forked commands need not."""
-    rank_command()
+def load_commands(*, ranks: bool = True) -> None:
+    """Import what commands import, so that forked ones need not.
+
+    Args:
+        ranks: start the server of ranks as well, for trainings on several; false for short sessions.
+    """
+    if ranks:
+        rank_command()
     for name, _ in command_line._COMMANDS.values():
         importlib.import_module(f"gnnloom.workflows.cli.{name}")
-    for name in ("trainer.training.loop", "trainer.training.predict", "pipeline.tasks.guarded_nanny"):
-        importlib.import_module(f"gnnloom.{name}")
-    load_kernels = importlib.import_module("gnnloom.storage.artifacts.grid_window").load_kernels
+    for name in (*_LATE, *(_LATE_IN_LONG if ranks else ())):
+        importlib.import_module(name)
     load_kernels()
+    # Collections in the children would write to every object, and copy the memory that they share with this process.
+    gc.freeze()
 
 
 class Command:
@@ -101,6 +118,9 @@ class Command:
             sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
             os.environ.update(self._environment)
             forget_plans()
+            # Nothing simulates a power failure.
+            skipped: Any = lambda _: None  # noqa: E731
+            os.fsync = skipped
             self._run()
             code = 0
         except SystemExit as error:
@@ -120,10 +140,7 @@ class Command:
         # Spawned workers import the main module, which for them should be the command's, not the harness's.
         sys.modules["__main__"] = command_line
         launcher.rank_python = rank_command
-        start, alone = launcher._launch, LoneLauncher()
-        launcher._launch = lambda action, content, ranks, *rest: (alone if ranks == 1 else start)(
-            action, content, ranks, *rest
-        )
+        launcher._launch = _alone_or(launcher._launch)
         logging.getLogger("gnnloom").handlers = []
         try:
             command_line.main()
@@ -233,6 +250,12 @@ class JobCommand(Command):
         program = [*rank_command(), "-m", "gnnloom.workflows.cli.main", *words]
         command = [launcher.find_mpiexec(), "-n", str(self.ranks), *program]
         os.execve(command[0], command, launcher.rank_environment(self.ranks, 1))
+
+
+def _alone_or(start: Any) -> Any:
+    """The function that starts ranks, replaced by training in this process if it is to start one."""
+    alone: Any = LoneLauncher()
+    return lambda action, content, ranks, *rest: (alone if ranks == 1 else start)(action, content, ranks, *rest)
 
 
 def _role(process: psutil.Process) -> str:

@@ -50,7 +50,8 @@ class Consumer:
     compared: bool = True
 
 
-#: Trainings in all modes, and everything else that reads what is stored. Each has results of its own.
+#: Trainings in all modes, and everything else that reads what is stored, to be asked in this order: predictions replace
+#: those that are exported before.
 CONSUMERS: tuple[Consumer, ...] = (
     Consumer("full", f"{_ROWS} --shards {{shards1}}"),
     Consumer("disk", f"{_ROWS} --shards {{shards1}} --adjacency disk"),
@@ -69,11 +70,8 @@ CONSUMERS: tuple[Consumer, ...] = (
     Consumer("walk", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler walk --batch-size 16"),
     Consumer("frontier", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler frontier --batch-size 16"),
     Consumer("cluster", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler cluster --cluster-parts 2"),
-    Consumer("resume", "train {dataset}/old --epochs 5"),
+    Consumer("resume", "train {dataset}/again --epochs 5"),
     Consumer("result", "train {dataset}/old"),
-    Consumer("predict", "predict {dataset}/old --checkpoint last --out {out}/a.npz"),
-    Consumer("predict best", "predict {dataset}/old --checkpoint best --embeddings --out {out}/a.csv"),
-    Consumer("predict shards", "predict {dataset}/old --checkpoint last --embeddings --out {out}/a.npy"),
     Consumer("export predictions", "export {dataset}/old predictions --out {out}/a.csv"),
     Consumer("export scores", "export {dataset}/old scores --out {out}/a.npz"),
     Consumer("export embeddings", "export {dataset}/old embeddings --out {out}/a.npy"),
@@ -82,6 +80,9 @@ CONSUMERS: tuple[Consumer, ...] = (
     Consumer("export features", "export {dataset} features --out {out}/a.npy"),
     Consumer("export labels", "export {dataset} labels --out {out}/a.csv"),
     Consumer("export partition", "export {dataset} partition --parts 2 --out {out}/a.csv"),
+    Consumer("predict", "predict {dataset}/old --checkpoint last --out {out}/a.npz"),
+    Consumer("predict best", "predict {dataset}/old --checkpoint best --embeddings --out {out}/a.csv"),
+    Consumer("predict shards", "predict {dataset}/old --checkpoint last --embeddings --out {out}/a.npy"),
     Consumer("partition", "partition {dataset} --parts 3 --method block --workers 0"),
     Consumer("partition by size", "partition {dataset} --parts 3 --method multilevel --preset flat --workers 0"),
     Consumer("shard", "shard {dataset} --parts 2 --reorder degree --workers 0"),

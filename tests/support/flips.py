@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,13 @@ _STAGES = (
 _TRAINED = (
     "train {dataset}/old --ranks 1 --hidden 4 --epochs 3 --threads 1 --checkpoint-every 1 --keep 3 --keep-best auto",
     "predict {dataset}/old --embeddings",
+    "train {dataset}/again --ranks 1 --hidden 4 --epochs 3 --threads 1 --checkpoint-every 1 --shards {shards1}",
 )
+
+
+#: What ``--small`` makes and asks.
+_FEW_STAGES = (_STAGES[0], _STAGES[2])
+_FEW_CONSUMERS = {"full", "neighbor", "resume", "predict", "export features", "shard grid", VERIFY.name}
 
 
 @dataclass
@@ -75,11 +81,11 @@ class Flips:
         """The catalog that is copied for every case."""
         return self.folder / "prepared"
 
-    def prepare(self, datasets: Iterable[str] = ("web", "twin", "way")) -> None:
+    def prepare(self, datasets: Sequence[str] = tuple(_PREPARED), stages: Sequence[str] = _STAGES) -> None:
         """Make the datasets, and ask all consumers about those that are damaged later."""
         _write_edges(self.folder / "edges.csv")
         for dataset in datasets:
-            for stage in (*_PREPARED[dataset], *_STAGES):
+            for stage in (*_PREPARED[dataset], *stages):
                 self._run(f"{stage} --workers 0", dataset)
             self.keys[dataset] = _keys(self.prepared, dataset)
             for stage in _TRAINED:
@@ -116,10 +122,10 @@ class Flips:
         kind = chosen.choice(sorted(self.files))
         file = chosen.choice(self.files[kind])
         catalog, dataset = folder / "catalog", file.split("/")[0]
-        shutil.copytree(self.prepared, catalog)
+        shutil.copytree(self.prepared / dataset, catalog / dataset)
         damage = damage_file(chosen, catalog, file, self.prepared)
         readers = self.readers(file)
-        asked = chosen.sample(readers, min(len(readers), MOST_ASKED))
+        asked = sorted(chosen.sample(readers, min(len(readers), MOST_ASKED)), key=self.consumers.index)
         answers, said = {}, {}
         # First, because others may make a damaged copy anew.
         for consumer in (VERIFY, *asked):
@@ -155,7 +161,8 @@ def _keys(catalog: Path, dataset: str) -> dict[str, str]:
         for info in stored.artifacts("shards")
         if info.parameters.get("layout") == "row"
     }
-    return {**shards, "samples": stored.find("samples").key}
+    samples = stored.artifacts("samples")
+    return {**shards, **({"samples": samples[0].key} if samples else {})}
 
 
 def _write_edges(path: Path) -> None:
@@ -227,21 +234,28 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--only", type=int, help="repeat one case, and show what its commands print")
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--small", action="store_true", help="one dataset, with fewer artifacts and consumers")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cases at a time")
     given = parser.parse_args()
     say(f"seed {given.seed}")
     arrays.CHUNK_BYTES = CHUNK_BYTES
-    load_commands()
+    load_commands(ranks=not given.small)
     numbers = range(given.first, given.first + given.flips) if given.only is None else [given.only]
     with tempfile.TemporaryDirectory(prefix="flips-") as folder:
         flips = Flips(Path(folder))
-        flips.prepare()
+        if given.small:
+            flips.consumers = tuple(each for each in flips.consumers if each.name in _FEW_CONSUMERS)
+            flips.prepare(["web"], _FEW_STAGES)
+        else:
+            flips.prepare()
         say(f"prepared {sum(map(len, flips.files.values()))} files of {len(flips.files)} kinds")
-        cases = []
+        cases, began = [], time.monotonic()
         for case in run_cases(flips, given.seed, numbers, given.jobs):
             cases.append({**case, "said": case["said"] if given.only is not None else _bad(case)})
             for failure in count([cases[-1]])[1]:
                 say(failure[:6000])
+            if len(cases) % 100 == 0:
+                say(f"{len(cases)} cases in {time.monotonic() - began:.0f} s")
             if given.only is not None:
                 say("\n".join([f"{case['file']}, {case['damage']}", *case["said"].values()]))
     _report(*count(cases), seed=given.seed)

@@ -129,7 +129,7 @@ class Kills:
         if number % _JOB_EVERY == _JOB_EVERY - 1:
             recipe = self.folder / f"{number}.toml"
             vertices = self.chosen.randint(40, 120)
-            seed, ranks = self.chosen.randrange(10**6), self.chosen.choice([2, 4])
+            seed, ranks = self.chosen.randrange(10**6), JobCommand.ranks
             recipe.write_text(
                 _RECIPE.format(vertices=vertices, edges=6 * vertices, seed=seed, ranks=ranks, method=method)
             )

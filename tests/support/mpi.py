@@ -55,6 +55,8 @@ def rank_command() -> list[str]:
 
 def running_ranks() -> list[psutil.Process]:
     """The ranks that this process's server has forked and that have not ended."""
+    if not _server.cache_info().currsize:
+        return []
     ranks: list[psutil.Process] = psutil.Process(_server()[1].pid).children(recursive=True)
     return ranks
 

@@ -42,8 +42,8 @@ _DISTURBED = 2
 #: Damages of one dataset, and consumers that are asked about each.
 _DAMAGES, _ASKED = 2, 4
 _WORKERS = (0, 1, 2)
-#: Roles of the processes that are killed; a command that has none of the drawn role goes on.
-_ROLES = ("client", "client", "worker", "rank", "launcher", "partitioner", "all")
+#: Roles of the processes that are killed.
+_ROLES = {"client", "worker", "rank", "launcher", "partitioner", "all"}
 #: What is still counted as wrong, each a failure.
 _BAD = ("differences", "wrong", "unnoticed", "tracebacks", "crashes", "hung", "unfinished", "orphans", "leaks")
 
@@ -78,6 +78,9 @@ class Soak:
             if self._run(calm, stage).code:
                 sys.exit(f"an undisturbed command failed: {stage}")
             self._disturbed(wild, stage, time.monotonic() - began)
+        # A run to be continued by a consumer.
+        for catalog in (calm, wild):
+            self._run(catalog, train.replace("web/old", "web/again"))
         self.counts["rounds"] += 1
         self.counts["differences"] += catalog_facts(calm, run="old") != catalog_facts(wild, run="old")
         self._damaged(calm, wild, ranks)
@@ -101,7 +104,7 @@ class Soak:
         command = Command(self.folder, catalog, words, environment={VARIABLE: fault} if fault else {})
         self.counts["commands"] += 1
         if kill_after is not None and not command.ends_within(kill_after):
-            role = self.chosen.choice(_ROLES)
+            role = self.chosen.choice(sorted(_ROLES & {*command.roles(), "all"}))
             if command.kill(role, self.chosen):
                 self.counts.update({"killed": 1, f"killed {role}": 1})
         try:
@@ -121,7 +124,7 @@ class Soak:
         key = Catalog(calm)["web"].find("shards").key
         keys = {f"shards{ranks}": key}
         usable = [consumer for consumer in CONSUMERS if _fits(consumer, keys)]
-        asked = self.chosen.sample(usable, min(_ASKED, len(usable)))
+        asked = sorted(self.chosen.sample(usable, min(_ASKED, len(usable))), key=CONSUMERS.index)
         whole, copy = self.folder / "whole", self.folder / "damaged"
         shutil.copytree(calm, whole)
         expected = {consumer.name: ask(consumer, whole, "web", self.folder, keys) for consumer in (VERIFY, *asked)}

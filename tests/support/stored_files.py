@@ -31,14 +31,16 @@ def files_by_kind(catalog: Path, datasets: Iterable[str]) -> dict[str, list[str]
 def kind_of(file: str) -> str:
     """Kind of a stored file: the artifact, or the part of a run, and whether it is a chunk."""
     _, kind, *rest = [*file.split("/"), ""]
+    if kind == "zarr.json":
+        return "dataset zarr.json"
     if kind == "shards" and rest[1] in {"row", "grid", "order"}:
         kind = f"shards {rest[1]}"
     elif kind == "runs":
-        return f"run {rest[1].split('.')[0] if len(rest) > 1 else 'group'}"
+        return f"run {rest[1].strip('.').split('.')[0] if len(rest) > 1 else 'group'}"
     elif kind.startswith("."):
         return kind.removeprefix(".")
     name = "chunk" if "/c/" in file else "section" if "/sections/" in file else file.rpartition("/")[2]
-    return f"{kind} {name}" if rest else f"dataset {name}"
+    return f"{kind} {name}"
 
 
 def damage_file(chosen: random.Random, catalog: Path, file: str, whole: Path) -> str:

@@ -1,0 +1,351 @@
+"""A state machine over the public operations of a whole dataset, with a model of what must hold after each.
+
+``PYTHONPATH=tests python tests/support/dataset_machine.py --least 2000`` draws operations in any order:
+stages from a generated graph to samples, training, resumption, prediction, export, kills of commands at random moments,
+two commands at once, flipped bits, garbage collection, removals, and archives. Every operation runs once on a calm
+catalog first, so the model knows what each gives. Commands are forked from this process, which must have no threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, Phase, assume, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.runs.run import Run
+from support.commands import Command, load_commands, say
+from support.consumers import REFUSED, RIGHT, Answer, Consumer, ask
+from support.stored_files import stored_files
+
+#: Operations that make something, in an order in which each finds what it needs.
+STAGES = (
+    "generate web sbm --vertices 40 --edges 200 --classes 3 --dim 3 --workers 0",
+    "partition web --parts 1 --method random --workers 0",
+    "partition web --parts 2 --method block --workers 0",
+    "shard web --parts 1 --workers 0",
+    "shard web --parts 2 --workers 0",
+    "shard web --grid 2x2 --permutation double --workers 0",
+    "sample web --fanout 3,2 --batch-size 16 --epochs 1 --workers 0",
+    "train web/full --ranks 1 --hidden 4 --epochs 4 --threads 1 --checkpoint-every 1",
+    "train web/grid --ranks 1 --hidden 4 --epochs 2 --threads 1 --algorithm summa",
+    "train web/near --ranks 1 --hidden 4 --epochs 2 --threads 1 --mode neighbor --fanout 3,2 --batch-size 16",
+)
+#: Operations that read. Predictions are kept with their run, which the model does not follow further.
+READERS = tuple(
+    Consumer(name, words)
+    for name, words in {
+        "predict": "predict web/full --out {out}/a.npy",
+        "export edges": "export web edges --out {out}/a.npy",
+        "export features": "export web features --out {out}/a.npy",
+        "export partition": "export web partition --parts 2 --out {out}/a.npy",
+        "export metrics": "export web/full metrics --out {out}/a.npz",
+    }.items()
+)
+_LONGEST = 0.4
+
+
+@dataclass
+class Known:
+    """What a calm catalog has after every operation: digests and inputs of artifacts, losses, answers of readers."""
+
+    digests: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, set[str]] = field(default_factory=dict)
+    losses: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
+
+    @classmethod
+    def of_calm_catalog(cls, folder: Path) -> Known:
+        known = cls()
+        for stage in STAGES:
+            command = Command(folder, folder / "calm", stage.split())
+            if command.finish():
+                raise AssertionError(f"{command} ended with {command.code}\n{command.log()}")
+        dataset = Catalog(folder / "calm")["web"]
+        known.digests = complete(dataset)
+        known.inputs = {f"{info.kind}/{info.key}": inputs_of(info.inputs) for info in dataset.artifacts()}
+        known.losses = {run: Run.open(dataset, run).result()["loss"] for run in dataset.runs()}
+        known.answers = {reader.name: ask(reader, folder / "calm", "web", folder, {}) for reader in READERS}
+        return known
+
+
+def inputs_of(inputs: dict[str, str]) -> set[str]:
+    """Names of the inputs of an artifact that are artifacts themselves."""
+    return {f"{kind}/{key}" for kind, key in inputs.items() if kind in {"graph", "vertices", "partition", "transpose"}}
+
+
+def complete(dataset: Dataset) -> dict[str, str]:
+    """Digest of every complete artifact, empty if it cannot be read."""
+    found = {}
+    for info in dataset.artifacts():
+        if info.state == "complete":
+            try:
+                found[f"{info.kind}/{info.key}"] = dataset.find(info.kind, info.key).digest
+            except GnnloomError:
+                found[f"{info.kind}/{info.key}"] = ""
+    return found
+
+
+@dataclass
+class Model:
+    """What must be in the catalog.
+
+    Attributes:
+        there: complete artifacts, by kind and key.
+        damaged: artifacts and runs (``runs/NAME``) of which a byte was changed.
+        finished: runs that ended.
+    """
+
+    there: set[str] = field(default_factory=set)
+    damaged: set[str] = field(default_factory=set)
+    finished: set[str] = field(default_factory=set)
+
+    def useless(self, known: Known) -> set[str]:
+        """Artifacts with an input that is not there, or that is itself useless."""
+        useless: set[str] = set()
+        while more := {name for name in self.there - useless if known.inputs[name] - (self.there - useless)}:
+            useless |= more
+        return useless
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Artifacts or runs are gone, and damage with them."""
+        for each in (self.there, self.damaged, self.finished):
+            each.difference_update(names)
+
+
+class DatasetMachine(RuleBasedStateMachine):
+    """Operations on one dataset."""
+
+    known: ClassVar[Known]
+    steps: ClassVar[int] = 0
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="machine-"))
+        self.catalog, self.model = self.folder / "catalog", Model()
+        self.run_to_end(STAGES[0])
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.verify_finds_exactly_what_is_damaged()
+            shutil.rmtree(self.folder)
+
+    @property
+    def dataset(self) -> Dataset:
+        return Catalog(self.catalog)["web"]
+
+    def command(self, words: str, name: str = "first") -> Command:
+        """Begin a command."""
+        DatasetMachine.steps += 1
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        return Command(folder, self.catalog, [*words.split(), "--json"])
+
+    def run_to_end(self, words: str) -> Command:
+        """Run a command, which succeeds or ends with one error."""
+        return self.ended(self.command(words))
+
+    def ended(self, command: Command) -> Command:
+        command.finish()
+        assert not command.complaint(), f"{command}: {command.complaint()}\n{command.log()}{command.output()}"
+        self.look()
+        if command.code == 0 and command.words[0] == "train":
+            run = command.words[1].split("/")[1]
+            self.model.finished.add(run)
+            assert Run.open(self.dataset, run).result()["loss"] == self.known.losses[run] or self.is_damaged(run)
+        return command
+
+    def is_damaged(self, run: str) -> bool:
+        return f"runs/{run}" in self.model.damaged
+
+    def look(self) -> None:
+        """Add what has become complete."""
+        self.model.there |= set(complete(self.dataset)) if self.dataset_exists() else set()
+
+    def dataset_exists(self) -> bool:
+        return (self.catalog / "web" / "zarr.json").exists()
+
+    # Operations that make something.
+
+    @rule(stage=st.sampled_from(STAGES))
+    def make(self, stage: str) -> None:
+        self.run_to_end(stage)
+
+    @rule(stage=st.sampled_from(STAGES))
+    def make_twice(self, stage: str) -> None:
+        if self.run_to_end(stage).code == 0:
+            before = self.files()
+            assert self.run_to_end(stage).code == 0
+            assert self.files() == before
+
+    @rule(stage=st.sampled_from(STAGES), after=st.floats(0, _LONGEST))
+    def kill(self, stage: str, after: float) -> None:
+        command = self.command(stage)
+        if not command.ends_within(after):
+            command.kill("all", random.Random(0))
+            command.finish()
+            assert command.orphans() == []
+            self.look()
+        else:
+            self.ended(command)
+
+    @rule(first=st.sampled_from(STAGES), second=st.sampled_from((*STAGES, "catalog gc web", "catalog verify web")))
+    def make_at_once(self, first: str, second: str) -> None:
+        begun = [self.command(first, "first"), self.command(second, "second")]
+        lost = self.model.useless(self.known) if "gc" in second else set()
+        for command in begun:
+            command.finish()
+        self.model.remove(name for name in lost if name not in complete(self.dataset))
+        for command in begun:
+            self.ended(command)
+
+    # Operations that read.
+
+    @rule(reader=st.sampled_from(READERS))
+    def read(self, reader: Consumer) -> None:
+        DatasetMachine.steps += 1
+        answer = ask(reader, self.catalog, "web", self.folder, {})
+        judged = answer.judge(self.known.answers[reader.name])
+        assert judged in {RIGHT, REFUSED}, f"{answer.command}: {judged}\n{answer.log}"
+
+    @rule()
+    def verify(self) -> None:
+        DatasetMachine.steps += 1
+        self.verify_finds_exactly_what_is_damaged()
+
+    def verify_finds_exactly_what_is_damaged(self) -> None:
+        """Every damaged artifact and run is found, and nothing else but what is made from them."""
+        findings = self.dataset.verify()
+        found = {f"{finding.kind}/{finding.key}" for finding in findings if finding.is_damaged}
+        assert self.model.damaged <= found, f"unnoticed: {self.model.damaged - found}"
+        if not self.model.damaged:
+            assert not found, [finding.problem for finding in findings if finding.is_damaged]
+
+    # Operations that damage, remove and move.
+
+    @precondition(lambda self: len(self.model.damaged) < 2)
+    @rule(seed=st.integers(0, 10**6))
+    def flip(self, seed: int) -> None:
+        DatasetMachine.steps += 1
+        chosen, names = random.Random(seed), {*self.model.there, *(f"runs/{run}" for run in self.model.finished)}
+        files = [file for file in stored_files(self.catalog) if "/".join(file.split("/")[1:3]) in names]
+        assume(files)
+        path = self.catalog / chosen.choice(files)
+        content = bytearray(path.read_bytes())
+        content[chosen.randrange(len(content))] ^= 1 << chosen.randrange(8)
+        path.write_bytes(content)
+        self.model.damaged.add("/".join(path.relative_to(self.catalog).parts[1:3]))
+
+    @rule(seed=st.integers(0, 10**6), force=st.booleans())
+    def remove(self, seed: int, force: bool) -> None:
+        names = sorted({*self.model.there, *self.model.damaged, *(f"runs/{run}" for run in self.model.finished)})
+        assume(names)
+        name = random.Random(seed).choice(names)
+        removed = self.run_to_end(f"catalog rm web --artifact {name}{' --force' if force else ''}")
+        needed = [other for other in self.model.there if name in self.known.inputs.get(other, ())]
+        if removed.code == 0:
+            assert force or not needed or self.model.damaged
+            assert not (self.catalog / "web" / name).exists()
+            self.model.remove([name, name.removeprefix("runs/")])
+        else:
+            assert not force
+
+    @rule()
+    def remove_damaged(self) -> None:
+        for name in sorted(self.model.damaged):
+            assert self.run_to_end(f"catalog rm web --artifact {name} --force").code == 0
+            self.model.remove([name, name.removeprefix("runs/")])
+
+    @rule()
+    def collect_garbage(self) -> None:
+        useless = self.model.useless(self.known)
+        assert self.run_to_end("catalog gc web").code == 0
+        there = set(complete(self.dataset))
+        # What cannot be read says of no input that it is missing.
+        assert self.model.there - there <= useless
+        assert self.model.damaged or self.model.there - there == useless
+        self.model.remove(self.model.there - there)
+
+    @rule()
+    def archive(self) -> None:
+        file = self.folder / "web.tar"
+        file.unlink(missing_ok=True)
+        exported = self.run_to_end(f"catalog export web {file}").code == 0
+        assert exported != bool(self.model.damaged)
+        assert exported == file.exists()
+        if exported:
+            assert self.run_to_end(f"catalog import {file} --as copy").code == 0
+            copy = Catalog(self.catalog)["copy"]
+            assert complete(copy) == complete(self.dataset)
+            assert not [finding for finding in copy.verify(quick=True) if finding.is_damaged]
+            assert self.run_to_end("catalog rm copy --yes").code == 0
+
+    @invariant()
+    def what_is_complete_is_what_it_was(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        found = complete(self.dataset)
+        assert set(found) == self.model.there, f"{set(found) ^ self.model.there}"
+        for name, digest in found.items():
+            assert name in self.model.damaged or digest == self.known.digests[name], name
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """Size and time of change of every file."""
+        stats = {file: (self.catalog / file).stat() for file in stored_files(self.catalog)}
+        return {file: (stat.st_size, stat.st_mtime_ns) for file, stat in stats.items()}
+
+
+def run(examples: int, steps: int, least: int, *, seeded: bool) -> int:
+    """Run the machine, again if there were too few steps; returns the number of commands and other steps."""
+    load_commands(ranks=False)
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=seeded,
+        database=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        # Without shrinking, which takes minutes: a failure names its operations anyway.
+        phases=(Phase.explicit, Phase.generate),
+        print_blob=False,
+    )
+    with tempfile.TemporaryDirectory(prefix="machine-") as folder:
+        DatasetMachine.known = Known.of_calm_catalog(Path(folder))
+        while True:
+            run_state_machine_as_test(DatasetMachine, settings=chosen)
+            if DatasetMachine.steps >= least:
+                return DatasetMachine.steps
+
+
+def main() -> None:
+    """Run examples of some steps each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=50, help="of an example, at most")
+    parser.add_argument("--least", type=int, default=0, help="steps of all examples, at least")
+    parser.add_argument("--seeded", action="store_true", help="draw the same operations every time")
+    given = parser.parse_args()
+    say(f"RESULT machine_steps {run(given.examples, given.steps, given.least, seeded=given.seeded)} steps")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

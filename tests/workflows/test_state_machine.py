@@ -1,0 +1,49 @@
+"""Public operations on a whole dataset, in any order, disturbed and damaged, leave what a model says.
+
+The machine and its model are in :mod:`support.dataset_machine`. They run in a process that is forked from the server of
+ranks, which has imported everything and has no threads, because every operation is forked from it in turn.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.mpi import TESTS, rank_command
+
+#: Most steps after the beginning of an example.
+STEPS = 20
+
+
+def machine_steps(folder: Path, *options: str, timeout: float) -> int:
+    """Run the machine; returns its number of steps."""
+    program = [*rank_command(), str(TESTS / "support" / "dataset_machine.py")]
+    with (folder / "output.txt").open("w+") as output:
+        done = subprocess.run(
+            [*program, "--steps", str(STEPS), *options],
+            cwd=TESTS,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+            check=False,
+        )
+        output.seek(0)
+        printed = output.read()
+    assert done.returncode == 0, printed[-20_000:]
+    found = re.search(r"^RESULT machine_steps (\d+) steps$", printed, re.MULTILINE)
+    assert found is not None, printed
+    return int(found[1])
+
+
+def test_operations_on_a_dataset_in_any_order_leave_what_the_model_says(tmp_path: Path) -> None:
+    assert machine_steps(tmp_path, "--examples", "2", "--seeded", timeout=600) >= STEPS
+
+
+@pytest.mark.long
+@pytest.mark.timeout(5400)
+def test_two_thousand_operations_leave_what_the_model_says(tmp_path: Path) -> None:
+    assert machine_steps(tmp_path, "--least", "2000", timeout=5000) >= 2000
