@@ -131,7 +131,9 @@ class Broken(Model):
         if fault == "differs":
             self.weights[1] = nn.Parameter(self.weights[1].detach() + rank)
         elif fault == "more parameters":
-            self.extra = nn.ParameterList([torch.zeros(2, dtype=self.dtype) for _ in range(rank + 1)])
+            self.extra: nn.Module | nn.Parameter = nn.ParameterList(
+                [torch.zeros(2, dtype=self.dtype) for _ in range(rank + 1)]
+            )
         elif fault == "buffer differs":
             self.register_buffer("noise", torch.full((2,), float(rank)))
         elif fault == "another dtype":

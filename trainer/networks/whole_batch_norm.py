@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -58,4 +59,4 @@ def share_batch_norms(module: nn.Module, find_operator: Callable[[], Operator]) 
         if type(child) is nn.BatchNorm1d:
             # Parameters, buffers and hooks stay.
             child.__class__ = WholeBatchNorm
-            child.find_operator = find_operator
+            cast("WholeBatchNorm", child).find_operator = find_operator

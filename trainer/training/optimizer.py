@@ -146,7 +146,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator, works
         return
     flat = workspace.empty((sum(p.numel() for p in parameters),), parameters[0].dtype)
     torch.cat([_flat_gradient(parameter) for parameter in parameters], out=flat)
-    pieces = flat.split([parameter.numel() for parameter in parameters])
+    pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
     for parameter, piece in zip(parameters, pieces, strict=True):
         if parameter.grad is not None:
             # Adding 0 turns -0 into 0, which here means that there is a gradient.
