@@ -28,7 +28,7 @@ def poisoned_memory() -> Iterator[list[int]]:
     empty, give_back = Workspace.empty, workspace._Segment.give_back
 
     def empty_and_poisoned(self: Workspace, *arguments: Any) -> torch.Tensor:
-        tensor = _poisoned(empty(self, *arguments))
+        tensor: torch.Tensor = _poisoned(empty(self, *arguments))
         handed_out.append(tensor.nbytes)
         return tensor
 

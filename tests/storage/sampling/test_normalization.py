@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
@@ -77,7 +77,7 @@ def edge_law(pattern: np.ndarray, size: int) -> Law:
 
     @cache
     def law(left: int) -> Law:
-        found: Counter[frozenset[int]] = Counter()
+        found: defaultdict[frozenset[int], float] = defaultdict(float)
         for first in range(n if left else 0):
             seconds = neighbors[first] if left > 1 else []
             for second in seconds or [first]:
@@ -92,7 +92,7 @@ def dealt_law(group: np.ndarray, per_batch: int) -> Law:
     """The law of the vertices of a batch of groups: of every batch of an epoch, every choice of groups."""
     groups = range(int(group.max()) + 1)
     sizes = [len(groups[first : first + per_batch]) for first in range(0, len(groups), per_batch)]
-    found: Counter[frozenset[int]] = Counter()
+    found: defaultdict[frozenset[int], float] = defaultdict(float)
     for size in sizes:
         chosen = list(combinations(groups, size))
         for each in chosen:

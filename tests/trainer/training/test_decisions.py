@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.run import Run
@@ -18,7 +19,15 @@ def test_ranks_whose_metrics_differ_in_the_last_bits_stop_together(tmp_path: Pat
     catalog = Catalog(tmp_path / "catalog")
     problem("web", 60, 240, symmetric=True).store(catalog, 2)
     # At learning rate 0 no metric improves, except on the rank whose sums shrink.
-    options = {"lr": 0.0, "patience": 2, "epochs": 9, "ranks": 2, "hidden": (8,), "threads": 1, "wait_timeout": 30.0}
+    options: dict[str, Any] = {
+        "lr": 0.0,
+        "patience": 2,
+        "epochs": 9,
+        "ranks": 2,
+        "hidden": (8,),
+        "threads": 1,
+        "wait_timeout": 30.0,
+    }
     configs = [
         TrainConfig(
             catalog=str(catalog.root), dataset="web", run=run, eval_every=1, monitor=metric, keep_best=metric, **options
@@ -38,7 +47,7 @@ def test_a_run_that_resumes_with_another_number_of_threads_says_so(tmp_path: Pat
     found = []
     with warnings_logged() as logged:
         for epochs, threads in ((1, 1), (2, 1), (3, 2)):
-            options = {"run": "threads", "epochs": epochs, "threads": threads, "hidden": (8,)}
+            options: dict[str, Any] = {"run": "threads", "epochs": epochs, "threads": threads, "hidden": (8,)}
             train(LoneCommunicator(), TrainConfig(catalog=str(catalog.root), dataset="web", **options))
             found.append(len(logged))
     assert found == [0, 0, 1]
