@@ -74,7 +74,7 @@ class ChunkWriter:
 
     def _put(self, number: int, chunk: NDArray[Any]) -> str:
         encoded = chunk.tobytes() if self._blosc is None else _encoded(self._blosc, chunk)
-        checksum = google_crc32c.value(encoded).to_bytes(_CHECKSUM_BYTES, "little")
+        checksum: bytes = google_crc32c.value(encoded).to_bytes(_CHECKSUM_BYTES, "little")
         # Arrays are split along the first axis only, so the chunk's other coordinates are always 0.
         file = self._folder.joinpath(str(number), *["0"] * (chunk.ndim - 1))
         file.parent.mkdir(parents=True, exist_ok=True)

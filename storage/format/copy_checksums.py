@@ -117,7 +117,7 @@ def _check_file(path: Path, block_bytes: int, num_bytes: int, checksums: str) ->
 
 def _fill(read_into: Any, out: np.ndarray[Any, Any]) -> bool:
     """Fill a buffer from a file; returns whether there were enough bytes."""
-    rest = memoryview(out)
+    rest = out.data
     while rest:
         count = read_into(rest)
         if not count:
