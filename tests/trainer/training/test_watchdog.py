@@ -16,8 +16,9 @@ from gnnloom.storage.faults import VARIABLE
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.watchdog import WAITING, StandstillError, Transfer, Watch
+from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.launch import launch
+from gnnloom.trainer.job.launch import launch, launch_prediction
 from gnnloom.trainer.job.leftovers import remove_segments_since
 from gnnloom.trainer.training.session import open_session
 from support.lone import LoneCommunicator
@@ -74,6 +75,30 @@ def test_a_standstill_is_reported_and_the_last_checkpoint_is_kept(
     monkeypatch.delenv(VARIABLE)
     assert len(launch(_config(catalog, run, 600.0))["loss"]) == 12
     assert not (stored.path / WAITING).exists()
+
+
+@pytest.mark.long
+def test_a_stopped_rank_ends_a_prediction_as_it_ends_a_training(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch(_config(catalog, "predicting", 600.0))
+    monkeypatch.setenv(VARIABLE, "send.halo forward:SIGSTOP:rank=1:nth=2")
+    started = time.monotonic()
+    with pytest.raises(LaunchError, match=r"waited longer than 4 s for other ranks") as raised:
+        launch_prediction(catalog["graph"], "predicting", wait_timeout=4.0)
+    # The time of the start, and of looking for what the other ranks report.
+    assert time.monotonic() - started < 60
+    assert "no report" in str(raised.value).splitlines()[3]
+    monkeypatch.delenv(VARIABLE)
+    assert launch_prediction(catalog["graph"], "predicting")["epoch"] == 12
+
+
+def test_a_prediction_waits_as_long_as_asked(catalog: Catalog) -> None:
+    config = _config(catalog, "asked", 7.0)
+    run = Run(catalog["graph"].run_path("asked"))
+    run.start(config.to_json(), 0, {})
+    assert PredictConfig.of_run(catalog["graph"], run).wait_timeout == 7.0
+    assert PredictConfig.of_run(catalog["graph"], run, wait_timeout=0.0).wait_timeout == 0.0
 
 
 def test_a_wait_that_ends_leaves_nothing(tmp_path: Path) -> None:
