@@ -64,6 +64,9 @@ _ARRANGED = {
     **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), 160),
     **dict.fromkeys(("SETITEM", "SETITEMS", "INST", "OBJ", "NEWOBJ", "REDUCE"), 512),
 }
+#: Operations that call something, and the places of keys on the stack before operations that fill a dict.
+_CALLS = ("REDUCE", "NEWOBJ")
+_KEYS = {"DICT": slice(None, None, 2), "SETITEM": slice(-2, -1), "SETITEMS": slice(None, None, 2)}
 
 
 class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
@@ -71,6 +74,8 @@ class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
 
     The reader in C allocates as many memo slots as the pickle asks for, before it checks that they are used.
     """
+
+    stack: list[Any]
 
     def __init__(self, content: bytes, admitted: Collection[str], where: str) -> None:
         super().__init__(io.BytesIO(content), encoding="latin-1")
@@ -105,33 +110,15 @@ class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
         """A reference to data outside of the pickle, as the pickle spells it."""
         return pid
 
-    def load_reduce(self) -> None:
-        self._check_arguments()
-        super().load_reduce()
-
-    def load_newobj(self) -> None:
-        self._check_arguments()
-        super().load_newobj()
-
-    def load_dict(self) -> None:
-        self._check_keys(self.stack[::2])
-        super().load_dict()
-
-    def load_setitem(self) -> None:
-        self._check_keys(self.stack[-2:-1])
-        super().load_setitem()
-
-    def load_setitems(self) -> None:
-        self._check_keys(self.stack[::2])
-        super().load_setitems()
-
-    def _check_arguments(self) -> None:
+    def check_arguments(self) -> None:
+        """Refuse the arguments of a call, on the stack, if they are many or no tuple."""
         # A tuple that the pickle names again and again would be copied with every call.
         arguments = self.stack[-1]
         if not isinstance(arguments, tuple) or len(arguments) > _MOST_ARGUMENTS:
             raise TypeError(f"a call without a tuple of at most {_MOST_ARGUMENTS} arguments")
 
-    def _check_keys(self, keys: list[Any]) -> None:
+    def check_keys(self, keys: list[Any]) -> None:
+        """Count the entries of a dict, and refuse keys other than text and integers."""
         self.spend(_ENTRY_BYTES * len(keys))
         # Hashing a deeply nested tuple overflows the interpreter's stack, and tuples can be made to collide.
         if not all(isinstance(key, str | int) for key in keys):
@@ -143,7 +130,14 @@ def _operation(name: str) -> tuple[int, Callable[[_Reader], None]]:
     code = getattr(pickle, name)[0]
     method = pickle._Unpickler.dispatch[code].__name__  # noqa: SLF001
 
+    def check(reader: _Reader) -> None:
+        if name in _CALLS:
+            reader.check_arguments()
+        elif name in _KEYS:
+            reader.check_keys(reader.stack[_KEYS[name]])
+
     def make(reader: _Reader) -> None:
+        check(reader)
         getattr(reader, method)()
         made = reader.stack[-1]
         if isinstance(made, int) and made.bit_length() > _INTEGER_BITS:
@@ -152,12 +146,13 @@ def _operation(name: str) -> tuple[int, Callable[[_Reader], None]]:
 
     def arrange(reader: _Reader) -> None:
         reader.spend(_ARRANGED[name])
+        check(reader)
         getattr(reader, method)()
 
     return code, make if name in _MADE else arrange
 
 
-_Reader.dispatch = dict(map(_operation, (*_MADE, *_ARRANGED)))
+_Reader.dispatch = dict(map(_operation, (*_MADE, *_ARRANGED)))  # type: ignore[arg-type]
 
 
 def _shown(name: str) -> str:
