@@ -143,7 +143,7 @@ class Kills:
         """Finish a command; returns for how many seconds there were processes of each role."""
         seconds = command.watch()
         self._check_end(command, finished=True)
-        return {role: time for role, time in seconds.items() if role in _ROLES} | {"all": seconds["client"]}
+        return {role: time for role, time in seconds.items() if role in _ROLES} | {"all": max(seconds.values())}
 
     def _killed(self, start: Callable[[], Command], seconds: dict[str, float], name: str) -> None:
         for _ in range(_KILLS_EACH.get(name, 2)):
