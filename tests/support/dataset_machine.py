@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -348,4 +347,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

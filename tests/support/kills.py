@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from gnnloom.storage import Catalog
@@ -64,6 +65,8 @@ _JOB_EVERY = 4
 _WITH_WORKERS = 0.7
 #: Roles that have to be killed in a long session.
 _ROLES = ("client", "worker", "nanny", "rank", "launcher", "partitioner", "all")
+#: Share of the time of a role in which its processes are killed; later ones mostly have ended.
+_EARLY = 0.7
 #: Seconds after which files in shared memory that nobody uses count as left behind by gnnloom.
 _SETTLED_SECONDS = 1.2
 _RECIPE = """\
@@ -114,12 +117,12 @@ class Kills:
         for stage in stages:
             words = [word.format(samples=_samples(calm)) for word in stage.split()]
             seconds = self._undisturbed(kind(self.folder, calm, words))
-            self._killed(lambda words=words: kind(self.folder, wild, words), seconds, words[0])
+            self._killed(partial(kind, self.folder, wild, words), seconds, words[0])
         expected, found = catalog_facts(calm), catalog_facts(wild)
         differing = sorted({name for name, _ in expected.items() ^ found.items()})
         self.counts.update({"pipelines": 1, "compared": len(expected), "differences": len(differing)})
-        killed, seconds = self.counts["kills"] - before, time.monotonic() - began
-        say(f"{number}: {about}: {killed} kills in {seconds:.0f} s, {len(expected)} facts compared")
+        killed, took = self.counts["kills"] - before, time.monotonic() - began
+        say(f"{number}: {about}: {killed} kills in {took:.0f} s, {len(expected)} facts compared")
         if differing:
             say("\n".join(["these differ:", *differing]))
 
@@ -151,11 +154,14 @@ class Kills:
             role = min(seconds, key=lambda role: (self.counts[f"kills of {role}"], self.chosen.random()))
             before, command = shared_memory_names(), start()
             present = role == "all" or command.waits_for(role)
-            early = present and not command.ends_within(self.chosen.uniform(0.0, seconds[role]))
+            early = present and not command.ends_within(self.chosen.uniform(0.0, _EARLY * seconds[role]))
             if early and command.kill(role, self.chosen):
                 self.counts.update({"kills": 1, f"kills of {role}": 1, f"kills in {name}": 1})
             self._check_end(command, finished=False)
             self._note_left(before)
+            # It came to its end before it was killed: nothing is left to do for the next one.
+            if command.code == 0:
+                break
         self._check_end(start(), finished=True)
 
     def _check_end(self, command: Command, *, finished: bool) -> None:
