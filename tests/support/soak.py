@@ -25,7 +25,8 @@ from typing import Any
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.faults import VARIABLE
-from gnnloom.trainer.job.leftovers import QUIET_SECONDS, SHARED_MEMORY, find_leftovers, remove_leftovers
+from gnnloom.storage.shared_memory import SHARED_MEMORY
+from gnnloom.trainer.job.leftovers import QUIET_SECONDS, find_leftovers, remove_leftovers
 
 _POINTS = (
     "json.write", "file.rename", "file.renamed", "chunk.write", "chunk.written", "folder.sync", "task.end.*",
