@@ -23,7 +23,8 @@ from pathlib import Path
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.faults import VARIABLE
-from gnnloom.trainer.job.leftovers import QUIET_SECONDS, SHARED_MEMORY, find_leftovers, remove_leftovers
+from gnnloom.storage.shared_memory import SHARED_MEMORY
+from gnnloom.trainer.job.leftovers import QUIET_SECONDS, find_leftovers, remove_leftovers
 from support.commands import Command, catalog_facts, load_commands, say
 from support.consumers import CONSUMERS, REFUSED, RIGHT, VERIFY, Answer, Consumer, ask
 from support.stored_files import damage_file, stored_files

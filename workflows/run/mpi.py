@@ -102,8 +102,10 @@ def _options(request: Request, assignment: Assignment) -> dict[str, Any]:
     sections: dict[str, Any] = {}
     for section in dataclasses.fields(assignment.recipe):
         content = getattr(assignment.recipe, section.name)
-        parts = dataclasses.asdict(content) if dataclasses.is_dataclass(content) else {"": content}
-        sections |= {f"[{section.name}] {name}": value for name, value in parts.items()}
+        if dataclasses.is_dataclass(content) and not isinstance(content, type):
+            sections |= {f"[{section.name}] {name}": value for name, value in dataclasses.asdict(content).items()}
+        else:
+            sections[section.name] = content
     return {**asked, **sections, **{f"key of the {kind}": key for kind, key in assignment.workload.all_keys.items()}}
 
 

@@ -8,10 +8,13 @@ import io
 import json
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import torch
 from mpi4py import MPI
 
 from gnnloom.trainer import __main__ as ranks
@@ -22,9 +25,9 @@ from gnnloom.trainer.kernels.dispatch import has_c_kernels
 from gnnloom.trainer.training import alike
 
 WORLD = MPI.COMM_WORLD
-SOFTWARE = {
+SOFTWARE: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "gnnloom": lambda: mock.patch.object(alike, "version", return_value="another"),
-    "torch": lambda: mock.patch.object(alike.torch, "__version__", "another"),
+    "torch": lambda: mock.patch.object(torch, "__version__", "another"),
     "kernels": lambda: mock.patch.object(alike, "has_c_kernels", return_value=not has_c_kernels()),
 }
 
