@@ -29,7 +29,7 @@ import gnnloom.trainer.job.launch as launcher
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.grid_window import load_kernels
 from gnnloom.storage.faults import forget_plans
-from gnnloom.trainer.job.leftovers import SHARED_MEMORY, _used_files
+from gnnloom.storage.shared_memory import SHARED_MEMORY, unused_files
 from gnnloom.workflows.cli import main as command_line
 from support.lone_training import LoneLauncher
 from support.mpi import rank_command, running_ranks
@@ -334,8 +334,7 @@ def shared_memory_names() -> set[Path]:
 
 def unused_shared_memory() -> set[Path]:
     """Everything in shared memory that no process uses."""
-    used = _used_files()
-    return {path for path in shared_memory_names() if str(path) not in used}
+    return {*unused_files(SHARED_MEMORY, ("",))}
 
 
 def say(text: str) -> None:
