@@ -27,15 +27,15 @@ SECTIONS: Final = "sections"
 
 
 #: Bytes, at most, of a manifest without its sections, of a section in it (a name and a digest), and of an array in the
-#: list of a section, with the checksums of 16 chunks.
-_MANIFEST_BYTES, _SECTION_BYTES, _ARRAY_BYTES = 4096, 64, 560
+#: list of a section, with the checksums of 12 chunks.
+_MANIFEST_BYTES, _SECTION_BYTES, _ARRAY_BYTES = 4096, 64, 528
 
 
 def planned_metadata(sections: int, arrays: int, data_bytes: int) -> int:
     """Bytes, at most, that a reader parses of an artifact with so many sections to open so many arrays of them.
 
     Args:
-        data_bytes: of the arrays. Those of more than 16 chunks have chunks of the usual size.
+        data_bytes: of the arrays. Those of more than 12 chunks have chunks of the usual size.
     """
     checksums = CHECKSUM_DIGITS * (data_bytes // CHUNK_BYTES)
     return _MANIFEST_BYTES + _SECTION_BYTES * sections + _ARRAY_BYTES * arrays + checksums

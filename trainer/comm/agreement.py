@@ -124,11 +124,10 @@ def _difference(comm: Communicator, states: NDArray[np.float64], mine: Alike) ->
     for kind in shown:
         # One rank of each kind describes it to all, so nobody receives a description from every rank.
         first = int(firsts[kind])
-        buffer = torch.zeros(int(lengths[first]), dtype=torch.uint8)
-        if first == comm.rank:
-            buffer.numpy()[:] = np.frombuffer(content, np.uint8)
+        letters = list(content) if first == comm.rank else [0] * int(lengths[first])
+        buffer = torch.tensor(letters, dtype=torch.uint8)
         comm.broadcast(buffer, first, Kind.SETUP)
-        described.append((np.flatnonzero(kinds == kind).tolist(), json.loads(buffer.numpy().tobytes())))
+        described.append((np.flatnonzero(kinds == kind).tolist(), json.loads(bytes(buffer.tolist()))))
     others = int(sizes.sum() - sizes[shown].sum())
     more = f"; {others} more ranks differ from these" if others else ""
     message = f"ranks differ in {_differences(described)}{more}; {mine.advice}"

@@ -42,7 +42,7 @@ def scaled_rows(matrix: Tensor, factors: Tensor, workspace: Workspace, out: Tens
     if matrix.dtype == factors.dtype:
         return torch.mul(matrix, factors.unsqueeze(1), out=out)
     # torch multiplies numbers of two dtypes one by one. Converted some rows at a time, they take a fifth of the time.
-    for rows, wide in _widened(matrix, factors.dtype, workspace):
+    for rows, wide in widened(matrix, factors.dtype, workspace):
         out[rows] = wide.mul_(factors[rows].unsqueeze(1))
     return out
 
@@ -58,13 +58,18 @@ def add_widened(total: Tensor, summand: Tensor, workspace: Workspace) -> None:
         total += summand
         return
     # As for :func:`scaled_rows`: torch adds numbers of two dtypes one by one.
-    for rows, wide in _widened(summand, total.dtype, workspace):
+    for rows, wide in widened(summand, total.dtype, workspace):
         total[rows] += wide
 
 
-def _widened(matrix: Tensor, dtype: torch.dtype, workspace: Workspace) -> Iterator[tuple[slice, Tensor]]:
+def widened_rows(matrix: Tensor) -> int:
+    """Number of rows of a matrix that are widened at a time."""
+    return max(1, _WIDENED_NUMBERS // max(1, matrix.shape[1]))
+
+
+def widened(matrix: Tensor, dtype: torch.dtype, workspace: Workspace) -> Iterator[tuple[slice, Tensor]]:
     """Ranges of rows, each with these rows in another dtype, in memory that the next range overwrites."""
-    step = max(1, _WIDENED_NUMBERS // max(1, matrix.shape[1]))
+    step = widened_rows(matrix)
     scratch = workspace.empty((min(step, len(matrix)), matrix.shape[1]), dtype)
     for start in range(0, len(matrix), step):
         rows = slice(start, min(start + step, len(matrix)))
@@ -182,7 +187,7 @@ class _AddBias(torch.autograd.Function):
         if output.dtype == bias.dtype:
             return torch.add(output.detach(), bias.detach(), out=result)
         # torch would convert the whole matrix at once.
-        for rows, wide in _widened(output, bias.dtype, workspace):
+        for rows, wide in widened(output, bias.dtype, workspace):
             result[rows] = wide.add_(bias)
         return result
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import sum_dtype
 from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
-from gnnloom.trainer.kernels.elementwise import converted
+from gnnloom.trainer.kernels.elementwise import converted, widened, widened_rows
 from gnnloom.trainer.kernels.workspace import Workspace
 
 #: The first product of a shape pays for the library's setup; the fastest of three excludes it.
@@ -39,10 +39,10 @@ def matmul(left: Tensor, right: Tensor, workspace: Workspace, out: Tensor | None
     if left.dtype != torch.bfloat16 or _multiplies_bfloat16():
         return torch.mm(left, right, out=out)
     # Some rows at a time: in float32, the whole matrix would take twice its memory.
-    wide = right.float()
-    for start in range(0, len(left), _SUMMED_ROWS):
-        rows = slice(start, start + _SUMMED_ROWS)
-        out[rows] = left[rows].float() @ wide
+    wide = workspace.empty(tuple(right.shape), torch.float32).copy_(right)
+    product = workspace.empty((min(widened_rows(left), len(left)), right.shape[1]), torch.float32)
+    for rows, some in widened(left, torch.float32, workspace):
+        out[rows] = torch.mm(some, wide, out=product[: len(some)])
     return out
 
 
@@ -76,7 +76,8 @@ def _summed_product(left: Tensor, right: Tensor, workspace: Workspace) -> Tensor
         if _multiplies_bfloat16():
             torch.bmm(*factors, out=products)
         else:
-            products.copy_(torch.bmm(*(factor.float() for factor in factors)))
+            wide = [workspace.empty(tuple(factor.shape), torch.float32).copy_(factor) for factor in factors]
+            products.copy_(torch.bmm(*wide, out=workspace.empty(tuple(products.shape), torch.float32)))
         add_in_order(total, products, workspace)
     return total
 

@@ -14,7 +14,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.partial_parameters import PartialParameter
+from gnnloom.trainer.layout.partial_parameters import PartialParameter, Piece
 from gnnloom.trainer.networks.global_generator import has_drawn
 from gnnloom.trainer.networks.model import Model
 from gnnloom.trainer.networks.norm import Norm
@@ -162,8 +162,15 @@ def _identity(what: str, tensor: Tensor) -> tuple[float, float, float]:
     piece = tensor.piece if isinstance(tensor, PartialParameter) else None
     shape = tuple(tensor.shape) if piece is None else piece.shape
     kind = f"{what} {shape} {tensor.dtype} {tensor.requires_grad}"
-    place = 0.0 if piece is None else tensor_digest(piece.rows) + piece.columns.start
-    return short_digest(np.frombuffer(kind.encode(), np.uint8)), place, tensor_digest(tensor)
+    return short_digest(np.frombuffer(kind.encode(), np.uint8)), _place(piece), tensor_digest(tensor)
+
+
+def _place(piece: Piece | None) -> float:
+    """A number that is equal for equal pieces; 0 for a whole parameter."""
+    if piece is None:
+        return 0.0
+    # The last column too: with fewer columns than ranks, empty pieces begin where others do.
+    return short_digest(np.array([tensor_digest(piece.rows), piece.columns.start, piece.columns.stop]))
 
 
 def _unequal(place: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.bool_]:

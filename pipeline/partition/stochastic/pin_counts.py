@@ -68,10 +68,11 @@ class PinCounts:
         _count_pins(full.net_offset, full.pin, part, count, mask)
         load = np.zeros(parts, dtype=np.int64)
         np.add.at(load, part, full.vertex_weight)
-        pins = np.arange(int(np.diff(full.net_offset).max(initial=0)) + 1)
-        # A table, because kernels would otherwise compute a power for every pin that they weigh.
-        sending = 1 - (1 - nets.rate) ** pins
-        return cls(count, mask, load, sending.astype(np.float64))
+        # A table, because kernels would otherwise compute a power for every pin that they weigh. Products, because
+        # NumPy's powers differ in their last bits between processors, and annealing would then give other parts.
+        missing = np.full(int(np.diff(full.net_offset).max(initial=0)) + 1, 1 - nets.rate)
+        missing[0] = 1.0
+        return cls(count, mask, load, 1 - np.multiply.accumulate(missing))
 
 
 def count_bytes(num_nets: int, parts: int) -> int:

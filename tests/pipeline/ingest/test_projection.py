@@ -71,7 +71,7 @@ def test_the_disk_sets_the_pace_once_its_cache_is_full() -> None:
 
 def test_a_disk_too_small_is_refused_with_the_figures() -> None:
     projection = extrapolate(FOUND, True, False, replace(RESOURCES, disk_free=GIB))
-    with pytest.raises(BudgetError, match=r"100,000,000 edges need about 0\.9 GiB of spill and 0\.5 GiB .* 1\.0 GiB"):
+    with pytest.raises(BudgetError, match=r"100,000,000 edges need about 954 MiB of spill and 489 MiB .* 1\.0 GiB"):
         projection.check()
 
 
