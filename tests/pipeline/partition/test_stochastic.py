@@ -24,7 +24,7 @@ from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
 from gnnloom.pipeline.partition.stochastic.batch_volume import batch_volumes
 from gnnloom.pipeline.partition.stochastic.deadline import Deadline
 from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_BATCHES, hoeffding_batches
-from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
+from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets, PinCounts
 from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
@@ -144,6 +144,17 @@ def test_annealing_finds_communities(catalog: Catalog) -> None:
     assert finished
     assert nets.expected_volume(annealed, 4) == 0
     assert np.bincount(annealed).tolist() == [30] * 4
+
+
+def test_the_chances_of_sending_have_the_same_bits_on_every_processor(catalog: Catalog) -> None:
+    """NumPy's powers have other last bits with wider vectors, so the chances are products, as Python computes them."""
+    graph = store_graph(catalog.create("g"), random_adjacency(60, 3000, 0, symmetric=True), symmetric=True)
+    nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.2)
+    sending, missing = PinCounts.of(nets, random_parts(60, 4, 0), 4).sending.tolist(), 1.0
+    assert len(sending) > 30
+    for chance in sending:
+        assert chance == 1 - missing
+        missing *= 1 - nets.rate
 
 
 def test_annealing_stays_within_the_predicted_memory(catalog: Catalog) -> None:

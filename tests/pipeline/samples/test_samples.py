@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,10 @@ OUT_OF_RANGE: list[tuple[str, Any, str]] = [
 ]
 
 
+def _always(array: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda _: array
+
+
 def test_reading_refuses_ids_out_of_range(tmp_path: Path) -> None:
     artifact, prefix = sample(store(tmp_path)).artifact, "rank/00000/epoch/00001/segment/000000"
     for name, change, message in OUT_OF_RANGE:
@@ -175,7 +180,7 @@ def test_reading_refuses_ids_out_of_range(tmp_path: Path) -> None:
         samples = Samples(replace_array(artifact, f"{prefix}/{name}", change))
         with pytest.raises(CorruptError, match=message):
             list(samples.read_segment(0, 1, 0, samples.hot_feature(0)))
-        artifact = replace_array(samples.artifact, f"{prefix}/{name}", lambda _, sound=sound: sound)
+        artifact = replace_array(samples.artifact, f"{prefix}/{name}", _always(sound))
 
 
 def test_verification_finds_a_seed_that_an_epoch_lacks(tmp_path: Path) -> None:

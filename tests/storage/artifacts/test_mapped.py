@@ -20,7 +20,8 @@ from gnnloom.storage.artifacts.whole_graph import map_whole_graph, read_whole_gr
 from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.format import copy_checksums, mapped_copy
-from gnnloom.storage.upkeep.garbage import collect_garbage, find_garbage
+from gnnloom.storage.format.files import sync_tree
+from gnnloom.storage.upkeep.garbage import Garbage, collect_garbage, find_garbage
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.small_catalogs import store_small_dataset
 from support.warnings_logged import warnings_logged
@@ -187,7 +188,7 @@ def test_a_damaged_copy_is_made_anew_with_a_warning(catalog: Catalog, small_bloc
     file = copy_of(graph) / f"{name}.npy"
     sound = file.read_bytes()
     damages: list[Callable[[], object]] = [
-        *(lambda place=place: flip(file, place) for place in (6, len(sound) // 2, len(sound) - 1)),  # type: ignore[misc]
+        *(lambda place=place: flip(file, place) for place in (6, len(sound) // 2, len(sound) - 1)),
         lambda: file.write_bytes(sound[:-1]),
         lambda: file.write_bytes(sound + b"x"),
         lambda: file.write_bytes(sound[: len(sound) // 2] + sound[len(sound) // 2 :][::-1]),
@@ -278,10 +279,10 @@ def test_a_copy_in_a_catalog_that_cannot_be_written_is_checked(
 
 def test_a_copy_that_is_being_made_is_not_garbage(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, adjacency = stored(catalog)
-    sync, found = mapped_copy.sync_tree, []
+    found: list[Garbage] = []
 
     def collect_meanwhile(path: Path) -> None:
-        sync(path)
+        sync_tree(path)
         found.extend(collect_garbage(catalog["g"]))
 
     monkeypatch.setattr(mapped_copy, "sync_tree", collect_meanwhile)
