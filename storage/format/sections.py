@@ -32,7 +32,7 @@ _MANIFEST_BYTES, _SECTION_BYTES, _ARRAY_BYTES = 4096, 64, 528
 
 
 def planned_metadata(sections: int, arrays: int, data_bytes: int) -> int:
-    """Bytes, at most, that a reader parses of an artifact with so many sections to open so many arrays of them.
+    """Upper bound of the bytes that a reader parses to open some arrays of an artifact.
 
     Args:
         data_bytes: of the arrays. Those of more than 12 chunks have chunks of the usual size.
