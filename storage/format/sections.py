@@ -35,6 +35,8 @@ def planned_metadata(sections: int, arrays: int, data_bytes: int) -> int:
     """Upper bound of the bytes that a reader parses to open some arrays of an artifact.
 
     Args:
+        sections: number of sections of the artifact.
+        arrays: number of arrays that are opened.
         data_bytes: of the arrays. Those of more than 12 chunks have chunks of the usual size.
     """
     checksums = CHECKSUM_DIGITS * (data_bytes // CHUNK_BYTES)
