@@ -76,7 +76,7 @@ class Graph:
         """(num_rows + 1,) int64 row pointers of one block.
 
         Raises:
-            CorruptError: they do not ascend from 0 to the number of nonzeros, or are those of another number of rows.
+            CorruptError: they do not ascend from 0 to the number of nonzeros, or there are too few or too many.
         """
         stored, num_rows = self.stored_pointers(number, counter), self.block_rows[number + 1] - self.block_rows[number]
         if len(stored) != num_rows + 1:

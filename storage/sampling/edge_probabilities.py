@@ -128,7 +128,7 @@ def _weigh(
         indptr, indices: of the sample's block.
         degree: (num_sampled,) int64 neighbors of each vertex in the graph.
         share: (num_sampled,) float64, s of each vertex.
-        num_vertices, num_alone: vertices of the graph, and those of them without neighbors.
+        num_vertices, num_alone: number of vertices, and of vertices without neighbors.
     """
     drawn, factor = np.empty(len(share), np.float64), np.ones(len(indices), np.float64)
     for row in range(len(share)):

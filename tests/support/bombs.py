@@ -351,7 +351,7 @@ def measured(read: Callable[[Path], object], file: Path) -> tuple[int, str]:
 
 
 def main() -> None:
-    """Write, read and measure all bombs, or those of the formats that are named; a line of JSON each."""
+    """Write, read and measure the bombs of the given formats, by default all; prints a line of JSON for each."""
     folder, *names = sys.argv[1:]
     for number, name in enumerate(names or BOMBS):
         suffix, make, read = BOMBS[name]

@@ -22,7 +22,7 @@ MAX_BYTES = 1 << 28
 _FREE_MEMORY, _MEMORY_PER_BYTE = 32 << 20, 2
 #: Greatest number of arguments of a call; torch's and NumPy's functions take up to seven.
 _MOST_ARGUMENTS = 16
-#: Bits of an integer: those of NumPy's types. Python hashes and prints longer ones slowly, or not at all.
+#: Most bits of an integer, as in NumPy's types. Python hashes and prints longer ones slowly, or not at all.
 _INTEGER_BITS = 64
 #: Bytes of a place on the stack, and later in a list; and of an entry of a dict, with room to grow.
 _PLACE_BYTES, _ENTRY_BYTES = 16, 64
