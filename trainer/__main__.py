@@ -29,6 +29,7 @@ from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.leftovers import remove_abandoned_by_all
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     _log_from_first_rank(comm)
     try:
         job = together(comm, lambda: parse_arguments(arguments), _alike)
+        remove_abandoned_by_all(comm)
         result = _run(comm, job, stop)
     except CollectiveError as error:
         if error.reports:

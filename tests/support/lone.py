@@ -31,6 +31,9 @@ class LoneCommunicator:
     def ranks_on_this_machine(self) -> int:
         return 1
 
+    def is_first_on_this_machine(self) -> bool:
+        return True
+
     def cores_on_this_machine(self) -> int:
         return 1
 

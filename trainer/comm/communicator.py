@@ -65,6 +65,10 @@ class Communicator(Protocol):
         """Number of ranks that share this machine's memory. Collective."""
         ...
 
+    def is_first_on_this_machine(self) -> bool:
+        """Whether no rank that shares this machine's memory has a lower number. Collective."""
+        ...
+
     def cores_on_this_machine(self) -> int:
         """Number of distinct cores that the ranks of this machine may use. Collective."""
         ...

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -86,26 +87,35 @@ class MpiCommunicator:
         return MpiCommunicator(self._comm.Split(color, key), self.traffic, self._max_count, members)
 
     def ranks_on_this_machine(self) -> int:
-        # Calls that block are outside of the watchdog's sight: no rank enters one before all are here.
-        self.barrier()
-        local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
-        size: int = local.Get_size()
-        # MPI libraries limit the number of communicators.
-        local.Free()
+        with self._on_this_machine() as local:
+            size: int = local.Get_size()
         return size
+
+    def is_first_on_this_machine(self) -> bool:
+        with self._on_this_machine() as local:
+            rank: int = local.Get_rank()
+        return rank == 0
 
     def cores_on_this_machine(self) -> int:
         mine = os.sched_getaffinity(0)
+        with self._on_this_machine() as local:
+            # A place for every core up to the highest that a rank may use.
+            highest = np.array([max(mine)], np.int64)
+            local.Allreduce(MPI.IN_PLACE, highest, op=MPI.MAX)
+            cores = np.zeros(int(highest[0]) + 1, np.uint8)
+            cores[list(mine)] = 1
+            local.Allreduce(MPI.IN_PLACE, cores, op=MPI.MAX)
+        return int(cores.sum())
+
+    @contextmanager
+    def _on_this_machine(self) -> Iterator[MPI.Comm]:
+        """A group of the ranks that share this machine's memory, in order. Collective."""
+        # Calls that block are outside of the watchdog's sight: no rank enters one before all are here.
         self.barrier()
         local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
-        # A place for every core up to the highest that a rank may use.
-        highest = np.array([max(mine)], np.int64)
-        local.Allreduce(MPI.IN_PLACE, highest, op=MPI.MAX)
-        cores = np.zeros(int(highest[0]) + 1, np.uint8)
-        cores[list(mine)] = 1
-        local.Allreduce(MPI.IN_PLACE, cores, op=MPI.MAX)
+        yield local
+        # MPI libraries limit the number of communicators.
         local.Free()
-        return int(cores.sum())
 
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:
         segments = self._segments(tensor)

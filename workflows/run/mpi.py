@@ -20,6 +20,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.ending import end_job, finalize
 from gnnloom.trainer.comm.mpi import RawCommunicator, duplicate_world, world
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.job.leftovers import remove_abandoned_by_all
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
@@ -71,6 +72,7 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
         lambda: one_line(lambda: _check(request, comm.size)),
         lambda checked: alike_command("gnnloom run", _options(request, checked)),
     )
+    remove_abandoned_by_all(comm)
     assignment = _agree_on_stages(comm, checked)
     finished = not assignment.workload.needs_preparation or _prepare_together(comm, assignment, progress, stop)
     if finished and assignment.workload.needs_training:

@@ -21,7 +21,7 @@ from gnnloom.storage.faults import VARIABLE
 from gnnloom.storage.shared_memory import SEGMENTS, SHARED_MEMORY
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
-from support.mpi import rank_command, running_ranks
+from support.mpi import rank_command, run_different, running_ranks
 from support.problems import problem
 
 PROBLEM = problem("web", 60, 240, symmetric=False)
@@ -94,6 +94,17 @@ def test_the_next_command_removes_what_killed_jobs_left(catalog: Catalog, killed
     launch(_config(catalog, f"after-{killed}", 1))
     assert shared
     assert [path for path in shared if path.exists()] == []
+
+
+def test_ranks_of_a_batch_system_remove_it_too(catalog: Catalog) -> None:
+    left = SHARED_MEMORY / f"{SEGMENTS[0]}of-a-killed-job-{os.getpid()}"
+    left.touch()
+    time.sleep(1.1)
+    given = ("-m", "gnnloom.trainer", "--catalog", str(catalog.root), "web", "--run", "batch")
+    rank = (*given, "--ranks", "2", "--hidden", "4", "--epochs", "1", "--threads", "1")
+    done = run_different(rank, rank)
+    assert done.returncode == 0, done.stderr
+    assert not left.exists()
 
 
 def _limited(catalog: Catalog, limit: str, run: str) -> subprocess.CompletedProcess[str]:
