@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gnnloom.storage.format.files import write_json
+from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.agreement import Alike, CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.ending import end_job, finalize
@@ -29,7 +30,6 @@ from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.job.leftovers import remove_abandoned_by_all
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
@@ -45,7 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     _log_from_first_rank(comm)
     try:
         job = together(comm, lambda: parse_arguments(arguments), _alike)
-        remove_abandoned_by_all(comm)
+        # What killed jobs left.
+        if comm.is_first_on_this_machine():
+            remove_abandoned()
         result = _run(comm, job, stop)
     except CollectiveError as error:
         if error.reports:

@@ -52,6 +52,9 @@ FEW_ENTRIES = 10_000_000
 #: Longest wait for tasks that run when another one fails, and seconds between looks. A task takes seconds.
 _STOP_SECONDS, _STOP_POLL_SECONDS = 300.0, 0.05
 
+#: Far more than the cores of any machine.
+_MOST_WORKERS = 4096
+
 #: Longest wait for workers that replace killed ones. Starting one takes a second or two.
 _REPLACED_SECONDS = 20
 
@@ -285,6 +288,8 @@ def open_cluster(options: ClusterOptions) -> Iterator[Cluster]:
         MissingPackageError: the performance report needs a package that is not installed.
     """
     check_report(options.performance_report, options.workers)
+    if options.workers is not None and options.workers > _MOST_WORKERS:
+        raise InputError(f"workers {options.workers}: expected at most {_MOST_WORKERS}, on one machine")
     with _open(options) as cluster, reported(options.performance_report):
         yield cluster
 

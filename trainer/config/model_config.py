@@ -13,6 +13,9 @@ from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind
 from gnnloom.trainer.models.registry import MODELS, model_kind, shown_option
 
+#: A row of a layer takes a few MiB.
+_MOST_COLUMNS = 1 << 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
@@ -24,7 +27,9 @@ class ModelConfig(Config):
         choices=tuple(MODELS),
         importable=True,
     )
-    hidden: tuple[int, ...] = option((128, 128), "Widths of the hidden layers, such as 128,128", least=1)
+    hidden: tuple[int, ...] = option(
+        (128, 128), "Widths of the hidden layers, such as 128,128", least=1, most=_MOST_COLUMNS
+    )
     bias: bool = option(True, "Add a bias in every layer")
     norm: str = option(
         "none",

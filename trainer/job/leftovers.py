@@ -14,16 +14,7 @@ from gnnloom.storage import shared_memory
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.format.locks import is_shared_folder
 from gnnloom.storage.format.own_folder import MARK, PREFIX
-from gnnloom.storage.shared_memory import (
-    SEGMENTS,
-    SEMAPHORES,
-    SHARED_MEMORY,
-    changed,
-    own_files,
-    remove_abandoned,
-    unused_files,
-)
-from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.storage.shared_memory import SEGMENTS, SEMAPHORES, SHARED_MEMORY, changed, own_files, unused_files
 
 #: Seconds without a change after which a temporary folder that nobody has locked counts as left behind.
 QUIET_SECONDS: Final = 60.0
@@ -73,12 +64,6 @@ def remove_segments_since(started: float, shared: Path = SHARED_MEMORY) -> list[
     for path in left:
         path.unlink(missing_ok=True)
     return left
-
-
-def remove_abandoned_by_all(comm: Communicator) -> None:
-    """Remove the shared memory that killed jobs left on the machines of these ranks. Collective."""
-    if comm.is_first_on_this_machine():
-        remove_abandoned()
 
 
 def _left_folders(folder: Path) -> list[Path]:

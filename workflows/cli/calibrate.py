@@ -14,7 +14,7 @@ from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 
 @click.command("calibrate")
-@click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True, help="Ranks to start here.")
+@click.option("--ranks", type=click.IntRange(1, 4096), default=2, show_default=True, help="Ranks to start here.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads per rank.")
 @click.option("--name", default=LOCAL, show_default=True, help="Name of the profile in the catalog.")
 @click.option(

@@ -15,12 +15,12 @@ from typing import Any, NoReturn
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, serve_ranks
 from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.ending import end_job, finalize
 from gnnloom.trainer.comm.mpi import RawCommunicator, duplicate_world, world
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.job.leftovers import remove_abandoned_by_all
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
@@ -72,7 +72,9 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
         lambda: one_line(lambda: _check(request, comm.size)),
         lambda checked: alike_command("gnnloom run", _options(request, checked)),
     )
-    remove_abandoned_by_all(comm)
+    # What killed jobs left.
+    if comm.is_first_on_this_machine():
+        remove_abandoned()
     assignment = _agree_on_stages(comm, checked)
     finished = not assignment.workload.needs_preparation or _prepare_together(comm, assignment, progress, stop)
     if finished and assignment.workload.needs_training:

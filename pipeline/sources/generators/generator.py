@@ -11,9 +11,23 @@ from gnnloom.pipeline.sources import generators as room
 from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage.descriptors import load_descriptors
+from gnnloom.storage.errors import InputError
 
 #: The option of every generator.
 SEED: Final = Option("seed", int, "Seed; equal seeds give equal graphs.", 0, minimum=0)
+
+#: Largest number of edges to draw, which are millions of tasks.
+_MOST_EDGES: Final = 1 << 44
+
+
+def check_num_edges(name: str, num_edges: int) -> None:
+    """Check that a graph can be generated.
+
+    Raises:
+        InputError: it has too many edges.
+    """
+    if num_edges > _MOST_EDGES:
+        raise InputError(f"{name}: {num_edges:,} edges to draw, expected at most 2^44")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.generators.generator import SEED, Generator
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges
 from gnnloom.pipeline.sources.generators.scramble import scramble_ids
 from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
@@ -25,6 +25,8 @@ from gnnloom.storage.matrix.random_numbers import stream_key, unit
 
 #: Number of edge numbers that one task handles.
 RANGE_EDGES = 1 << 23
+#: Largest number of shortcuts per edge.
+_MOST_SHORTCUTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,9 @@ class LatticeEdges:
         if len(self.sizes) not in {2, 3} or min(self.sizes) < 1 or math.prod(self.sizes) < 2:
             shown = "x".join(str(size) for size in self.sizes)
             raise InputError(f"lattice {shown}: expected two or three sizes of at least 1, and two vertices")
-        if not 0 <= self.shortcuts < math.inf:
-            raise InputError(f"lattice: {self.shortcuts} shortcuts per edge, expected at least 0")
+        if not 0 <= self.shortcuts <= _MOST_SHORTCUTS:
+            raise InputError(f"lattice: {self.shortcuts} shortcuts per edge, expected 0 to {_MOST_SHORTCUTS:,}")
+        check_num_edges("lattice", self.num_edges)
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -143,7 +146,9 @@ GENERATOR = Generator(
     open_edges=_open_edges,
     options=(
         Option("size", tuple, "Lengths of the axes, AxB or AxBxC.", (1000, 1000), required=True),
-        Option("shortcuts", float, "Number of random edges per edge of the grid.", 0.0, minimum=0),
+        Option(
+            "shortcuts", float, "Number of random edges per edge of the grid.", 0.0, minimum=0, maximum=_MOST_SHORTCUTS
+        ),
         Option("scramble", bool, "Scramble the ids instead of numbering along the axes.", False),
         SEED,
     ),

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.generators.generator import SEED, Generator
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges
 from gnnloom.pipeline.sources.generators.scramble import scramble_ids
 from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
@@ -63,6 +63,7 @@ class RmatEdges:
             raise InputError(f"R-MAT: scale {self.scale}, expected 1 to {_MAX_SCALE}")
         if self.edge_factor < 1:
             raise InputError(f"R-MAT: {self.edge_factor} edges per vertex, expected at least 1")
+        check_num_edges("R-MAT", self.num_edges)
         if min(self.a, self.b, self.c) < 0 or self.a + self.b + self.c > 1 + 1e-9:
             raise InputError(f"R-MAT: probabilities {self.a}, {self.b} and {self.c}; expected a sum of at most 1")
 
