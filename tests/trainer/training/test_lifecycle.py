@@ -160,7 +160,7 @@ def test_sigterm_ends_ranks_that_have_not_begun_within_seconds(
 
 
 def test_a_training_that_cannot_fit_the_memory_is_refused_before_it_reads(catalog: Catalog) -> None:
-    command = ["--catalog", str(catalog.root), "train", "graph/huge", "--ranks", "2", "--hidden", "100000000"]
+    command = ["--catalog", str(catalog.root), "train", "graph/huge", "--ranks", "2", "--hidden", "1000000,1000000"]
     done = run_command(*command)
     assert done.returncode == BudgetError.exit_code
     (line,) = [line for line in done.stderr.splitlines() if "error" in line]
