@@ -18,7 +18,6 @@ from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
-from gnnloom.storage.checks.metadata_invariants import check_metadata
 from gnnloom.storage.checks.sample_invariants import check_samples
 from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row_shards
 from gnnloom.storage.errors import CorruptError, GnnloomError
@@ -32,7 +31,6 @@ def check_artifact(dataset: Dataset, artifact: Artifact) -> None:
     Raises:
         CorruptError: an invariant is broken, or the manifest lacks entries of this kind of artifact.
     """
-    check_metadata(artifact)
     with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
         _CHECKS[artifact.kind](dataset, artifact)
 

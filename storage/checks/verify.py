@@ -9,7 +9,7 @@ from typing import Final
 from gnnloom.storage.catalog import ArtifactInfo, Dataset
 from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.checks.invariants import check_artifact
-from gnnloom.storage.checks.metadata_invariants import check_lists
+from gnnloom.storage.checks.metadata_invariants import check_lists, check_metadata
 from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.errors import GnnloomError, IncompleteError
 from gnnloom.storage.format.artifact import Artifact
@@ -48,7 +48,7 @@ def verify_dataset(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
     """Read everything, and check it against checksums, digests and invariants.
 
     Args:
-        quick: check only checksums and digests.
+        quick: check only metadata, checksums and digests.
 
     Returns:
         One finding per artifact, run and uncompressed copy, intact or not.
@@ -73,6 +73,7 @@ def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Fi
     try:
         artifact = Artifact(info.path)
         arrays = artifact.verify()
+        check_metadata(artifact)
         if not quick:
             check_artifact(dataset, artifact)
     # One damaged artifact must not hide the findings of the others.

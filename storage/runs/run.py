@@ -150,19 +150,31 @@ class Run:
         """One object per finished epoch; a last line that was cut short is left out.
 
         Raises:
-            CorruptError: a line is not an object with an epoch, or holds values that are not numbers.
+            CorruptError: a line is not an object with an epoch, or holds values that are not numbers; or the run has
+                finished with another number of epochs.
         """
         path = self.metrics_path
-        if not path.exists():
-            return []
+        finished = self._finished_epochs()
         # A killed writer leaves a last line without a line end.
-        lines = path.read_bytes().split(b"\n")[:-1]
+        *lines, rest = (path.read_bytes() if path.exists() else b"").split(b"\n")
         metrics = [
             parse_json(open_line(line, f"{path}:{number}"), f"{path}:{number}") for number, line in enumerate(lines, 1)
         ]
         for number, line in enumerate(metrics, 1):
             _check_line(line, f"{path}:{number}")
+        wrong = finished is not None and (rest or len(metrics) != finished)
+        # A run that goes on drops its result before it changes its metrics.
+        if wrong and self._finished_epochs() == finished:
+            raise CorruptError(f"{path}: {len(metrics)} whole lines, although the run has finished {finished} epochs")
         return metrics
+
+    def _finished_epochs(self) -> int | None:
+        """Number of epochs of the finished run; None if it has not finished."""
+        try:
+            epochs: int = self.result()["epochs"]
+        except IncompleteError:
+            return None
+        return epochs
 
     def begun_since(self, time: float) -> bool:
         """Whether a writer has begun to write since a time (seconds since 1970)."""
@@ -283,11 +295,17 @@ class Run:
             file.flush()
             fault_point("metrics.append", self.metrics_path)
 
-    def finish(self, result: JsonObject) -> None:
-        """Write the summary, which makes the run complete."""
-        # The metrics are appended without waiting for the disk; a summary on disk means that they are there as well.
+    def sync_metrics(self) -> None:
+        """Wait until the metrics are on disk, which :meth:`append_metrics` does not.
+
+        Called by rank 0 before a checkpoint or the summary appears, which then have all lines that belong to them.
+        """
         with self.metrics_path.open("rb") as file:
             os.fsync(file.fileno())
+
+    def finish(self, result: JsonObject) -> None:
+        """Write the summary, which makes the run complete."""
+        self.sync_metrics()
         write_json(self.path / _RESULT, result)
 
     def predictions_aside(self) -> Path:

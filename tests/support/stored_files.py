@@ -9,14 +9,16 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from gnnloom.storage.format.artifact import WORK
+
 #: Kinds of damage by weight: a flipped bit, zeros, a cut end, another chunk, another array.
 _DAMAGES = {"bit": 60, "zeros": 10, "cut": 10, "chunk": 12, "array": 8}
 
 
 def stored_files(catalog: Path) -> list[str]:
-    """All files of a catalog that are not empty, except locks; relative to it."""
+    """All files of a catalog that are not empty, except locks and what tasks left; relative to it."""
     files = (path for path in catalog.rglob("*") if path.is_file() and path.stat().st_size)
-    return sorted(str(path.relative_to(catalog)) for path in files if ".locks" not in path.parts)
+    return sorted(str(path.relative_to(catalog)) for path in files if not {".locks", WORK} & {*path.parts})
 
 
 def files_by_kind(catalog: Path, datasets: Iterable[str]) -> dict[str, list[str]]:

@@ -50,13 +50,19 @@ class _AbandonedError(Exception):
 class CheckpointWriter:
     """Writes one checkpoint at a time, in a thread of its own."""
 
-    def __init__(self, comm: Communicator, published: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        comm: Communicator,
+        written: Callable[[], None] = lambda: None,
+        published: Callable[[], None] = lambda: None,
+    ) -> None:
         """Prepare; communicates nothing.
 
         Args:
-            published: called on rank 0, in the thread, after each publication.
+            written: called on rank 0, in the thread, before each publication.
+            published: the same, after it.
         """
-        self._comm, self._published = comm, published
+        self._comm, self._written, self._published = comm, written, published
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._abandoned = threading.Event()
@@ -137,6 +143,7 @@ class CheckpointWriter:
                 self._wait_for(announced(aside, rank))
             records += collect(aside, self._comm.size)
         self._check_wanted()
+        self._written()
         publish_checkpoint(folder, epoch, records, destination.facts, destination.kept)
         self._published()
 

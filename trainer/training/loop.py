@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.figures import shown_epoch
 from gnnloom.storage.runs.run import Run
@@ -151,9 +151,7 @@ class Training:
         checkpoint = start.checkpoint
         if checkpoint is not None:
             together(comm, lambda: restore(checkpoint, self.model, self.optimizer))
-        # Rank 0 may be rewriting this file already; it does so with one rename, and keeps exactly the lines that pass
-        # this filter, so all ranks read the same.
-        self.lines = together(comm, lambda: [line for line in self.run.metrics() if line["epoch"] < self.first_epoch])
+        self.lines = together(comm, self._earlier_lines)
         self._note_threads()
         self.last_traffic = TrafficCounts()
         self.unsaved_seconds = 0.0
@@ -169,7 +167,23 @@ class Training:
         context = ModeContext(self.session, self.inputs, labels, self.loss, weights, start.own_loss, self.first_epoch)
         self.mode: Mode = self.config.mode_kind.load()(context)
         # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
-        self.writer = CheckpointWriter(comm, lambda: drop_superseded(self.run))
+        self.writer = CheckpointWriter(comm, self.run.sync_metrics, lambda: drop_superseded(self.run))
+
+    def _earlier_lines(self) -> list[dict[str, Any]]:
+        """The metrics of the epochs before the checkpoint.
+
+        Raises:
+            CorruptError: there are fewer.
+        """
+        # Rank 0 may be rewriting this file already; it does so with one rename, and keeps exactly the lines that pass
+        # this filter, so all ranks read the same.
+        lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
+        if [line["epoch"] for line in lines] != list(range(self.first_epoch)):
+            raise CorruptError(
+                f"{self.run.metrics_path}: {len(lines)} of the {self.first_epoch} epochs before the last checkpoint;"
+                " restore the file, or train again with --restart"
+            )
+        return lines
 
     def _note_threads(self) -> None:
         """Say if a resumed run has another number of threads than before, which changes its last bits."""

@@ -137,7 +137,7 @@ def _describe(row: dict[str, Any]) -> str:
 
 @catalog_command.command("verify")
 @click.argument("name")
-@click.option("--quick", is_flag=True, help="Check digests only, and skip the invariants within and between artifacts.")
+@click.option("--quick", is_flag=True, help="Check metadata and digests, but no other invariants.")
 @json_option
 def verify_command(name: str, quick: bool, as_json: bool) -> None:
     """Read everything in dataset NAME and check it against checksums, digests and invariants.

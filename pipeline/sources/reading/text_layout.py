@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,10 +10,14 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
 from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, LONGEST_LINE, whole_lines
+from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, whole_lines
 from gnnloom.pipeline.sources.reading.numerals import COMMA, SPACE, TAB
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+#: The beginning of a line that is neither blank nor a comment.
+_DATA = re.compile(rb"^[ \t\r\v\f]*+[^\s#%]", re.MULTILINE)
+#: Number of bytes in which it is looked for at a time: it is mostly the first line.
+_FIRST_BYTES = 1 << 16
 
 
 def data_blocks(
@@ -41,25 +46,26 @@ def _mark_bytes(block: NDArray[np.uint8]) -> int:
 
 def _after_header(file: SourceFile) -> int:
     """Offset of the line after the first one that is neither blank nor a comment."""
-    end = 0
-    for offset, block in whole_lines(file):
-        text, at, end = block.tobytes(), 0 if offset else _mark_bytes(block), offset + len(block)
-        while at < len(text):
-            stop = text.index(b"\n", at) + 1
-            line = text[at:stop].strip()
-            if line and not line.startswith((b"#", b"%")):
-                return offset + stop
-            at = stop
-    return end
+    return _first_data(file)[0]
 
 
 def first_data_line(file: SourceFile) -> bytes:
     """The first line that is neither blank nor a comment, without a byte order mark; empty if there is none."""
-    with file.open() as stream:
-        line = stream.readline(LONGEST_LINE).removeprefix(_BYTE_ORDER_MARK)
-        while line.startswith((b"#", b"%")) or (line and not line.strip()):
-            line = stream.readline(LONGEST_LINE)
-    return line
+    return _first_data(file)[1]
+
+
+def _first_data(file: SourceFile) -> tuple[int, bytes]:
+    """Offset of the end of the first line that is neither blank nor a comment, and that line.
+
+    Without such a line, the offset of the end of the file, and nothing.
+    """
+    end = 0
+    for offset, block in whole_lines(file, block_bytes=_FIRST_BYTES):
+        text, end = block[0 if offset else _mark_bytes(block) :].tobytes(), offset + len(block)
+        if found := _DATA.search(text):
+            line = text[found.start() : text.index(b"\n", found.start()) + 1]
+            return end - len(text) + found.start() + len(line), line
+    return end, b""
 
 
 def separator_of(file: SourceFile) -> int:

@@ -14,7 +14,7 @@ from support.mpi import TESTS
 
 #: Formats whose bombs are quick to read.
 QUICK = ("torch", "npy")
-SLOW = ("zstd", "parquet", "matrix market", "metis")
+SLOW = ("npz", "gzip", "zstd", "parquet", "matrix market", "metis", "archive")
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in SLOW)])

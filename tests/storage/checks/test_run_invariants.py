@@ -73,8 +73,17 @@ def test_a_finished_run_whose_metrics_end_in_the_middle_of_a_line_is_damaged(run
     _finish(run)
     text = run.metrics_path.read_bytes()
     run.metrics_path.write_bytes(text + text[:20])
-    with pytest.raises(CorruptError, match="the last line is cut short, although the run has finished"):
+    with pytest.raises(CorruptError, match="3 whole lines, although the run has finished 3 epochs"):
         check_run(run)
+
+
+def test_a_finished_run_that_lacks_a_line_of_its_metrics_is_damaged(run: Run) -> None:
+    _finish(run)
+    lines = run.metrics_path.read_bytes().splitlines(keepends=True)
+    for rest in (b"", bytes(len(lines[-1]))):
+        run.metrics_path.write_bytes(b"".join(lines[:-1]) + rest)
+        with pytest.raises(CorruptError, match="2 whole lines, although the run has finished 3 epochs"):
+            run.metrics()
 
 
 @pytest.mark.parametrize("name", ["predictions", "checkpoint", "."])
