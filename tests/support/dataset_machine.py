@@ -182,14 +182,21 @@ class DatasetMachine(RuleBasedStateMachine):
     def dataset_exists(self) -> bool:
         return (self.catalog / "web" / "zarr.json").exists()
 
+    def with_source(self) -> None:
+        """Make the graph and its vertices again if one is gone: without vertices, stages make other shards."""
+        if not {"graph", "vertices"} <= {name.partition("/")[0] for name in self.model.there}:
+            assert self.run_to_end(STAGES[0]).code == 0 or self.model.damaged
+
     # Operations that make something.
 
     @rule(stage=st.sampled_from(STAGES))
     def make(self, stage: str) -> None:
+        self.with_source()
         self.run_to_end(stage)
 
     @rule(stage=st.sampled_from(STAGES))
     def make_twice(self, stage: str) -> None:
+        self.with_source()
         if self.run_to_end(stage).code == 0:
             before = self.files()
             assert self.run_to_end(stage).code == 0
@@ -197,6 +204,7 @@ class DatasetMachine(RuleBasedStateMachine):
 
     @rule(stage=st.sampled_from(STAGES), after=st.floats(0, _LONGEST))
     def kill(self, stage: str, after: float) -> None:
+        self.with_source()
         command = self.command(stage)
         if not command.ends_within(after):
             command.kill("all", random.Random(0))
@@ -208,6 +216,7 @@ class DatasetMachine(RuleBasedStateMachine):
 
     @rule(first=st.sampled_from(STAGES), second=st.sampled_from((*STAGES, "catalog gc web", "catalog verify web")))
     def make_at_once(self, first: str, second: str) -> None:
+        self.with_source()
         begun = [self.command(first, "first"), self.command(second, "second")]
         lost = self.model.useless(self.known) if "gc" in second else set()
         for command in begun:

@@ -124,10 +124,13 @@ def stop_after(catalog: Catalog, source: Any, tasks: int) -> Path:
 
 
 CASES = [("numbers", "ids/collected"), ("numbers", "ids/merged")]
-CASES += [("names", "names/collected"), ("names", "names/ends"), ("names", "names/text")]
+CASES += [("names", "names/collected")]
+LONG_CASES = [("names", "names/ends"), ("names", "names/text")]
 
 
-@pytest.mark.parametrize(("kind", "lost"), CASES)
+@pytest.mark.parametrize(
+    ("kind", "lost"), [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in LONG_CASES)]
+)
 @pytest.mark.parametrize(
     ("damage", "when"), [("missing", "while ids are merged"), ("short", "while edges are scattered")]
 )
