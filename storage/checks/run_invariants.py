@@ -89,7 +89,8 @@ def _check_groups(run: Run) -> None:
     for where, folders, names in os.walk(run.path):
         folders[:] = [name for name in folders if not name.startswith(".")]
         file = Path(where, METADATA)
-        if METADATA in names and parse_json(file.read_bytes(), str(file)).get("node_type") == "group":
+        # Those of arrays are checked with the arrays.
+        if METADATA in names and parse_json(file.read_bytes(), str(file)).get("node_type") != "array":
             check_group(file.parent)
     for folder in outdated_run_lists(run.path):
         raise IncompleteError(
