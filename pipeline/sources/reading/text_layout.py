@@ -32,7 +32,7 @@ def data_blocks(
         Offset of a block in the decompressed contents, and the block, (num_bytes,) uint8; it may be empty.
     """
     # Every task finds the header itself, so a range need not know what an earlier one read.
-    first_line = _after_header(file) if header else 0
+    first_line = _first_data(file)[0] if header else 0
     for offset, block in whole_lines(file, start, stop, block_bytes):
         mark = 0 if offset else _mark_bytes(block)
         skipped = min(max(mark, first_line - offset), len(block))
@@ -42,11 +42,6 @@ def data_blocks(
 def _mark_bytes(block: NDArray[np.uint8]) -> int:
     """Length of the byte order mark at the start of a file; 0 if there is none."""
     return len(_BYTE_ORDER_MARK) if block[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK else 0
-
-
-def _after_header(file: SourceFile) -> int:
-    """Offset of the line after the first one that is neither blank nor a comment."""
-    return _first_data(file)[0]
 
 
 def first_data_line(file: SourceFile) -> bytes:
