@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,12 @@ import zarr
 
 from gnnloom.storage.artifacts.csr_group import ENCODING_TYPE
 from gnnloom.storage.catalog import DATASET_ENCODING, Dataset
-from gnnloom.storage.checks.tree_invariants import check_group, check_tree
+from gnnloom.storage.checks.tree_invariants import check_group, check_list, check_tree
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, artifact_key
 from gnnloom.storage.format.files import parsing, read_json
-from gnnloom.storage.format.listing import listed_nodes, nodes_below, wanted_lists
+from gnnloom.storage.format.listing import listed_nodes, wanted_lists
 from gnnloom.storage.format.locks import is_held, lock_path
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
 from gnnloom.storage.format.sections import section_name
@@ -40,17 +40,10 @@ def check_metadata(artifact: Artifact) -> None:
         if (artifact.path / folder / "zarr.json").exists():
             _check_group(artifact, folder)
     for folder in (".", *artifact.sections):
-        _check_list(artifact.path / folder)
+        check_list(artifact.path / folder)
     for folder in sorted(folders):
         if (artifact.path / folder / "zarr.json").exists():
             check_group(artifact.path / folder)
-
-
-def _check_list(folder: Path) -> None:
-    listed = listed_nodes(folder)
-    # Earlier versions wrote no lists, and only large artifacts have those of sections.
-    if listed is not None and listed != nodes_below(folder):
-        raise CorruptError(f"{folder / 'zarr.json'}: lists other groups and arrays than there are below it")
 
 
 def _check_key(artifact: Artifact) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnloom.storage.checks.tree_invariants import check_group, check_tree
+from gnnloom.storage.checks.tree_invariants import check_group, check_list, check_tree
 from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
 from gnnloom.storage.format.files import parse_json, parsing
 from gnnloom.storage.format.groups import METADATA
@@ -85,14 +85,17 @@ def _check_links(folder: Path) -> None:
 
 
 def _check_groups(run: Run) -> None:
-    """Check the text of all metadata of groups, and the lists of the run."""
+    """Check the text of all metadata of groups, and their lists."""
+    outdated = outdated_run_lists(run.path)
     for where, folders, names in os.walk(run.path):
         folders[:] = [name for name in folders if not name.startswith(".")]
         file = Path(where, METADATA)
         # Those of arrays are checked with the arrays.
         if METADATA in names and parse_json(file.read_bytes(), str(file)).get("node_type") != "array":
             check_group(file.parent)
-    for folder in outdated_run_lists(run.path):
+            if file.parent not in outdated:
+                check_list(file.parent)
+    for folder in outdated:
         raise IncompleteError(
             f"{folder / METADATA}: does not list what is stored, which misleads Zarr readers;"
             f" `gnnloom catalog gc {run.path.parents[1].name}` writes the list again"

@@ -18,6 +18,7 @@ from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import WORK
 from gnnloom.storage.format.files import json_text, parse_json, parsing
 from gnnloom.storage.format.groups import METADATA, group_metadata
+from gnnloom.storage.format.listing import listed_nodes, nodes_below
 
 #: Temporary names of files that were being written when a process was killed; garbage collection removes them.
 _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{32}")
@@ -69,6 +70,18 @@ def check_group(path: Path, attributes: Mapping[str, Any] | None = None) -> None
             wanted["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": nodes}
         if content != wanted:
             raise CorruptError(f"{file}: not the metadata of this group; `gnnloom catalog gc` writes lists again")
+
+
+def check_list(folder: Path) -> None:
+    """Check that a group lists what is below it, if it has a list.
+
+    Raises:
+        CorruptError: it lists something else.
+    """
+    listed = listed_nodes(folder)
+    # Earlier versions wrote no lists, and only large artifacts have those of sections.
+    if listed is not None and listed != nodes_below(folder):
+        raise CorruptError(f"{folder / METADATA}: lists other groups and arrays than there are below it")
 
 
 def _array_files(folder: Path, record: ArrayRecord) -> set[str]:

@@ -11,7 +11,7 @@ from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.checks.metadata_invariants import check_lists, check_metadata
 from gnnloom.storage.checks.run_invariants import check_run
-from gnnloom.storage.errors import GnnloomError, IncompleteError
+from gnnloom.storage.errors import GnnloomError, IncompleteError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.storage.runs.run import Run
@@ -85,12 +85,15 @@ def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Fi
 
 
 def _verify_copy(path: Path) -> Finding:
-    arrays, problem = 0, None
+    arrays, state, problem = 0, "complete", None
     try:
         arrays = check_copy(path)
+    # Nobody reads the copy until the artifact is made again, with the same bytes.
+    except (IncompleteError, NotFoundError) as error:
+        state, problem = "incomplete", f"{error}; remove {path}, an uncompressed copy of it"
     except (GnnloomError, OSError) as error:
         problem = str(error)
-    return Finding(MAPPED_KIND, path.name, "complete", arrays, problem)
+    return Finding(MAPPED_KIND, path.name, state, arrays, problem)
 
 
 def _verify_run(dataset: Dataset, name: str) -> Finding:

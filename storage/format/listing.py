@@ -22,8 +22,8 @@ from gnnloom.storage.format.schema import SCHEMAS
 
 #: Name of the lock that is held while a dataset's list is written.
 LISTING_LOCK: Final = ("listing", "zarr")
-#: Folder of the runs in a dataset, and of the checkpoints in a run.
-_RUNS, _CHECKPOINTS = "runs", "checkpoint"
+#: Folder of the runs in a dataset, of the checkpoints in a run, and of the best of them.
+_RUNS, _CHECKPOINTS, _BEST = "runs", "checkpoint", "checkpoint/best"
 #: Folder of the predictions in a run, and of those that are being replaced: they count until the new ones have their
 #: name.
 PREDICTIONS, REPLACED_PREDICTIONS = "predictions", "replaced-predictions"
@@ -175,7 +175,7 @@ def list_checkpoints(folder: Path) -> None:
 def outdated_run_lists(run: Path) -> list[Path]:
     """Folders of a run whose lists do not say what is there, the inner ones first."""
     # Earlier versions wrote no lists, and a run of theirs gets none.
-    inner = [run / name for name in (_CHECKPOINTS, PREDICTIONS, REPLACED_PREDICTIONS)]
+    inner = [run / name for name in (_BEST, _CHECKPOINTS, PREDICTIONS, REPLACED_PREDICTIONS)]
     folders = [folder for folder in (*inner, run) if (folder / METADATA).exists()]
     return [folder for folder in folders if listed_nodes(folder) not in (None, nodes_below(folder))]
 

@@ -7,14 +7,16 @@ from pathlib import Path
 from gnnloom.storage.catalog import Dataset, check_name
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import WORK
+from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.format.listing import refresh_list
 from gnnloom.storage.format.locks import held, lock_path
+from gnnloom.storage.format.mapped_copy import MAPPED, copy_lock
 from gnnloom.storage.format.work_folder import remove_tree_and_scratch
 from gnnloom.storage.upkeep.lineage import lineage
 
 
 def remove_artifact(dataset: Dataset, kind: str, key: str, *, force: bool = False) -> None:
-    """Delete an artifact, or a run (``kind`` "runs").
+    """Delete an artifact with its uncompressed copy, or a run (``kind`` "runs").
 
     Args:
         force: remove it even if other artifacts were made from it. These become useless: the next garbage
@@ -36,7 +38,16 @@ def remove_artifact(dataset: Dataset, kind: str, key: str, *, force: bool = Fals
         # Another process may have removed it in the meantime.
         _check_exists(path, name, dataset)
         remove_tree_and_scratch(path, WORK)
+        _remove_copy(dataset.path / MAPPED / f"{kind}-{key}")
     refresh_list(dataset.path)
+
+
+def _remove_copy(path: Path) -> None:
+    """Delete the uncompressed copy of an artifact, unless a process reads it: then garbage collection will."""
+    if path.is_dir():
+        with held(copy_lock(path)) as is_unused:
+            if is_unused:
+                remove_tree(path)
 
 
 def _check_exists(path: Path, name: str, dataset: Dataset) -> None:

@@ -27,7 +27,8 @@ def run(tmp_path: Path) -> Run:
     run.start({"epochs": 3}, 0)
     for epoch in range(2):
         run.append_metrics({"epoch": epoch, "loss": 1.0, "val_accuracy": 0.5})
-    write_checkpoint(run.checkpoints, Checkpoint(2, {"w": np.ones(4)}, {}))
+    for folder in (run.checkpoints, run.best_checkpoint):
+        write_checkpoint(folder, Checkpoint(2, {"w": np.ones(4)}, {}))
     run.predictions_aside().mkdir()
     record = write_array(run.predictions_aside(), "label", np.ones(5, np.int32), ("vertex",))
     run.publish_predictions([record], {"epoch": 2})
@@ -86,7 +87,7 @@ def test_a_finished_run_that_lacks_a_line_of_its_metrics_is_damaged(run: Run) ->
             run.metrics()
 
 
-@pytest.mark.parametrize("name", ["predictions", "checkpoint", "."])
+@pytest.mark.parametrize("name", ["predictions", "checkpoint", "checkpoint/best", "."])
 def test_an_outdated_list_of_a_run_is_found_and_written_again(run: Run, name: str) -> None:
     metadata = run.path / name / "zarr.json"
     content = read_json(metadata)
@@ -95,4 +96,17 @@ def test_an_outdated_list_of_a_run_is_found_and_written_again(run: Run, name: st
     with pytest.raises(IncompleteError, match="does not list what is stored"):
         check_run(run)
     Catalog(run.path.parents[2])["web"].collect_garbage()
+    assert check_run(run) == 2
+
+
+def test_a_flipped_bit_in_any_group_of_a_run_is_found(run: Run) -> None:
+    groups = [path for path in sorted(run.path.rglob("zarr.json")) if b'"consolidated_metadata"' in path.read_bytes()]
+    assert {path.parent.name for path in groups} == {"first", "checkpoint", "best", "00000002", "predictions"}
+    for path in groups:
+        whole = path.read_bytes()
+        for place in range(0, len(whole), 11):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+            with pytest.raises((CorruptError, IncompleteError)):
+                check_run(run)
+        path.write_bytes(whole)
     assert check_run(run) == 2
