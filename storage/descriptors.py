@@ -10,7 +10,9 @@ value names the constant:
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -99,6 +101,25 @@ def load_named(option: str, text: str) -> object:
     if not hasattr(found, name):
         raise InputError(f"{option} {text}: {found.__file__ or module} has no {name}")
     return getattr(found, name)
+
+
+def code_of_named(text: str) -> str | None:
+    """Checksum of the file that defines what a user names as ``package.module:NAME``, for comparison between machines.
+
+    Returns:
+        None if the text has another form, or if there is no such file, which :func:`load_named` reports.
+    """
+    module, colon, name = text.partition(":")
+    if not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        return None
+    try:
+        with _current_folder_importable():
+            spec = importlib.util.find_spec(module)
+    # Finding a module imports the packages above it, which may raise anything.
+    except Exception:  # noqa: BLE001
+        return None
+    file = None if spec is None or not spec.has_location else Path(str(spec.origin))
+    return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest() if file and file.is_file() else None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from gnnloom.storage.descriptors import code_of_named
 from gnnloom.trainer.comm.agreement import COMMAND, Alike
 from gnnloom.trainer.kernels.dispatch import has_c_kernels
 
@@ -31,7 +32,11 @@ def alike_command(command: str, options: Mapping[str, Any]) -> Alike:
         "kernels": "C" if has_c_kernels() else "numba",
     }
     for name, value in options.items():
-        facts[f"--{name.replace('_', '-')}" if name.isidentifier() else name] = _text(name, value)
+        shown = f"--{name.replace('_', '-')}" if name.isidentifier() else name
+        facts[shown] = _text(name, value)
+        # A file in the current folder of each machine may be another one.
+        if isinstance(value, str) and (code := code_of_named(value)):
+            facts[f"code of {shown}"] = code
     return Alike(facts, "start all ranks with the same command, options and software")
 
 

@@ -78,6 +78,27 @@ def test_ranks_with_other_options_are_one_error(catalog: Catalog) -> None:
     assert catalog["web"].runs() == []
 
 
+def test_ranks_with_other_code_of_a_users_model_or_loss_are_one_error(catalog: Catalog, tmp_path: Path) -> None:
+    """As on machines on which a file of the same name was changed on one only."""
+    program = "import os, sys; os.chdir(sys.argv.pop(1));"
+    program += "from gnnloom.trainer.__main__ import main; from gnnloom.trainer.comm.ending import finalize;"
+    program += "code = main(sys.argv[1:]); finalize(); sys.exit(code)"
+    for name, scale in (("first", 1), ("second", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.py").write_text(
+            "from torch.nn.functional import cross_entropy\n"
+            "from gnnloom.trainer.networks.gcn import GCN\n"
+            f"class Scaled(GCN):\n    scale = {scale}\n"
+            f"def scaled(scores, labels):\n    return {scale} * cross_entropy(scores, labels, reduction='none')\n"
+        )
+    ranks = [("-c", program, str(tmp_path / name)) for name in ("first", "second")]
+    for option, own in (("--model", "mine:Scaled"), ("--loss", "mine:scaled")):
+        given = _given(catalog, "--run", f"own{option}", option, own)
+        _check_refused(run_different(*((*rank, *given) for rank in ranks)), f"code of {option}: ")
+        same = run_different((*ranks[0], *given), (*ranks[0], *given))
+        assert same.returncode == 0, same.stderr
+
+
 def test_a_training_beside_a_prediction_is_one_error(catalog: Catalog) -> None:
     train = _given(catalog, "--run", "both")
     assert run_ranks(2, *RANK, *train).returncode == 0
