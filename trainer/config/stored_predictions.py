@@ -49,6 +49,8 @@ def look_up(run: Run, config: PredictConfig) -> Found:
                 return Found(epoch, embeds)
     except CorruptError as error:
         logger.warning("predicting again: %s", error)
+        # The damaged file may be the one that says whether there are embeddings.
+        embeds = embeds or (run.predictions_path / "embedding").is_dir()
     return Found(0, embeds)
 
 

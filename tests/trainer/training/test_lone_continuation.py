@@ -111,10 +111,11 @@ def test_predictions_stay_until_the_next_checkpoint(catalog: Catalog) -> None:
     assert (summary["reused"], summary["embeddings"], summary["ranks"]) == (True, True, 0)
     assert summary["path"] == str(run.predictions().path)
     # Damaged predictions are made again, with the embeddings that were there.
-    flip(next(path for path in (run.predictions().path / "score" / "c").rglob("*") if path.is_file()))
-    summary = predict(LoneCommunicator(), asked)
-    assert (summary["reused"], summary["embeddings"], summary["ranks"]) == (False, True, 1)
-    run.predictions().verify()
+    for damaged in ("score/c/0/0", "predictions.json"):
+        flip(run.predictions_path / damaged)
+        summary = predict(LoneCommunicator(), asked)
+        assert (summary["reused"], summary["embeddings"], summary["ranks"]) == (False, True, 1)
+        run.predictions().verify()
 
     def stop_at_once() -> bool:
         assert run.has_predictions_of(3, "embedding")
