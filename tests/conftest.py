@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -24,6 +25,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests = Path(__file__).parent
     rooms = {room: number for number, room in enumerate(_FIRST)}
     items.sort(key=lambda item: rooms.get(item.path.relative_to(tests).parts[0], len(rooms)))
+
+
+def pytest_collection_finish() -> None:
+    """Leave out what the tests import, and the tests themselves, when garbage is looked for: a tenth of the time."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

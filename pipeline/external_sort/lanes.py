@@ -191,7 +191,8 @@ class OpenFiles:
         """
         self._folder = folder
         self._flags = os.O_RDWR if writable else os.O_RDONLY
-        self._descriptors: dict[str, int] = {}
+        # Most reads are short, and joining paths would take longer than they do.
+        self._opened: dict[str, tuple[int, Path]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -199,9 +200,9 @@ class OpenFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for descriptor in self._descriptors.values():
+        for descriptor, _ in self._opened.values():
             os.close(descriptor)
-        self._descriptors.clear()
+        self._opened.clear()
 
     def lane(self, lane: Lane) -> OpenLane:
         """Open a lane.
@@ -209,9 +210,10 @@ class OpenFiles:
         Raises:
             IncompleteError: its file is missing.
         """
-        if lane.path not in self._descriptors:
-            self._descriptors[lane.path] = _open(self._folder / lane.path, self._flags)
-        return OpenLane(lane, self._descriptors[lane.path], self._folder / lane.path)
+        if lane.path not in self._opened:
+            path = self._folder / lane.path
+            self._opened[lane.path] = _open(path, self._flags), path
+        return OpenLane(lane, *self._opened[lane.path])
 
 
 @contextmanager

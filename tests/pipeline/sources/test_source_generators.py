@@ -150,6 +150,12 @@ def test_a_generated_graph_is_the_matrix_that_scipy_builds(
         lambda: LatticeEdges((5, 0)),
         lambda: LatticeEdges((1, 1)),
         lambda: LatticeEdges((5, 5), shortcuts=-1),
+        # More edges than any machine could store, which later arithmetic need not bear.
+        lambda: RmatEdges(30, 1 << 62),
+        lambda: LatticeEdges((1 << 31, 1 << 31)),
+        lambda: LatticeEdges((5, 5), shortcuts=1e300),
+        lambda: LatticeEdges((5, 5), shortcuts=float("inf")),
+        lambda: LatticeEdges((5, 5), shortcuts=float("nan")),
     ],
 )
 def test_parameters_out_of_range_are_refused(make: object) -> None:

@@ -98,6 +98,7 @@ def discriminant_accuracy(feature: np.ndarray, label: np.ndarray, train: np.ndar
         {"skew": 1.0},
         {"train": 0.7, "valid": 0.4},
         {"num_edges": 0},
+        {"num_edges": 1 << 62},
         {"num_features": 0},
         {"noise": -1.0},
     ],

@@ -98,6 +98,15 @@ def test_an_error_that_passes_is_followed_by_another_attempt(monkeypatch: pytest
         assert len(failed) == 1
 
 
+@pytest.mark.parametrize("workers", [4097, 10**29])
+def test_more_workers_than_a_machine_could_have_are_refused_at_once(workers: int) -> None:
+    with (
+        pytest.raises(InputError, match=f"workers {workers}: expected at most 4096"),
+        open_cluster(ClusterOptions(workers=workers)),
+    ):
+        pass
+
+
 def test_threads_of_a_worker_share_its_memory() -> None:
     assert memory_per_thread(4 << 30, 1) == 4 << 30
     # Four tasks at once hold the libraries once, and fill the memory.

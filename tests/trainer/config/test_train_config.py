@@ -90,6 +90,7 @@ def test_options_of_gnnlooms_own_algorithms_leave_no_trace_of_other_packages() -
         (AlgorithmConfig, {"threads": 5000}, "threads 5000: expected at most 4096"),
         (AlgorithmConfig, {"grid": ("a",)}, "grid .*: expected integers"),
         (ModelConfig, {"hidden": (8, 0)}, "hidden 0: expected at least 1"),
+        (ModelConfig, {"hidden": (8, 1 << 62)}, f"hidden {1 << 62}: expected at most {1 << 20}"),
         (ModelConfig, {"model": "gat", "hidden": (9,), "heads": 2}, "heads 2"),
         (ModelConfig, {"model": "sage", "normalization": "symmetric"}, "normalization 'symmetric'"),
         (OptimizerConfig, {"lr": float("inf")}, "lr inf"),

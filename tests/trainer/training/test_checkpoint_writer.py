@@ -103,6 +103,19 @@ def test_an_error_of_the_thread_is_raised_where_training_goes_on(
     assert checkpoint_epochs(state.folder) == [1, 3]
 
 
+def test_what_belongs_to_a_checkpoint_is_written_before_it_has_a_name(tmp_path: Path) -> None:
+    """Metrics, without which a checkpoint cannot be continued, and predictions, which it supersedes."""
+    state, seen = State(tmp_path), []
+    state.writer = CheckpointWriter(
+        LoneCommunicator(),
+        lambda: seen.append(("written", checkpoint_epochs(tmp_path))),
+        lambda: seen.append(("published", checkpoint_epochs(tmp_path))),
+    )
+    state.save(1)
+    state.writer.finish()
+    assert seen == [("written", []), ("published", [1])]
+
+
 def test_a_training_that_ends_abandons_its_checkpoint(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     began, goes_on, write = threading.Event(), threading.Event(), stored.write_arrays
 

@@ -202,6 +202,21 @@ def test_a_dataset_that_was_imported_under_another_name_continues_its_runs(catal
     assert predict(LoneCommunicator(), PredictConfig.of_run(catalog["copy"], run))["epoch"] == 5
 
 
+def test_a_training_does_not_continue_without_the_metrics_before_its_checkpoint(catalog: Catalog) -> None:
+    stopped = config(catalog, run="stopped", epochs=5, checkpoint_every=1)
+    train(LoneCommunicator(), replace(stopped, epochs=3))
+    train(LoneCommunicator(), stopped, lambda: True)
+    run = run_of(catalog, stopped)
+    whole = run.metrics_path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    assert (len(lines), checkpoint_epochs(run.checkpoints)[-1]) == (4, 4)
+    run.metrics_path.write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(CollectiveError, match="3 of the 4 epochs before the last checkpoint; restore the file, or"):
+        train(LoneCommunicator(), stopped)
+    run.metrics_path.write_bytes(whole)
+    assert len(train(LoneCommunicator(), stopped)["loss"]) == 5
+
+
 def test_a_damaged_checkpoint_is_named_with_what_to_do(catalog: Catalog) -> None:
     damaged = config(catalog, run="damaged", checkpoint_every=2)
     train(LoneCommunicator(), damaged)

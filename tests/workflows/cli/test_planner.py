@@ -45,6 +45,14 @@ def answer(folder: Path, *arguments: str) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.parametrize("ranks", ["0", "4097", str(1 << 62)])
+def test_calibrate_refuses_numbers_of_ranks_that_it_could_not_start(folder: Path, ranks: str) -> None:
+    done = invoke(folder, "calibrate", "--ranks", ranks, "--name", "never")
+    assert done.exit_code == 2
+    assert "is not in the range" in done.output
+    assert not folder.exists() or not any(folder.rglob("never*"))
+
+
 def test_calibrate_stores_a_profile_that_plan_uses(folder: Path) -> None:
     found = answer(folder, "calibrate", "--ranks", "2", "--scale", "0.01", "--name", "tiny")
     profile = open_profile(folder, "tiny")
