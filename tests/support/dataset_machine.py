@@ -68,6 +68,7 @@ _LISTS_OF_RUN = re.compile(r"web/runs/[^/]+/((checkpoint(/best)?|predictions)/)?
 class Known:
     """What a calm catalog has after every operation: digests and inputs of artifacts, losses, answers of readers."""
 
+    catalog: Path
     digests: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, set[str]] = field(default_factory=dict)
     losses: dict[str, Any] = field(default_factory=dict)
@@ -75,16 +76,16 @@ class Known:
 
     @classmethod
     def of_calm_catalog(cls, folder: Path) -> Known:
-        known = cls()
+        known = cls(folder / "calm")
         for stage in STAGES:
-            command = Command(folder, folder / "calm", stage.split())
+            command = Command(folder, known.catalog, stage.split())
             if command.finish():
                 raise AssertionError(f"{command} ended with {command.code}\n{command.log()}")
-        dataset = Catalog(folder / "calm")["web"]
+        dataset = Catalog(known.catalog)["web"]
         known.digests = complete(dataset)
         known.inputs = {f"{info.kind}/{info.key}": inputs_of(info.inputs) for info in dataset.artifacts()}
         known.losses = {run: Run.open(dataset, run).result()["loss"] for run in dataset.runs()}
-        known.answers = {reader.name: ask(reader, folder / "calm", "web", folder, {}) for reader in READERS}
+        known.answers = {reader.name: ask(reader, known.catalog, "web", folder, {}) for reader in READERS}
         return known
 
 
@@ -138,11 +139,16 @@ class DatasetMachine(RuleBasedStateMachine):
     known: ClassVar[Known]
     steps: ClassVar[int] = 0
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(is_whole=st.booleans())
+    def begin(self, is_whole: bool) -> None:
+        """Begin with a graph, or with everything that there can be, from which there is more to lose."""
         self.folder = Path(tempfile.mkdtemp(prefix="machine-"))
         self.catalog, self.model = self.folder / "catalog", Model()
-        self.run_to_end(STAGES[0])
+        if is_whole:
+            shutil.copytree(self.known.catalog, self.catalog)
+            self.model.there, self.model.finished = set(self.known.digests), set(self.known.losses)
+        else:
+            self.run_to_end(STAGES[0])
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
