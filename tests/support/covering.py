@@ -1,0 +1,29 @@
+"""Few cases that stand for many: `make test` has time for those, and `make test-long` runs all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+import pytest
+
+Case = TypeVar("Case")
+
+#: Parameters of a fixture or of a test: whether it runs every case that it has.
+FEW_OR_EVERY = (pytest.param(False, id="few"), pytest.param(True, id="every", marks=pytest.mark.long))
+
+
+def covering(
+    cases: Sequence[Case], shows: Callable[[Case], Iterable[Hashable]], cost: Callable[[Case], float]
+) -> list[Case]:
+    """Cases that together show everything that all cases show, in the order of all cases.
+
+    The next one is always the one that shows the most new things for its cost, the first of several equal ones.
+    """
+    shown = {case: set(shows(case)) for case in cases}
+    missing = set[Hashable]().union(*shown.values())
+    chosen = list[Case]()
+    while missing:
+        chosen.append(max(cases, key=lambda case: len(shown[case] & missing) / cost(case)))
+        missing -= shown[chosen[-1]]
+    return [case for case in cases if case in chosen]
