@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gnnloom.trainer.algorithms.steps import Volume
 from gnnloom.trainer.algorithms.workload import Exchange
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, workload
+from support.covering import FEW_OR_EVERY
 from support.dense_models import DenseModel
 from support.mpi import run_program
 from support.partitions import rows_sent
@@ -37,9 +39,6 @@ PROBLEMS = {
         problem("empty-ranks", 40, 100, symmetric=True, crowded=True),
     )
 }
-#: Numbers of ranks that each problem is trained on, for the models and for their options.
-RANKS = {"directed": (1, 2, 3, 4, 7), "isolated": (1, 3), "empty-ranks": (2, 7)}
-OPTION_RANKS = {"directed": (1, 4), "empty-ranks": (7,)}
 MODELS = ("sage", "gin", "gat")
 #: Options of all models, each tried on one of them; residuals need hidden layers of equal width.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -57,6 +56,52 @@ SAVINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "input-gradient": ("gat", {"skip_input_gradient": False}),
 }
 REFUSED: list[dict[str, Any]] = [{"model": model, "run": f"{model}-refused"} for model in MODELS]
+
+
+#: Numbers of ranks by problem.
+Ranks = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is trained beside the initial weights and the variations of every model.
+
+    Attributes:
+        models: numbers of ranks of every model's runs, by model and problem.
+        options: those of every option's runs.
+        dropout: models that are trained with dropout, too.
+        halves: options whose runs are repeated in two halves.
+    """
+
+    models: Mapping[str, Ranks]
+    options: Mapping[str, Ranks]
+    dropout: tuple[str, ...]
+    halves: tuple[str, ...]
+
+
+EVERY = Chosen(
+    models={model: {"directed": (1, 2, 3, 4, 7), "isolated": (1, 3), "empty-ranks": (2, 7)} for model in MODELS},
+    options={run: {"directed": (1, 4), "empty-ranks": (7,)} for run in OPTIONS},
+    dropout=MODELS,
+    halves=("gcn-batch", "gat-layer"),
+)
+#: Every model on every problem, every number of ranks and every option, but not every combination of them.
+FEW = Chosen(
+    models={
+        "sage": {"directed": (1, 3), "isolated": (1,), "empty-ranks": (2,)},
+        "gin": {"directed": (1, 3), "isolated": (3,), "empty-ranks": (2,)},
+        "gat": {"directed": (1, 3), "isolated": (1,), "empty-ranks": (7,)},
+    },
+    options={
+        "gcn-batch": {"directed": (4,), "empty-ranks": (7,)},
+        "gcn-layer": {"directed": (1,)},
+        "sage-unit": {"directed": (4,)},
+        "gin-batch": {"directed": (1,)},
+        "gat-layer": {"directed": (4,)},
+    },
+    dropout=("gat",),
+    halves=("gcn-batch",),
+)
 
 
 def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: Any) -> TrainConfig:
@@ -80,32 +125,33 @@ def _starts(catalog: Catalog) -> list[TrainConfig]:
     return [_config(catalog, "directed", 1, f"{run}-start", **{**given, **still}) for run, given in all_options.items()]
 
 
-def _curves(catalog: Catalog) -> list[TrainConfig]:
+def _curves(catalog: Catalog, chosen: Chosen) -> list[TrainConfig]:
     configs = [
         _config(catalog, name, number, f"{model}-{number}", model=model)
-        for name, ranks in RANKS.items()
+        for model, problems in chosen.models.items()
+        for name, ranks in problems.items()
         for number in ranks
-        for model in MODELS
     ]
     return configs + [
-        _config(catalog, name, number, f"{run}-{number}", save_embeddings=True, **options)
-        for name, ranks in OPTION_RANKS.items()
+        _config(catalog, name, number, f"{run}-{number}", save_embeddings=True, **OPTIONS[run])
+        for run, problems in chosen.options.items()
+        for name, ranks in problems.items()
         for number in ranks
-        for run, options in OPTIONS.items()
     ]
 
 
-def _variations(catalog: Catalog) -> list[TrainConfig]:
+def _variations(catalog: Catalog, chosen: Chosen) -> list[TrainConfig]:
     """Runs of one step whose change is the gradient, with dropout, with savings, and in two halves."""
     configs = []
     for model in MODELS:
         step: dict[str, Any] = {"model": model, "optimizer": "sgd", "lr": 1.0, "epochs": 1}
         configs.append(_config(catalog, "directed", 4, f"{model}-step-4", **step))
+    for model in chosen.dropout:
         dropout: dict[str, Any] = {"model": model, "dropout": 0.4}
         configs += [_config(catalog, "directed", ranks, f"{model}-dropout-{ranks}", **dropout) for ranks in (1, 4)]
     for switch, (model, options) in SAVINGS.items():
         configs.append(_config(catalog, "directed", 3, f"{switch}-3", model=model, **options))
-    for run in ("gcn-batch", "gat-layer"):
+    for run in chosen.halves:
         half = _config(catalog, "directed", 4, f"{run}-halves-4", **{**OPTIONS[run], "epochs": EPOCHS // 2})
         configs += [half, replace(half, epochs=EPOCHS)]
     return configs
@@ -114,10 +160,9 @@ def _variations(catalog: Catalog) -> list[TrainConfig]:
 class Results:
     """All runs of one MPI job, by name."""
 
-    def __init__(
-        self, catalog: Catalog, configs: list[TrainConfig], others: list[dict[str, Any]], folder: Path
-    ) -> None:
-        self.catalog = catalog
+    def __init__(self, catalog: Catalog, chosen: Chosen, others: list[dict[str, Any]], folder: Path) -> None:
+        self.catalog, self.chosen = catalog, chosen
+        configs = _starts(catalog) + _curves(catalog, chosen) + _variations(catalog, chosen)
         found = run_program(7, "train_all", folder, [*(config.to_json() for config in configs), *others])
         self.by_run = {(c.dataset, c.run): r for c, r in zip(configs, found, strict=False)}
         self.others = found[len(configs) :]
@@ -136,17 +181,16 @@ class Results:
         return DenseModel.from_arrays(kind, adjacency, arrays, heads=HEADS, **options)
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+@pytest.fixture(scope="module", params=FEW_OR_EVERY)
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("models")
     catalog = Catalog(folder / "catalog")
     for name, given in PROBLEMS.items():
-        given.store(catalog, *RANKS[name])
-    configs = _starts(catalog) + _curves(catalog) + _variations(catalog)
+        given.store(catalog, *EVERY.models["sage"][name])
     problem("weighted", 20, 60, symmetric=False, weighted=True).store(catalog, 1)
     others = [_config(catalog, "weighted", 1, **options).to_json() for options in REFUSED]
     predict = {"catalog": str(catalog.root), "dataset": "directed", "run": "gcn-batch-4", "ranks": 3}
-    return Results(catalog, configs, [*others, predict], folder)
+    return Results(catalog, EVERY if request.param else FEW, [*others, predict], folder)
 
 
 def _train(
@@ -162,7 +206,7 @@ def test_every_model_equals_the_dense_one_on_any_number_of_ranks(results: Result
     dense = results.dense(name, f"{model}-start")
     start = {key: parameter.detach().clone() for key, parameter in dense.parameters.items()}
     losses = _train(dense, name)
-    for ranks in RANKS[name]:
+    for ranks in results.chosen.models[model][name]:
         assert_close(results(name, model, ranks)["loss"], losses, steps=EPOCHS * 3)
         arrays = results.arrays(name, f"{model}-{ranks}")
         for key, parameter in dense.parameters.items():
@@ -184,15 +228,19 @@ def test_the_gradient_of_every_parameter_equals_the_dense_one(results: Results, 
         assert np.abs(mine).max() > 1e-6, key
 
 
-@pytest.mark.parametrize("name", OPTION_RANKS)
 @pytest.mark.parametrize("run", OPTIONS)
-def test_norms_residuals_and_unit_rows_equal_the_dense_model(results: Results, name: str, run: str) -> None:
+def test_norms_residuals_and_unit_rows_equal_the_dense_model(results: Results, run: str) -> None:
+    for name, ranks in results.chosen.options[run].items():
+        _check_option(results, run, name, ranks)
+
+
+def _check_option(results: Results, run: str, name: str, chosen: tuple[int, ...]) -> None:
     given, options = PROBLEMS[name], dict(OPTIONS[run])
     optimizer, lr = options.pop("optimizer", "adam"), options.pop("lr", 0.02)
     del options["model"]
     dense = results.dense(name, f"{run}-start", **options)
     losses = _train(dense, name, lr=lr, optimizer=optimizer)
-    for ranks in OPTION_RANKS[name]:
+    for ranks in chosen:
         assert_close(results(name, run, ranks)["loss"], losses, steps=EPOCHS * 3)
         trained = results.dense(name, f"{run}-{ranks}", **options)
         trained.running = dense.running
@@ -205,11 +253,11 @@ def _double(feature: np.ndarray) -> torch.Tensor:
     return torch.tensor(feature).double()
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_dropout_draws_the_same_masks_on_any_number_of_ranks(results: Results, model: str) -> None:
-    one, four = (results("directed", f"{model}-dropout", ranks)["loss"] for ranks in (1, 4))
-    assert_close(four, one, steps=EPOCHS * 3)
-    assert one != results("directed", model, 1)["loss"]
+def test_dropout_draws_the_same_masks_on_any_number_of_ranks(results: Results) -> None:
+    for model in results.chosen.dropout:
+        one, four = (results("directed", f"{model}-dropout", ranks)["loss"] for ranks in (1, 4))
+        assert_close(four, one, steps=EPOCHS * 3, message=model)
+        assert one != results("directed", model, 1)["loss"], model
 
 
 @pytest.mark.parametrize("switch", SAVINGS)
@@ -218,12 +266,12 @@ def test_savings_do_not_change_the_result(results: Results, switch: str) -> None
     assert_close(curves[1], curves[0], steps=EPOCHS * 3)
 
 
-@pytest.mark.parametrize("run", ["gcn-batch", "gat-layer"])
-def test_a_run_in_two_halves_equals_the_uninterrupted_run(results: Results, run: str) -> None:
-    assert results("directed", f"{run}-halves", 4)["loss"] == results("directed", run, 4)["loss"]
-    whole, halves = (results.arrays("directed", f"{name}-4") for name in (run, f"{run}-halves"))
-    assert whole.keys() == halves.keys()
-    assert all(np.array_equal(whole[key], halves[key]) for key in whole)
+def test_a_run_in_two_halves_equals_the_uninterrupted_run(results: Results) -> None:
+    for run in results.chosen.halves:
+        assert results("directed", f"{run}-halves", 4)["loss"] == results("directed", run, 4)["loss"], run
+        whole, halves = (results.arrays("directed", f"{name}-4") for name in (run, f"{run}-halves"))
+        assert whole.keys() == halves.keys()
+        assert all(np.array_equal(whole[key], halves[key]) for key in whole), run
 
 
 def test_predictions_on_other_ranks_use_the_running_averages(results: Results) -> None:
@@ -239,9 +287,14 @@ def test_predictions_on_other_ranks_use_the_running_averages(results: Results) -
     assert_close(predictions.score(), scores, steps=3)
 
 
-@pytest.mark.parametrize(("name", "ranks"), [(name, number) for name, ranks in RANKS.items() for number in ranks])
+@pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("model", MODELS)
-def test_bytes_of_an_epoch_equal_the_formula(results: Results, name: str, ranks: int, model: str) -> None:
+def test_bytes_of_an_epoch_equal_the_formula(results: Results, name: str, model: str) -> None:
+    for ranks in results.chosen.models[model][name]:
+        _check_bytes(results, name, ranks, model)
+
+
+def _check_bytes(results: Results, name: str, ranks: int, model: str) -> None:
     given, itemsize = PROBLEMS[name], 8
     part = given.part(ranks)
     there = volume(given.adjacency, part, ranks)
@@ -262,7 +315,7 @@ def test_bytes_of_an_epoch_equal_the_formula(results: Results, name: str, ranks:
 
 
 def test_predicted_words_and_messages_equal_the_counted_ones(results: Results) -> None:
-    for config in _curves(results.catalog):
+    for config in _curves(results.catalog, results.chosen):
         given, ranks = PROBLEMS[config.dataset], config.ranks
         part = given.part(ranks)
         exchanges = tuple(_exchange(matrix, part, ranks) for matrix in (given.adjacency, given.adjacency.T.tocsr()))
