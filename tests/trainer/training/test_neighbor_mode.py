@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from gnnloom.trainer.training.layerwise import layerwise_scores
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.trainer.training.session import open_session
+from support.covering import FEW_OR_EVERY
 from support.dense_models import DenseModel
 from support.lone import LoneCommunicator
 from support.mpi import train_all
@@ -49,11 +52,48 @@ OWN_MODEL = "gnnloom.workflows.examples.gcnii:GCNII"
 SAMPLED = ("directed", "training-on-one-rank")
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """What is trained beside the initial weights and the models on two ranks.
+
+    Attributes:
+        ranks: numbers of ranks of every problem's runs on all neighbors.
+        sampled: problems with runs that draw some neighbors.
+        attention: numbers of ranks of the runs with attention.
+        stored: numbers of ranks of every problem's runs from samples.
+    """
+
+    ranks: Mapping[str, tuple[int, ...]]
+    sampled: tuple[str, ...]
+    attention: tuple[int, ...]
+    stored: Mapping[str, tuple[int, ...]]
+
+
+EVERY = Chosen(
+    ranks=dict.fromkeys(PROBLEMS, RANKS),
+    sampled=SAMPLED,
+    attention=RANKS,
+    stored=dict.fromkeys(SAMPLED, RANKS),
+)
+FEW = Chosen(
+    ranks={"directed": (1,), "undirected": (1,), "empty-ranks": (3,), "training-on-one-rank": (3,)},
+    sampled=("directed",),
+    attention=(3,),
+    stored={"directed": (3,), "training-on-one-rank": (1,)},
+)
+
+
+#: Models, rows that are gathered at once and precisions of inference layer by layer; of all, each once.
+STEPS = ((1, "float64"), (40, "float64"), (1 << 20, "float64"), (40, "bf16"))
+LAYERED = [(model, *step) for step in STEPS for model in MODELS]
+FEW_LAYERED = [("gcn", 1, "float64"), ("sage", 40, "float64"), ("gin", 1 << 20, "float64"), ("gcn", 40, "bf16")]
+
+
 class Results:
     """All runs of one MPI job, by name."""
 
-    def __init__(self, catalog: Catalog, configs: list[TrainConfig], folder: Path) -> None:
-        self.catalog = catalog
+    def __init__(self, catalog: Catalog, configs: list[TrainConfig], folder: Path, chosen: Chosen) -> None:
+        self.catalog, self.chosen = catalog, chosen
         self.by_run = dict(zip([(c.dataset, c.run) for c in configs], train_all(folder, configs), strict=True))
 
     def loss(self, dataset: str, run: str) -> list[float]:
@@ -68,20 +108,22 @@ def neighbor_config(catalog: Catalog, name: str, ranks: int, run: str, **options
     return sampled_config(catalog, name, mode, run, ranks=ranks, **{**fixed, **options})
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    folder = tmp_path_factory.mktemp("neighbor")
+@pytest.fixture(scope="module", params=FEW_OR_EVERY)
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder, chosen = tmp_path_factory.mktemp("neighbor"), EVERY if request.param else FEW
     catalog = Catalog(folder / "catalog")
     configs = []
     for name, given in PROBLEMS.items():
         store_for_sampling(catalog, given, *RANKS, 2)
         configs += [
-            neighbor_config(catalog, name, 1, f"start-{model}", model=model, lr=0.0, epochs=1) for model in MODELS
+            neighbor_config(catalog, name, 1, f"start-{model}", model=model, lr=0.0, epochs=1)
+            # Other models are trained on one problem only.
+            for model in (MODELS if name == "directed" else ("gcn",))
         ]
         every = {"fanout": EVERYTHING, "batch_size": 4, "optimizer": "sgd", "lr": 0.3}
-        for ranks in RANKS:
+        for ranks in chosen.ranks[name]:
             configs.append(neighbor_config(catalog, name, ranks, f"gcn-{ranks}", **every))
-        if name in SAMPLED:
+        if name in chosen.sampled:
             sampled: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 4, "dropout": 0.4}
             configs.append(neighbor_config(catalog, name, 3, "sampled", **sampled))
             configs.append(neighbor_config(catalog, name, 3, "uncached", **sampled, cache_memory=0))
@@ -91,7 +133,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     configs.append(neighbor_config(catalog, "directed", 2, "batch-norm", norm="batch", **every))
     attending: dict[str, Any] = {"model": "gat", "heads": 2, "hidden": (8, 6), "epochs": 4, "eval_every": 1}
     dataset = catalog["directed"]
-    for ranks in RANKS:
+    for ranks in chosen.attention:
         # All training vertices are in one batch, and all neighbors are drawn: an epoch is a step on the whole graph.
         drawn = SampleOptions(fanout=EVERYTHING, batch_size=60, epochs=1, ranks=ranks, seed=3)
         samples = write_samples(dataset, dataset.graph(), dataset.partition(parts=ranks), drawn, InProcessCluster())
@@ -103,7 +145,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
         for kind, options in kinds.items():
             config = neighbor_config(catalog, "directed", ranks, f"gat-{kind}-{ranks}", **attending, **options)
             configs.append(config)
-    return Results(catalog, configs, folder)
+    return Results(catalog, configs, folder, chosen)
 
 
 def dense_losses(results: Results, given: Problem, ranks: int, model: str) -> list[float]:
@@ -134,12 +176,10 @@ def dense_losses(results: Results, given: Problem, ranks: int, model: str) -> li
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("ranks", RANKS)
-def test_with_all_neighbors_every_step_is_that_of_dense_training_on_the_batch(
-    results: Results, name: str, ranks: int
-) -> None:
-    expected = dense_losses(results, PROBLEMS[name], ranks, "gcn")
-    assert_close(results.loss(name, f"gcn-{ranks}"), expected, steps=60)
+def test_with_all_neighbors_every_step_is_that_of_dense_training_on_the_batch(results: Results, name: str) -> None:
+    for ranks in results.chosen.ranks[name]:
+        expected = dense_losses(results, PROBLEMS[name], ranks, "gcn")
+        assert_close(results.loss(name, f"gcn-{ranks}"), expected, steps=60)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -155,18 +195,18 @@ def test_batch_normalization_trains_on_blocks(results: Results) -> None:
 
 
 def test_attention_over_all_neighbors_is_that_of_the_whole_graph(results: Results) -> None:
-    for ranks in RANKS:
+    for ranks in results.chosen.attention:
         whole, *sampled = (results.loss("directed", f"gat-{kind}-{ranks}") for kind in ("full", "blocks", "disk"))
         for losses in sampled:
             assert_close(losses, whole, steps=60, bits=ADAM_BITS)
 
 
-@pytest.mark.parametrize("name", SAMPLED)
-def test_neither_the_cache_nor_the_threads_change_a_loss(results: Results, name: str) -> None:
-    losses = results.loss(name, "sampled")
-    assert results.loss(name, "uncached") == losses
-    assert results.loss(name, "unthreaded") == losses
-    assert len(set(losses)) == 3
+def test_neither_the_cache_nor_the_threads_change_a_loss(results: Results) -> None:
+    for name in results.chosen.sampled:
+        losses = results.loss(name, "sampled")
+        assert results.loss(name, "uncached") == losses, name
+        assert results.loss(name, "unthreaded") == losses, name
+        assert len(set(losses)) == 3, name
 
 
 def test_the_cache_saves_messages_and_one_rank_sends_none(results: Results) -> None:
@@ -190,14 +230,14 @@ def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(tmp_path: Path) ->
     assert other["loss"] != whole["loss"]
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Results:
+@pytest.fixture(scope="module", params=FEW_OR_EVERY)
+def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Runs that draw their batches, and runs that read them from samples of as many epochs, and of fewer."""
-    folder = tmp_path_factory.mktemp("samples")
+    folder, chosen = tmp_path_factory.mktemp("samples"), EVERY if request.param else FEW
     catalog, configs = Catalog(folder / "catalog"), []
     for name, feature_norm in (("directed", "auto"), ("training-on-one-rank", "row")):
         dataset = store_for_sampling(catalog, PROBLEMS[name], *RANKS)
-        for ranks in RANKS:
+        for ranks in chosen.stored[name]:
             partition = dataset.partition(parts=ranks)
             options: dict[str, Any] = {"dropout": 0.4, "feature_norm": feature_norm, "eval_every": 1}
             # Only so that the loss of the validation split is measured.
@@ -209,14 +249,16 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Results:
                 run = f"stored-{epochs}-{ranks}"
                 configs.append(neighbor_config(catalog, name, ranks, run, samples=key, **options))
             configs.append(neighbor_config(catalog, name, ranks, f"drawn-{ranks}", **drawn, **options))
-    return Results(catalog, configs, folder)
+    return Results(catalog, configs, folder, chosen)
 
 
 @pytest.mark.parametrize("name", SAMPLED)
-@pytest.mark.parametrize("ranks", RANKS)
-def test_training_from_samples_has_the_losses_of_training_that_draws_them(
-    stored: Results, name: str, ranks: int
-) -> None:
+def test_training_from_samples_has_the_losses_of_training_that_draws_them(stored: Results, name: str) -> None:
+    for ranks in stored.chosen.stored[name]:
+        _check_stored(stored, name, ranks)
+
+
+def _check_stored(stored: Results, name: str, ranks: int) -> None:
     losses = stored.loss(name, f"drawn-{ranks}")
     assert stored.loss(name, f"stored-3-{ranks}") == losses
     # After two epochs, the first one is read again.
@@ -227,8 +269,12 @@ def test_training_from_samples_has_the_losses_of_training_that_draws_them(
 
 
 @pytest.mark.parametrize("name", SAMPLED)
-@pytest.mark.parametrize("ranks", RANKS)
-def test_evaluation_from_disk_is_that_of_the_whole_graph(stored: Results, name: str, ranks: int) -> None:
+def test_evaluation_from_disk_is_that_of_the_whole_graph(stored: Results, name: str) -> None:
+    for ranks in stored.chosen.stored[name]:
+        _check_evaluation(stored, name, ranks)
+
+
+def _check_evaluation(stored: Results, name: str, ranks: int) -> None:
     dataset = stored.catalog[name]
     from_disk, whole = (Run.open(dataset, f"{run}-{ranks}").metrics() for run in ("stored-3", "drawn"))
     for mine, other in zip(from_disk, whole, strict=True):
@@ -240,8 +286,10 @@ def test_evaluation_from_disk_is_that_of_the_whole_graph(stored: Results, name: 
     assert mine == other
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize(("step", "precision"), [(1, "float64"), (40, "float64"), (1 << 20, "float64"), (40, "bf16")])
+@pytest.mark.parametrize(
+    ("model", "step", "precision"),
+    [*FEW_LAYERED, *(pytest.param(*case, marks=pytest.mark.long) for case in LAYERED if case not in FEW_LAYERED)],
+)
 def test_layer_by_layer_from_disk_the_scores_are_those_of_the_whole_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, step: int, precision: str
 ) -> None:
