@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -21,6 +22,8 @@ from gnnloom.storage.faults import VARIABLE
 from gnnloom.storage.shared_memory import SEGMENTS, SHARED_MEMORY
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
+from gnnloom.trainer.training.loop import train
+from support.lone import LoneCommunicator
 from support.mpi import rank_command, run_different, running_ranks
 from support.problems import problem
 
@@ -39,7 +42,7 @@ launch.launch(TrainConfig.from_json(json.loads(sys.argv[2])))
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     catalog = Catalog(tmp_path_factory.mktemp("killed") / "catalog")
-    PROBLEM.store(catalog, 2)
+    PROBLEM.store(catalog, 1, 2)
     return catalog
 
 
@@ -70,10 +73,13 @@ def test_a_killed_rank_is_one_sentence(catalog: Catalog, monkeypatch: pytest.Mon
     assert str(raised.value).endswith("finished work is kept, run the command again to continue")
     assert "\n" not in str(raised.value)
     monkeypatch.delenv(VARIABLE)
-    assert len(launch(_config(catalog, "rank", 6))["loss"]) == 6
+    # Goes on in this process, which is quicker.
+    assert len(train(LoneCommunicator(), replace(_config(catalog, "rank", 6), ranks=1))["loss"]) == 6
 
 
-@pytest.mark.parametrize("killed", ["client", "launcher", pytest.param("all", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "killed", ["client", *(pytest.param(each, marks=pytest.mark.long) for each in ("launcher", "all"))]
+)
 def test_the_next_command_removes_what_killed_jobs_left(catalog: Catalog, killed: str) -> None:
     given = json.dumps(rank_command()), json.dumps(_config(catalog, killed, ENDLESS).to_json())
     with subprocess.Popen([sys.executable, "-c", _CLIENT, *given], stderr=subprocess.DEVNULL) as client:

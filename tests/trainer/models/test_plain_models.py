@@ -19,6 +19,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.checkpoint import whole_state
 from gnnloom.trainer.training.loop import train
+from support.covering import FEW_OR_EVERY
 from support.dense import normalized
 from support.lone import LoneCommunicator
 from support.mpi import TESTS, run_program, run_ranks
@@ -28,7 +29,7 @@ from support.tolerance import ADAM_BITS, assert_close
 
 PROBLEM = problem("graph", 60, 240, symmetric=False)
 EPOCHS, SEED, HIDDEN, LR, DECAY, CLIP = 6, 3, (6, 6), 0.05, 0.1, 0.5
-RANKS = (1, 2, 4)
+RANKS, FEW_RANKS = (1, 2, 4), (2,)
 #: Update before which a rank is killed; an epoch has one.
 KILLED_AT = 4
 PLAIN, BATCH_NORM = "support.own_models:Plain", "support.own_models:WithBatchNorm"
@@ -90,10 +91,18 @@ def dense_training(seed: int, *, normalizes: bool = False) -> tuple[list[float],
 
 
 class Results:
-    """All runs of one MPI job."""
+    """All runs of one MPI job.
 
-    def __init__(self, catalog: Catalog, folder: Path) -> None:
-        self.catalog = catalog
+    Attributes:
+        ranks: numbers of ranks of the runs that are compared with torch.
+        repeated: runs that have the bits of other runs; the long tests have more of them.
+        normalized: runs with a batch normalization.
+    """
+
+    def __init__(self, catalog: Catalog, folder: Path, *, every: bool) -> None:
+        self.catalog, self.ranks = catalog, RANKS if every else FEW_RANKS
+        self.repeated = {"dropped-again": "dropped", "killed": "dropped"}
+        self.normalized = ("moved",)
         kill(config(catalog, "killed", 2, **DROPPED), folder)
         self.killed_after = len(Run.open(catalog["graph"], "killed").metrics())
         halves = [config(catalog, "halves", 2, **{**NORMALIZED, "epochs": EPOCHS // 2})]
@@ -101,17 +110,19 @@ class Results:
             config(catalog, "moved", ranks, **{**NORMALIZED, "epochs": 2 * k}) for k, ranks in enumerate((4, 1, 2), 1)
         ]
         configs = [
-            *(config(catalog, f"plain-{ranks}", ranks) for ranks in RANKS),
-            config(catalog, "again", 2),
+            *(config(catalog, f"plain-{ranks}", ranks) for ranks in self.ranks),
             config(catalog, "other-seed", 2, seed=SEED + 1),
             *(config(catalog, run, 2, **DROPPED) for run in ("dropped", "dropped-again", "killed")),
-            config(catalog, "straight", 2, **NORMALIZED),
-            *halves, replace(halves[0], epochs=EPOCHS), *moved,
-        ]  # fmt: skip
-        predictions = [
-            {"catalog": str(catalog.root), "dataset": "graph", "run": run, "ranks": 4}
-            for run in ("straight", "plain-2")
+            *moved,
         ]
+        predicted = ["moved"]
+        if every:
+            self.repeated |= {"again": "plain-2", "halves": "straight"}
+            self.normalized = ("straight", "moved")
+            configs += [config(catalog, "again", 2), config(catalog, "straight", 2, **NORMALIZED)]
+            configs += [*halves, replace(halves[0], epochs=EPOCHS)]
+            predicted += ["straight", "plain-2"]
+        predictions = [{"catalog": str(catalog.root), "dataset": "graph", "run": run, "ranks": 4} for run in predicted]
         contents = [*(each.to_json() for each in configs), *predictions]
         found = run_program(4, "train_all", folder, contents)
         self.by_run = {each.run: result for each, result in zip(configs, found, strict=False)}
@@ -124,13 +135,14 @@ class Results:
     def arrays(self, run: str) -> dict[str, np.ndarray]:
         return dict(read_checkpoint(Run.open(self.catalog["graph"], run).checkpoints).arrays)
 
-    def assert_same(self, run: str, other: str) -> None:
-        """Two runs have the same bits."""
+    def assert_repeated(self, run: str) -> None:
+        """A run has the bits of the one that it repeats."""
+        other = self.repeated[run]
         assert self.loss(run) == self.loss(other)
         found, expected = self.arrays(run), self.arrays(other)
         assert found.keys() == expected.keys()
         for name, array in expected.items():
-            np.testing.assert_array_equal(found[name], array, err_msg=name)
+            np.testing.assert_array_equal(found[name], array, err_msg=f"{run} {name}")
 
 
 def kill(config: TrainConfig, folder: Path) -> None:
@@ -141,16 +153,20 @@ def kill(config: TrainConfig, folder: Path) -> None:
     assert done.returncode, done.stdout
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+@pytest.fixture(scope="module", params=FEW_OR_EVERY)
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("plain")
     catalog = Catalog(folder / "catalog")
     PROBLEM.store(catalog, *RANKS)
-    return Results(catalog, folder)
+    return Results(catalog, folder, every=request.param)
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-def test_losses_and_parameters_equal_those_of_torch_on_any_number_of_ranks(results: Results, ranks: int) -> None:
+def test_losses_and_parameters_equal_those_of_torch_on_any_number_of_ranks(results: Results) -> None:
+    for ranks in results.ranks:
+        _check(results, ranks)
+
+
+def _check(results: Results, ranks: int) -> None:
     # Some ranks have no vertex that uses the module `bonus`, and so no gradient of its parameters.
     part = PROBLEM.part(ranks)
     uses = {int(part[vertex]) for vertex in np.flatnonzero(PROBLEM.feature[:, 0] > Plain.LARGE)}
@@ -168,7 +184,6 @@ def test_losses_and_parameters_equal_those_of_torch_on_any_number_of_ranks(resul
 
 
 def test_the_seed_decides_the_parameters_of_modules_of_torch(results: Results) -> None:
-    results.assert_same("again", "plain-2")
     assert_close(results.loss("other-seed"), dense_training(SEED + 1)[0], steps=EPOCHS * 3)
     assert results.loss("other-seed")[0] != results.loss("plain-2")[0]
 
@@ -182,15 +197,16 @@ def test_the_callers_generator_is_left_alone(results: Results) -> None:
 
 
 def test_masks_of_torchs_dropout_are_the_same_on_repetition_and_after_a_kill(results: Results) -> None:
+    """In the long test, so is everything of runs without dropout that are repeated or resumed."""
     assert 0 < results.killed_after < EPOCHS
-    results.assert_same("dropped-again", "dropped")
-    results.assert_same("killed", "dropped")
+    for run in results.repeated:
+        results.assert_repeated(run)
     assert results.loss("dropped")[0] != results.loss("plain-2")[0]
 
 
 def test_a_frozen_parameter_and_one_that_nothing_uses_stay_as_they_are(results: Results) -> None:
     _, parameters = dense_training(SEED)
-    for run in ("plain-4", "killed", "moved"):
+    for run in (f"plain-{results.ranks[-1]}", "killed", "moved"):
         arrays = results.arrays(run)
         for name in ("shift", "unused"):
             np.testing.assert_array_equal(arrays[f"parameter/{name}"], parameters[name])
@@ -199,9 +215,8 @@ def test_a_frozen_parameter_and_one_that_nothing_uses_stay_as_they_are(results: 
 
 
 def test_a_scalar_and_a_batch_normalization_of_torch_are_stored_resumed_moved_and_predicted(results: Results) -> None:
-    results.assert_same("halves", "straight")
     losses, expected = dense_training(SEED, normalizes=True)
-    for run, ranks in (("straight", 2), ("moved", 2)):
+    for run in results.normalized:
         stored = Run.open(results.catalog["graph"], run)
         state = whole_state(read_checkpoint(stored.checkpoints))
         assert state["factor"].shape == state["normalization.num_batches_tracked"].shape == ()
@@ -212,9 +227,9 @@ def test_a_scalar_and_a_batch_normalization_of_torch_are_stored_resumed_moved_an
         assert_close(results.loss(run), losses, steps=EPOCHS * 4, bits=ADAM_BITS)
         for name in ("normalization.running_mean", "normalization.running_var", "factor"):
             assert_close(state[name].numpy(), expected[name], steps=EPOCHS * 4, bits=ADAM_BITS, message=name)
-        assert results.by_run[run]["ranks"] == ranks
+        assert results.by_run[run]["ranks"] == 2
         assert stored.best_checkpoint.exists()
     for prediction in results.predictions:
         assert "error" not in prediction, prediction
-    score = Run.open(results.catalog["graph"], "straight").predictions().score()
-    assert np.isfinite(score).all()
+    for run in results.normalized:
+        assert np.isfinite(Run.open(results.catalog["graph"], run).predictions().score()).all()

@@ -16,6 +16,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
+from support.covering import FEW_OR_EVERY
 from support.graphs import store_graph, store_vertices
 from support.mpi import train_all
 from support.partitions import store_partition
@@ -24,6 +25,8 @@ from support.tolerance import ADAM_BITS, assert_close
 
 RANKS = (1, 2, 4)
 EPOCHS = 4
+#: Numbers of ranks of the quick tests, by mode.
+FEW = {"full": (1, 2), "minibatch": (2,), "neighbor": (4,)}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,9 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return catalog
 
 
-def _config(catalog: Catalog, ranks: int, reorder: str, mode: str = "full", **options: Any) -> TrainConfig:
+def _config(
+    catalog: Catalog, ranks: int, reorder: str, mode: str = "full", *, every: bool = False, **options: Any
+) -> TrainConfig:
     keys = {
         shards.parameters.get("reorder", "none"): shards.key
         for shards in catalog["rows"].artifacts("shards")
@@ -51,7 +56,8 @@ def _config(catalog: Catalog, ranks: int, reorder: str, mode: str = "full", **op
         dataset="rows",
         ranks=ranks,
         shards=keys[reorder],
-        run=f"{reorder}-{ranks}" if mode == "full" else f"{mode}-{reorder}-{ranks}",
+        # Quick and long tests do not share runs.
+        run=f"{mode}-{reorder}-{ranks}-of-{'every' if every else 'few'}",
         mode=mode,
         hidden=(9, 8),
         precision="float64",
@@ -62,10 +68,14 @@ def _config(catalog: Catalog, ranks: int, reorder: str, mode: str = "full", **op
     )
 
 
-def test_losses_predictions_and_embeddings_are_those_without_reordering(catalog: Catalog, tmp_path: Path) -> None:
-    cases = [(ranks, reorder) for ranks in RANKS for reorder in ("none", "degree")]
-    results = train_all(tmp_path, [_config(catalog, ranks, reorder) for ranks, reorder in cases])
-    runs = [Run.open(catalog["rows"], f"{reorder}-{ranks}") for ranks, reorder in cases]
+@pytest.mark.parametrize("every", FEW_OR_EVERY)
+def test_losses_predictions_and_embeddings_are_those_without_reordering(
+    catalog: Catalog, tmp_path: Path, every: bool
+) -> None:
+    cases = [(ranks, reorder) for ranks in (RANKS if every else FEW["full"]) for reorder in ("none", "degree")]
+    configs = [_config(catalog, ranks, reorder, every=every) for ranks, reorder in cases]
+    results = train_all(tmp_path, configs)
+    runs = [Run.open(catalog["rows"], config.run_name) for config in configs]
     plain = runs[0].predictions()
     for (ranks, reorder), result, run in zip(cases, results, runs, strict=True):
         where = f"{reorder} on {ranks} ranks"
@@ -83,20 +93,24 @@ SAMPLED: dict[str, dict[str, Any]] = {
 }
 
 
-def test_sampled_modes_have_the_losses_and_scores_without_reordering(catalog: Catalog, tmp_path: Path) -> None:
-    cases = [(mode, ranks, reorder) for mode in SAMPLED for ranks in RANKS for reorder in ("none", "degree")]
-    configs = [_config(catalog, ranks, reorder, mode, eval_every=1, **SAMPLED[mode]) for mode, ranks, reorder in cases]
-    results = dict(zip(cases, train_all(tmp_path, configs), strict=True))
-    for mode in SAMPLED:
-        for ranks in RANKS:
-            plain, ordered = results[mode, ranks, "none"], results[mode, ranks, "degree"]
-            where = f"{mode} on {ranks} ranks"
-            assert_close(ordered["loss"], plain["loss"], steps=30 * EPOCHS, bits=ADAM_BITS, message=where)
-            assert ordered["test_accuracy"] == plain["test_accuracy"], where
-            found, expected = (
-                Run.open(catalog["rows"], f"{mode}-{reorder}-{ranks}").predictions() for reorder in ("degree", "none")
-            )
-            np.testing.assert_array_equal(found.label(), expected.label(), where)
+@pytest.mark.parametrize("every", FEW_OR_EVERY)
+def test_sampled_modes_have_the_losses_and_scores_without_reordering(
+    catalog: Catalog, tmp_path: Path, every: bool
+) -> None:
+    cases = [(mode, ranks) for mode in SAMPLED for ranks in (RANKS if every else FEW[mode])]
+    configs = [
+        _config(catalog, ranks, reorder, mode, every=every, eval_every=1, **SAMPLED[mode])
+        for mode, ranks in cases
+        for reorder in ("none", "degree")
+    ]
+    results = train_all(tmp_path, configs)
+    labels = [Run.open(catalog["rows"], config.run_name).predictions().label() for config in configs]
+    for number, (mode, ranks) in enumerate(cases):
+        (plain, ordered), (expected, found) = (each[2 * number : 2 * number + 2] for each in (results, labels))
+        where = f"{mode} on {ranks} ranks"
+        assert_close(ordered["loss"], plain["loss"], steps=30 * EPOCHS, bits=ADAM_BITS, message=where)
+        assert ordered["test_accuracy"] == plain["test_accuracy"], where
+        np.testing.assert_array_equal(found, expected, where)
 
 
 def test_samples_on_disk_train_and_evaluate_with_reordered_shards(catalog: Catalog, tmp_path: Path) -> None:
