@@ -36,6 +36,8 @@ def become_rank(path: str, arguments: list[str]) -> None:
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
         server.sendmsg([len(content).to_bytes(8, "little")], passed)
         server.sendall(content)
+        # MPI's launcher passes it on to the ranks, which are asked to stop by it.
+        signal.signal(signal.SIGUSR1, lambda number, _: server.sendall(bytes([number])))
         status = int.from_bytes(server.recv(4), "little", signed=True)
     if status < 0:
         os.kill(os.getpid(), -status)
@@ -64,7 +66,7 @@ def serve(path: str) -> None:
                     _take_over(*request)
                     return
             else:
-                _end(selector, key)
+                _answer(selector, key)
 
 
 def _load() -> None:
@@ -93,17 +95,21 @@ def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> tuple[
         os.close(file)
     handle = os.pidfd_open(process)
     selector.register(handle, selectors.EVENT_READ, (process, connection, handle))
-    # Readable when the other side is gone: killed by MPI's launcher, as its rank must be then.
+    # Readable when the other side passes on a signal or is gone: killed by MPI's launcher, as its rank must be then.
     selector.register(connection, selectors.EVENT_READ, (process, connection, handle))
     return None
 
 
-def _end(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+def _answer(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    """Pass a signal on to a rank, or end what belongs to it."""
     process, connection, handle = key.data
     if connection.fileno() < 0:
         return  # both of a rank's events came at once, and the first one was enough
     if key.fileobj is connection:
-        os.kill(process, signal.SIGKILL)
+        passed = connection.recv(1)
+        os.kill(process, passed[0] if passed else signal.SIGKILL)
+        if passed:
+            return
     _, status = os.waitpid(process, 0)
     selector.unregister(connection)
     selector.unregister(handle)
