@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,11 +70,11 @@ def number_edges(folder: Path, patch: pytest.MonkeyPatch) -> Any:
 
 def name_edges(folder: Path, patch: pytest.MonkeyPatch) -> Any:
     """The same with names."""
-    patch.setattr("gnnloom.pipeline.ingest.names.collect.working_memory", lambda _: 16 * 2500)
+    patch.setattr("gnnloom.pipeline.ingest.names.collect.working_memory", lambda _: 16 * 800)
     patch.setattr("gnnloom.pipeline.ingest.names.merge.working_memory", lambda _: 2 * 20_000)
-    patch.setattr("gnnloom.pipeline.ingest.names.merge.RANGE_BYTES", 2000)
+    patch.setattr("gnnloom.pipeline.ingest.names.merge.RANGE_BYTES", 600)
     patch.setattr("gnnloom.pipeline.ingest.names.merge.FILE_RANGE_BYTES", 1)
-    ends = np.random.default_rng(4).integers(0, 4000, (RANGES * 80, 2)).tolist()
+    ends = np.random.default_rng(4).integers(0, 1200, (RANGES * 25, 2)).tolist()
     lines = [f"v{a:05d} w{b:05d} {number}\n" for number, (a, b) in enumerate(ends)]
     (folder / "names.txt").write_text("".join(lines))
     range_bytes = -(-sum(map(len, lines)) // RANGES)
@@ -115,6 +118,16 @@ def test_merged_ranges_are_read_from_16_files(
         assert {len(files) for files in opened} == {MOST_FILES}
 
 
+@functools.cache
+def undisturbed(kind: str) -> tuple[str, list[str]]:
+    """The digest of the graph, and the functions of all tasks in the order in which they ran."""
+    cluster = StoppingCluster()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        source = KINDS[kind](Path(folder), patch)
+        digest = ingest_graph(Catalog(folder).create("whole"), source, OPTIONS, cluster).artifact.digest
+    return digest, [function for function, _ in cluster.ran]
+
+
 def stop_after(catalog: Catalog, source: Any, tasks: int) -> Path:
     """Stop after so many tasks in one command; returns the work folder."""
     with pytest.raises(StoppedError):
@@ -123,24 +136,22 @@ def stop_after(catalog: Catalog, source: Any, tasks: int) -> Path:
     return info.path / ".work"
 
 
-CASES = [("numbers", "ids/collected"), ("numbers", "ids/merged")]
-CASES += [("names", "names/collected")]
-LONG_CASES = [("names", "names/ends"), ("names", "names/text")]
+MERGING, SCATTERING = ("missing", "while ids are merged"), ("short", "while edges are scattered")
+#: Every kind of shared file, and a file of each kind of source for both damages.
+CASES = [("ids/collected", MERGING), ("ids/merged", SCATTERING), ("names/collected", MERGING)]
+LONG_CASES = [("ids/collected", SCATTERING), ("ids/merged", MERGING), ("names/collected", SCATTERING)]
+LONG_CASES += itertools.product(("names/ends", "names/text"), (MERGING, SCATTERING))
 
 
 @pytest.mark.parametrize(
-    ("kind", "lost"), [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in LONG_CASES)]
-)
-@pytest.mark.parametrize(
-    ("damage", "when"), [("missing", "while ids are merged"), ("short", "while edges are scattered")]
+    ("lost", "damaged"), [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in LONG_CASES)]
 )
 def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lost: str, damage: str, when: str
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, damaged: tuple[str, str]
 ) -> None:
+    kind, (damage, when) = "names" if lost.startswith("names") else "numbers", damaged
     source = KINDS[kind](tmp_path, monkeypatch)
-    whole = StoppingCluster()
-    expected = ingest_graph(catalog.create("whole"), source, OPTIONS, whole).artifact.digest
-    functions = [function for function, _ in whole.ran]
+    expected, functions = undisturbed(kind)
     collect, merge = TASKS[kind]
     begun = functions.index(merge if when == "while ids are merged" else "scatter_range")
     work = stop_after(catalog, source, begun + 2)
@@ -171,9 +182,7 @@ def test_records_and_plans_of_earlier_versions_are_not_used(
 ) -> None:
     """They had a file for each file of ids, and described it by its path."""
     source = KINDS[kind](tmp_path, monkeypatch)
-    whole = StoppingCluster()
-    expected = ingest_graph(catalog.create("whole"), source, OPTIONS, whole).artifact.digest
-    functions = [function for function, _ in whole.ran]
+    expected, functions = undisturbed(kind)
     collect, merge = TASKS[kind]
     work = stop_after(catalog, source, functions.index("scatter_range"))
     folder, files = (

@@ -160,12 +160,15 @@ def test_ids_are_looked_up_among_those_of_a_file(tmp_path: Path) -> None:
     assert IdNumbers(np.array([7]), np.array([1]), tmp_path).of(np.array([7, 7])).tolist() == [1, 1]
 
 
-def test_bytes_are_the_same_for_any_number_of_workers(catalog: Catalog, tmp_path: Path) -> None:
+@pytest.mark.parametrize("numbers", [(0, 2), pytest.param((0, 1, 2, 4), marks=pytest.mark.long)])
+def test_bytes_are_the_same_for_any_number_of_workers(
+    catalog: Catalog, tmp_path: Path, numbers: tuple[int, ...]
+) -> None:
     rng = np.random.default_rng(5)
     u, v = rng.integers(0, 9_000_000, (2, 300_000))
     source = write_edges(tmp_path / "edges", u, v, rng.random(300_000), range_edges=40_000)
     digests = set()
-    for workers in (0, 1, 2, 4):
+    for workers in numbers:
         with open_cluster(ClusterOptions(workers=workers)) as cluster:
             graph = ingest_graph(catalog.create(f"w{workers}"), source, IngestOptions(ids="compact"), cluster)
             digests.add(graph.artifact.digest)

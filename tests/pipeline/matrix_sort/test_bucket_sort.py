@@ -77,9 +77,15 @@ def test_bytes_do_not_depend_on_how_the_source_is_cut(
 
 
 @pytest.mark.usefixtures("small_lanes")
-@pytest.mark.usefixtures("small_lanes")
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("capacity", [50, 1 << 20])
+@pytest.mark.parametrize(
+    ("weighted", "capacity"),
+    [
+        (True, 50),
+        (False, 1 << 20),
+        pytest.param(True, 1 << 20, marks=pytest.mark.long),
+        pytest.param(False, 50, marks=pytest.mark.long),
+    ],
+)
 def test_merging_files_before_they_are_sorted_changes_no_byte(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool, capacity: int
 ) -> None:
