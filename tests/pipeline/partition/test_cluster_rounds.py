@@ -75,8 +75,8 @@ def test_clusters_are_numbered_and_within_the_limit(
 
 
 def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "_TASK_VERTICES", 100)
-    hypergraph = stored(tmp_path, random_adjacency(900, 5000, 1, symmetric=False, loops=False), symmetric=False)
+    monkeypatch.setattr(pieces, "_TASK_VERTICES", 50)
+    hypergraph = stored(tmp_path, random_adjacency(450, 2500, 1, symmetric=False, loops=False), symmetric=False)
     contents = []
     for number, cluster in enumerate((*CLUSTERS, InProcessCluster(MEMORY))):
         if number == len(CLUSTERS):

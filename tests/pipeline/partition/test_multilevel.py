@@ -359,13 +359,13 @@ def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
     assert streaming["imbalance"] <= 0.03
 
 
-@pytest.mark.parametrize("few", [0, 1 << 23])
+@pytest.mark.parametrize("few", [0, pytest.param(1 << 23, marks=pytest.mark.long)])
 def test_the_number_of_workers_changes_no_byte(catalog: Catalog, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Planned in the client only, so the workers need not know.
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", few)
     monkeypatch.setattr(move_rounds, "ROUNDS", 2)
     digests = set()
-    adjacency = random_adjacency(3000, 20000, 1, symmetric=False)
+    adjacency = random_adjacency(1500, 10000, 1, symmetric=False)
     for workers in (0, 2):
         dataset = catalog.create(f"w{workers}")
         graph = store_graph(dataset, adjacency, symmetric=False)

@@ -263,7 +263,11 @@ def test_annealed_parts_send_no_more_and_stay_balanced(
     assert (after <= np.maximum(load, heaviest_allowed(weight, 3, 0.5))).all()
 
 
-@pytest.mark.parametrize("batches", BATCHES)
+@pytest.mark.parametrize(
+    # Of the kinds that know the graph and of those that do not, one is quick.
+    "batches",
+    [pytest.param(kind, marks=[] if kind in {"vertex", "walk"} else [pytest.mark.long]) for kind in BATCHES],
+)
 def test_the_better_partition_on_fresh_batches_is_kept(catalog: Catalog, batches: str) -> None:
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(200, 900, 0, symmetric=True), symmetric=True)

@@ -188,7 +188,7 @@ def lattice(side: int) -> Any:
 
 def test_the_double_permutation_balances_a_lattice_and_the_single_one_does_not(catalog: Catalog) -> None:
     dataset = catalog.create("roads")
-    store_graph(dataset, lattice(400), symmetric=True)
+    store_graph(dataset, lattice(250), symmetric=True)
     balance = {
         name: cut(dataset, grid=(8, 8), permutation=name).artifact.facts["balance"]["even"]
         for name in ("none", "single", "double")

@@ -204,8 +204,15 @@ def test_weights_stay_with_their_edges(catalog: Catalog) -> None:
     np.testing.assert_array_equal(reassemble(shards, transpose=False), adjacency.toarray())
 
 
-@pytest.mark.parametrize("reorder", ["none", "degree"])
-@pytest.mark.parametrize("size", [1, 40])
+@pytest.mark.parametrize(
+    ("size", "reorder"),
+    [
+        (1, "degree"),
+        (40, "none"),
+        pytest.param(1, "none", marks=pytest.mark.long),
+        pytest.param(40, "degree", marks=pytest.mark.long),
+    ],
+)
 def test_the_size_of_segments_changes_no_byte(
     catalog: Catalog, size: int, reorder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,11 +294,12 @@ def make_everything(catalog: Catalog, name: str, workers: int) -> tuple[Partitio
         return partition, shard_rows(dataset, partition, cluster)
 
 
-def test_any_number_of_workers_gives_the_same_bytes(catalog: Catalog) -> None:
-    results = [make_everything(catalog, f"workers-{workers}", workers) for workers in (0, 1, 2)]
+@pytest.mark.parametrize("numbers", [(0, 2), pytest.param((0, 1, 2), marks=pytest.mark.long)])
+def test_any_number_of_workers_gives_the_same_bytes(catalog: Catalog, numbers: tuple[int, ...]) -> None:
+    results = [make_everything(catalog, f"workers-{workers}", workers) for workers in numbers]
     assert len({partition.artifact.digest for partition, _ in results}) == 1
     assert len({shards.artifact.digest for _, shards in results}) == 1
-    assert results[0][1].quality == results[2][1].quality
+    assert results[0][1].quality == results[-1][1].quality
 
 
 def test_the_halos_are_as_large_as_the_counted_volume(catalog: Catalog) -> None:
@@ -307,7 +315,7 @@ def test_the_halos_are_as_large_as_the_counted_volume(catalog: Catalog) -> None:
 
 
 @pytest.mark.usefixtures("small_lanes")
-@pytest.mark.parametrize("tasks", [0, 4, 9, 16])
+@pytest.mark.parametrize("tasks", [4, 16, *(pytest.param(few, marks=pytest.mark.long) for few in (0, 9))])
 def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, tasks: int) -> None:
     adjacency = random_adjacency(40, 200, 0, symmetric=False)
     part = random_parts(40, 5, 1)

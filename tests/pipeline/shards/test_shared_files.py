@@ -99,6 +99,13 @@ STAGES = {"row": cut_rows, "grid": cut_grid}
 on_stages = pytest.mark.parametrize("layout", STAGES)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The digest of what each stage makes of the dataset if nothing disturbs it and nothing is merged."""
+    dataset = store(Catalog(tmp_path_factory.mktemp("whole")), "g")
+    return {layout: cut(dataset, HERE).digest for layout, cut in STAGES.items()}
+
+
 def read_by(cluster: OpensCluster, function: str) -> list[dict[str, list[str]]]:
     """For each task of a function, the files that it opened, by their folder."""
     tasks = []
@@ -183,20 +190,18 @@ BLOCKS = {"row": NUM_BLOCKS, "grid": 2 * NUM_BLOCKS}
 @on_stages
 @pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 4])
 def test_lanes_of_many_pages_give_the_same_bytes(
-    catalog: Catalog, dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str, fan_in: int
+    whole: dict[str, str], dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str, fan_in: int
 ) -> None:
-    whole = STAGES[layout](store(catalog, "whole"), HERE)
     merge_in_levels(monkeypatch, fan_in)
     monkeypatch.setattr(lanes, "PAGE_BYTES", 100)
-    assert STAGES[layout](dataset, HERE).digest == whole.digest
+    assert STAGES[layout](dataset, HERE).digest == whole[layout]
 
 
 @on_stages
 @pytest.mark.parametrize("damage", ["removed", "cut"])
 def test_only_tasks_whose_file_is_damaged_run_again(
-    catalog: Catalog, dataset: Dataset, layout: str, damage: str
+    whole: dict[str, str], dataset: Dataset, layout: str, damage: str
 ) -> None:
-    whole = STAGES[layout](store(catalog, "whole"), HERE)
     _, work = stopped(layout, dataset, WRITE[layout])
     file = min(file for file in (work / FOLDERS[layout]).rglob("lanes-*") if file.stat().st_size)
     if damage == "removed":
@@ -206,14 +211,13 @@ def test_only_tasks_whose_file_is_damaged_run_again(
     artifact, ran = resumed(layout, dataset)
     # Blocks 0 and 16.
     assert ran.count(ROUTE[layout]) == 2
-    assert artifact.digest == whole.digest
+    assert artifact.digest == whole[layout]
 
 
 @on_stages
 def test_rows_that_were_merged_are_routed_again_only_if_merged_files_are_lost(
-    catalog: Catalog, dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str
+    whole: dict[str, str], dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
-    whole = STAGES[layout](store(catalog, "whole"), HERE)
     merge_in_levels(monkeypatch, 4)
     _, work = stopped(layout, dataset, WRITE[layout])
     assert len(levels_on_disk(work, layout)) == 1
@@ -225,7 +229,7 @@ def test_rows_that_were_merged_are_routed_again_only_if_merged_files_are_lost(
     artifact, ran = resumed(layout, dataset)
     # Of one matrix, all blocks.
     assert ran.count(ROUTE[layout]) == NUM_BLOCKS
-    assert artifact.digest == whole.digest
+    assert artifact.digest == whole[layout]
 
 
 def levels_on_disk(work: Path, layout: str) -> list[Path]:
@@ -236,29 +240,30 @@ def levels_on_disk(work: Path, layout: str) -> list[Path]:
 
 @on_stages
 def test_a_stage_with_merges_runs_every_task_once_however_often_it_is_stopped(
-    catalog: Catalog, dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str
+    whole: dict[str, str], dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
-    whole = STAGES[layout](store(catalog, "whole"), HERE)
     merge_in_levels(monkeypatch, 4)
     artifact, ran = run_in_steps(lambda cluster: STAGES[layout](dataset, cluster), 17)
     assert len(ran) == len(set(ran)) > 5 * 17
-    assert artifact.digest == whole.digest
+    assert artifact.digest == whole[layout]
 
 
 @on_stages
-def test_files_that_no_task_needs_any_more_are_not_made_again(catalog: Catalog, dataset: Dataset, layout: str) -> None:
-    whole = STAGES[layout](store(catalog, "whole"), HERE)
+def test_files_that_no_task_needs_any_more_are_not_made_again(
+    whole: dict[str, str], dataset: Dataset, layout: str
+) -> None:
     after = {"row": "write_send_lists", "grid": "write_bucket"}[layout]
     _, work = stopped(layout, dataset, after)
     shutil.rmtree(work / SHARED[("row", "grid").index(layout)])
     artifact, ran = resumed(layout, dataset)
     assert ROUTE[layout] not in ran
-    assert artifact.digest == whole.digest
+    assert artifact.digest == whole[layout]
 
 
 @on_stages
-def test_a_stage_that_an_earlier_version_began_routes_again(catalog: Catalog, dataset: Dataset, layout: str) -> None:
-    whole = STAGES[layout](store(catalog, "whole"), HERE)
+def test_a_stage_that_an_earlier_version_began_routes_again(
+    whole: dict[str, str], dataset: Dataset, layout: str
+) -> None:
     _, work = stopped(layout, dataset, WRITE[layout])
     for path in (work / "parts").glob("*.json"):
         content = read_json(path)
@@ -267,4 +272,4 @@ def test_a_stage_that_an_earlier_version_began_routes_again(catalog: Catalog, da
             write_json(path, content)
     artifact, ran = resumed(layout, dataset)
     assert ran.count(ROUTE[layout]) == BLOCKS[layout]
-    assert artifact.digest == whole.digest
+    assert artifact.digest == whole[layout]

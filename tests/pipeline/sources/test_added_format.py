@@ -78,7 +78,7 @@ def gnnloom(environment: dict[str, str], catalog: Catalog, *arguments: str) -> s
     return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=240)
 
 
-@pytest.mark.parametrize(("workers", "guessed"), [("0", True), ("2", False)])
+@pytest.mark.parametrize(("workers", "guessed"), [("0", True), ("1", False)])
 def test_added_format_is_ingested_with_its_own_option(
     environment: dict[str, str], catalog: Catalog, source: Path, workers: str, guessed: bool
 ) -> None:
