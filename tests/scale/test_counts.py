@@ -34,7 +34,20 @@ MOST_OPENS = 16
 #: Bytes of a name.
 NAME_BYTES = 16
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
-on_ranks = pytest.mark.parametrize("ranks", RANKS)
+#: To describe the tasks of the largest graph takes seconds, which the fewer ranks spend in the long tests.
+cases_on_ranks = pytest.mark.parametrize(
+    ("graph", "ranks"),
+    [
+        pytest.param(
+            graph,
+            ranks,
+            id=f"{graph.name}-{ranks}",
+            marks=[pytest.mark.long] if graph == GRAPHS[-1] and ranks < RANKS[-1] else [],
+        )
+        for graph in GRAPHS
+        for ranks in RANKS
+    ],
+)
 
 
 @cache
@@ -110,8 +123,7 @@ def test_a_table_with_ids_opens_few_files_and_moves_the_rows_a_few_times(graph: 
     assert len(phases) <= 6
 
 
-@cases
-@on_ranks
+@cases_on_ranks
 @pytest.mark.parametrize("layout", ["row", "grid"])
 def test_shards_move_the_data_a_few_times(graph: Described, ranks: int, layout: str) -> None:
     # Halos are sent in addition: with random parts, a graph's own share of them.
@@ -122,23 +134,20 @@ def test_shards_move_the_data_a_few_times(graph: Described, ranks: int, layout: 
     check_shares(phases, data, data / (2 << 20) + 4 * ranks + 64)
 
 
-@cases
-@on_ranks
+@cases_on_ranks
 @pytest.mark.parametrize("layout", ["row", "grid"])
 def test_shards_open_few_files(graph: Described, ranks: int, layout: str) -> None:
     check_opens(shard_phases(graph, ranks, layout))
 
 
-@cases
-@on_ranks
+@cases_on_ranks
 def test_tasks_of_vertex_data_open_few_files_and_read_little(graph: Described, ranks: int) -> None:
     for phase in vertex_phases(graph, ranks):
         assert phase.most_opens <= MOST_OPENS * phase.arrays, phase
         assert phase.largest_task <= MEMORY, phase
 
 
-@cases
-@on_ranks
+@cases_on_ranks
 def test_opens_and_bytes_of_vertex_data_are_linear_in_the_data(graph: Described, ranks: int) -> None:
     phases, data = vertex_phases(graph, ranks), graph.num_vertices * (8 + 8 + 4 * graph.width + 4 + 1)
     # A task has 16 MiB of data or more, except for one small bucket in each row of the grid.
@@ -156,8 +165,7 @@ def test_the_memory_of_vertex_data_is_the_budget(graph: Described) -> None:
         assert BASE_MEMORY + plan.peak_memory() <= memory
 
 
-@cases
-@on_ranks
+@cases_on_ranks
 def test_regrouping_halos_takes_few_tasks_that_open_few_files(graph: Described, ranks: int) -> None:
     phases = HaloGroups(ranks).counts(graph.halo_rows(ranks))
     root = math.ceil(math.sqrt(ranks))

@@ -37,8 +37,9 @@ MEMORY = 1 << 30
 #: Most bytes that a phase reads and writes in a pass, relative to the lists of the nets and of the vertices.
 MOST_BYTES = 20
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
-on_parts = pytest.mark.parametrize("parts", [64, 1024])
-on_workers = pytest.mark.parametrize("workers", [2, 64, 1024])
+#: The fewest and the most workers, and many parts, are quick; what lies between is in the long tests.
+on_parts = pytest.mark.parametrize("parts", [pytest.param(64, marks=pytest.mark.long), 1024])
+on_workers = pytest.mark.parametrize("workers", [2, pytest.param(64, marks=pytest.mark.long), 1024])
 with_presets = pytest.mark.parametrize(
     ("method", "preset"), [("multilevel", "flat"), ("multilevel", "streaming"), ("auto", "balanced")]
 )
@@ -81,7 +82,7 @@ def test_rounds_open_few_files_and_share_their_work(
 
 @cases
 @on_parts
-@pytest.mark.parametrize("workers", [1, 2, 64, 1024])
+@pytest.mark.parametrize("workers", [1, *(pytest.param(few, marks=pytest.mark.long) for few in (2, 64)), 1024])
 @with_presets
 def test_no_task_opens_more_than_16_files_of_an_array(
     graph: Described, parts: int, workers: int, method: str, preset: str
