@@ -164,7 +164,11 @@ def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "message"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
+    ("number", "code", "message"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        pytest.param(signal.SIGTERM, 143, "ended by SIGTERM", marks=pytest.mark.long),
+    ],
 )
 def test_a_signal_exits_with_its_code_and_the_same_command_continues(
     tmp_path: Path, number: signal.Signals, code: int, message: str

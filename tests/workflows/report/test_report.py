@@ -110,7 +110,7 @@ def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, tmp
     ("run", "missing", "message"),
     [
         ("grid", set(), "ranks, as a grid of 2x2"),
-        ("plain", {"time"}, "--profile"),
+        pytest.param("plain", {"time"}, "--profile", marks=pytest.mark.long),
         ("begun", OF_RANKS | {"accuracy"}, "Repeat its command to finish it"),
     ],
 )
@@ -147,7 +147,14 @@ def test_accuracy_that_was_measured_once_is_within_the_picture(dataset: Dataset,
     assert axes.get_xlim() == (1, 3)
 
 
-@pytest.mark.parametrize("name", ["a", "gcn-p2p-2-128d9245", "a-name-that-is-quite-as-long-as-the-picture"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("a", marks=pytest.mark.long),
+        pytest.param("gcn-p2p-2-128d9245", marks=pytest.mark.long),
+        "a-name-that-is-quite-as-long-as-the-picture",
+    ],
+)
 def test_a_legend_fits_into_its_picture(dataset: Dataset, tmp_path: Path, name: str) -> None:
     dataset = copied(dataset, tmp_path)
     for number in range(3):
@@ -249,7 +256,8 @@ def test_the_command_writes_one_folder_per_run_and_overwrites_only_reports(datas
         done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), "report", *arguments])
         return done.exception if isinstance(done.exception, GnnloomError) else done.output
 
-    assert "index.html" in str(report("web/begun", "web/begun", "--out", str(tmp_path)))
+    # A table would break a long path anywhere.
+    assert "index.html" in str(report("web/begun", "web/begun", "--out", str(tmp_path), "--json"))
     assert [path.name for path in tmp_path.iterdir()] == ["report-web-begun"]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("<html>a page of my own</html>")
