@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,27 @@ def compared(result: dict[str, Any]) -> dict[str, Any]:
     return {name: result[name] for name in COMPARED}
 
 
+def installed() -> list[str]:
+    return [GNNLOOM]
+
+
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The result of a small quick start, run by one command on this machine."""
     return run_here(run_arguments("quick-start", tmp_path_factory.mktemp("here"), *TINY, "cluster.workers=0"))
 
 
-def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(tmp_path: Path, here: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    # The program that is installed takes several seconds to start on every rank.
+    "program",
+    [pytest.param(forked_program, id="forked"), pytest.param(installed, id="installed", marks=pytest.mark.long)],
+)
+def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(
+    tmp_path: Path, here: dict[str, Any], program: Callable[[], list[str]]
+) -> None:
     out = tmp_path / "classes.npy"
     arguments = run_arguments("quick-start", tmp_path, *TINY, f"predict.out={out}")
-    assert compared(succeed(MpiJob(4, arguments))) == compared(here)
+    assert compared(succeed(MpiJob(4, arguments, program()))) == compared(here)
     predicted = out.read_bytes()
     folder = tmp_path / "quick-start" / "runs" / here["run"]
     assert Recipe.read(folder / SAVED_RECIPE, tmp_path / "elsewhere").training.epochs == 4

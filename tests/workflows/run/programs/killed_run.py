@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ class DeadlyCluster(InProcessCluster):
 
 def main(recipe: str, catalog: str) -> None:
     request = Request(Path(recipe), Path(catalog))
+    # What tasks import is imported here once, rather than by every child.
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Request(Path(recipe), Path(folder)).check(), InProcessCluster())
     kills = 0
     # Each child finishes one more task than the last, if finished tasks are kept.
     while True:
