@@ -46,11 +46,14 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run_here(run_arguments("quick-start", tmp_path_factory.mktemp("here"), *TINY, "cluster.workers=0"))
 
 
-@pytest.mark.parametrize(
-    # The program that is installed takes several seconds to start on every rank.
-    "program",
-    [pytest.param(forked_program, id="forked"), pytest.param(installed, id="installed", marks=pytest.mark.long)],
-)
+#: The program that is installed takes several seconds to start on every rank.
+PROGRAMS = [
+    pytest.param(forked_program, id="forked"),
+    pytest.param(installed, id="installed", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(
     tmp_path: Path, here: dict[str, Any], program: Callable[[], list[str]]
 ) -> None:
