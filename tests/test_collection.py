@@ -13,6 +13,7 @@ import pytest
 def test_a_second_collection_finds_the_same_tests(request: pytest.FixtureRequest) -> None:
     mine = [item.nodeid for item in request.session.items]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *request.config.args]
+    command += ["-m", request.config.getoption("markexpr")]
     # Sets and dictionaries of this process are ordered by another seed.
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     for variable in ("PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS"):

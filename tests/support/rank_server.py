@@ -105,7 +105,7 @@ def _answer(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> Non
     process, connection, handle = key.data
     if connection.fileno() < 0:
         return  # both of a rank's events came at once, and the first one was enough
-    if key.fileobj is connection:
+    if key.fd == connection.fileno():
         passed = connection.recv(1)
         os.kill(process, passed[0] if passed else signal.SIGKILL)
         if passed:

@@ -102,7 +102,7 @@ class Results:
     def __init__(self, catalog: Catalog, folder: Path, *, every: bool) -> None:
         self.catalog, self.ranks = catalog, RANKS if every else FEW_RANKS
         self.repeated = {"dropped-again": "dropped", "killed": "dropped"}
-        self.normalized = ("moved",)
+        self.normalized = ["moved"]
         kill(config(catalog, "killed", 2, **DROPPED), folder)
         self.killed_after = len(Run.open(catalog["graph"], "killed").metrics())
         halves = [config(catalog, "halves", 2, **{**NORMALIZED, "epochs": EPOCHS // 2})]
@@ -118,7 +118,7 @@ class Results:
         predicted = ["moved"]
         if every:
             self.repeated |= {"again": "plain-2", "halves": "straight"}
-            self.normalized = ("straight", "moved")
+            self.normalized = ["straight", "moved"]
             configs += [config(catalog, "again", 2), config(catalog, "straight", 2, **NORMALIZED)]
             configs += [*halves, replace(halves[0], epochs=EPOCHS)]
             predicted += ["straight", "plain-2"]

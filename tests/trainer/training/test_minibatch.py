@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,16 +54,12 @@ def config(catalog: Catalog, dataset: str, run: str, **options: Any) -> TrainCon
     return sampled_config(catalog, dataset, "minibatch", run, **{"epochs": EPOCHS, "batch_size": SIZE, **options})
 
 
-def store(folder: Path) -> Catalog:
-    catalog = Catalog(folder / "catalog")
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("minibatch") / "catalog")
     for given in PROBLEMS.values():
         store_whole(catalog, given, 1, 2, 3, 4)
     return catalog
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    return store(tmp_path_factory.mktemp("minibatch"))
 
 
 @dataclass
@@ -79,8 +74,8 @@ class Results:
 
 
 @pytest.fixture(scope="module", params=FEW_OR_EVERY)
-def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    catalog, several = store(tmp_path_factory.mktemp("results")), SEVERAL if request.param else FEW
+def results(request: pytest.FixtureRequest, catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    several = SEVERAL if request.param else FEW
     configs = [
         config(catalog, dataset, f"{case}-{ranks}", ranks=ranks, **options)
         for case, (dataset, options) in CASES.items()
@@ -89,7 +84,9 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     long = config(catalog, "web", "straight", ranks=2, epochs=5, dropout=0.3, norm="batch")
     configs += [long, replace(long, run="parts", epochs=2), replace(long, run="parts")]
     configs += [replace(long, run="parts-elsewhere", epochs=2), replace(long, run="parts-elsewhere", ranks=3)]
-    found = train_all(catalog.root.parent, configs)
+    # Quick and long tests do not share runs.
+    stored = [replace(each, run=f"{each.run}-of-{'every' if request.param else 'few'}") for each in configs]
+    found = train_all(tmp_path_factory.mktemp("results"), stored)
     return Results({given.run_name: result for given, result in zip(configs, found, strict=True)}, several)
 
 

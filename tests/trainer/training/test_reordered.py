@@ -106,7 +106,8 @@ def test_sampled_modes_have_the_losses_and_scores_without_reordering(
     results = train_all(tmp_path, configs)
     labels = [Run.open(catalog["rows"], config.run_name).predictions().label() for config in configs]
     for number, (mode, ranks) in enumerate(cases):
-        (plain, ordered), (expected, found) = (each[2 * number : 2 * number + 2] for each in (results, labels))
+        plain, ordered = results[2 * number : 2 * number + 2]
+        expected, found = labels[2 * number : 2 * number + 2]
         where = f"{mode} on {ranks} ranks"
         assert_close(ordered["loss"], plain["loss"], steps=30 * EPOCHS, bits=ADAM_BITS, message=where)
         assert ordered["test_accuracy"] == plain["test_accuracy"], where
