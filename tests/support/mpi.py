@@ -93,6 +93,27 @@ def run_program(ranks: int, name: str, folder: Path, content: Any, timeout: floa
     return json.loads(result.read_text())
 
 
+def run_harness(name: str, folder: Path, *options: str, timeout: float) -> str:
+    """Run tests/support/NAME.py in a process that is forked from the server of ranks; returns what it prints.
+
+    Harnesses fork every command, which is safe only in a process without other threads.
+    """
+    with (folder / "output.txt").open("w+") as output:
+        done = subprocess.run(
+            [*rank_command(), str(TESTS / "support" / f"{name}.py"), *options],
+            cwd=TESTS,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+            check=False,
+        )
+        output.seek(0)
+        printed = output.read()
+    assert done.returncode == 0, printed[-20_000:]
+    return printed
+
+
 def train_all(folder: Path, configs: list[TrainConfig], timeout: float = 240) -> list[dict[str, Any]]:
     """Train every configuration on its own number of ranks, all in one MPI job."""
     ranks = max(config.ranks for config in configs)

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from support.mpi import TESTS, rank_command
-
-
-def flips_end(folder: Path, *options: str, timeout: float) -> str:
-    """Run the harness in a process that is forked from the server of ranks; returns what it prints."""
-    # It forks every command, which is safe only without other threads.
-    program = [*rank_command(), str(TESTS / "support" / "flips.py")]
-    with (folder / "output.txt").open("w+") as output:
-        done = subprocess.run(
-            [*program, *options],
-            cwd=TESTS,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            timeout=timeout,
-            check=False,
-        )
-        output.seek(0)
-        printed = output.read()
-    assert done.returncode == 0, printed[-20_000:]
-    return printed
+from support.mpi import run_harness
 
 
 def test_damaged_files_are_refused_or_do_not_matter(tmp_path: Path) -> None:
     # This draw has the damage that checksums within a file do not find: a chunk that was exchanged with another one,
     # which trains to another loss unless it is compared with the manifest, and a bit of an uncompressed copy, with
     # which the kernels crash unless it is compared with its checksums.
-    printed = flips_end(tmp_path, "--small", "--flips", "5", "--seed", "1526", timeout=600)
+    printed = run_harness("flips", tmp_path, "--small", "--flips", "5", "--seed", "1526", timeout=600)
     assert "RESULT flips_cases 5 cases" in printed
     assert re.search(r"^shards row chunk: \d+ damages", printed, re.MULTILINE)
     assert re.search(r"^mapped: \d+ damages", printed, re.MULTILINE)
@@ -44,5 +23,5 @@ def test_damaged_files_are_refused_or_do_not_matter(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_many_damaged_files_of_all_kinds_are_refused_or_do_not_matter(tmp_path: Path) -> None:
-    printed = flips_end(tmp_path, "--flips", "150", timeout=3000)
+    printed = run_harness("flips", tmp_path, "--flips", "150", timeout=3000)
     assert "RESULT flips_cases 150 cases" in printed

@@ -7,12 +7,11 @@ ranks, which has imported everything and has no threads, because every operation
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from support.mpi import TESTS, rank_command
+from support.mpi import run_harness
 
 #: Most steps after the beginning of an example.
 STEPS = 20
@@ -20,20 +19,7 @@ STEPS = 20
 
 def machine_steps(folder: Path, *options: str, timeout: float) -> int:
     """Run the machine; returns its number of steps."""
-    program = [*rank_command(), str(TESTS / "support" / "dataset_machine.py")]
-    with (folder / "output.txt").open("w+") as output:
-        done = subprocess.run(
-            [*program, "--steps", str(STEPS), *options],
-            cwd=TESTS,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            timeout=timeout,
-            check=False,
-        )
-        output.seek(0)
-        printed = output.read()
-    assert done.returncode == 0, printed[-20_000:]
+    printed = run_harness("dataset_machine", folder, "--steps", str(STEPS), *options, timeout=timeout)
     found = re.search(r"^RESULT machine_steps (\d+) steps$", printed, re.MULTILINE)
     assert found is not None, printed
     return int(found[1])

@@ -137,7 +137,7 @@ def _can_unshare() -> bool:
         ("ulimit -n 25", ["open only 25 files (ulimit -n); raise the limit"]),
         ("ulimit -v 450000", ["out of memory", "439 MiB of address space (ulimit -v)"]),
         ("ulimit -v 600000", ["out of memory", "585 MiB of address space (ulimit -v)"]),
-        ("mount -t tmpfs -o size=64k tmpfs /dev/shm", ["shared memory: /dev/shm has 0 MiB free", "--shm-size"]),
+        ("mount -t tmpfs -o size=64k tmpfs /dev/shm", ["shared memory: /dev/shm has 64 KiB free", "--shm-size"]),
     ],
 )
 def test_a_limit_that_is_too_low_is_one_sentence(catalog: Catalog, limit: str, says: Sequence[str]) -> None:

@@ -75,7 +75,7 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
     "bf16-columns": {"algorithm": "summa", "grid": (1, 2), "precision": "bf16"},
     "tensor3d": {"algorithm": "tensor3d", "grid": (1, 1, 2), "model": "sage", "norm": "batch"},
 }
-#: Cases that, together, have every algorithm, model, precision, norm and kind of labels, and the other options.
+#: Cases that, together, have every algorithm, model, precision, norm and kind of labels of all cases.
 FEW_OF_ONE = (
     "p2p", "broadcast", "bf16-summa", "tensor3d", "transform-first", "gin", "unit-rows", "bf16-gat", "residual",
     "weighted-labels", "bf16-targets",
