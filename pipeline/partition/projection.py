@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gnnloom.pipeline.partition.choice import MOST_PINS
+from gnnloom.pipeline.partition.model.structure import Structure
 from gnnloom.pipeline.partition.multilevel.measure import measure_structure
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.settings import check_parts
-from gnnloom.pipeline.partition.structure import Structure
 from gnnloom.pipeline.partition.workload import Workload
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.storage.artifacts.graph import Graph

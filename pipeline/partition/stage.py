@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.measurement import record_quality
+from gnnloom.pipeline.partition.measure.measurement import record_quality
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.part_storage import store_part_vector
 from gnnloom.pipeline.partition.partitioner import Partitioner

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import fill_empty_parts
-from gnnloom.pipeline.partition.hypergraph import row_nonzeros, row_weights
+from gnnloom.pipeline.partition.measure.balance import fill_empty_parts
+from gnnloom.pipeline.partition.model.hypergraph import row_nonzeros, row_weights
 from gnnloom.storage.artifacts.graph import Graph
 
 #: Vertices that are hashed at a time: 8 MiB for each temporary array of uint64.
@@ -59,7 +59,7 @@ def block_partition(part: NDArray[np.int32], graph: Graph, parts: int, weights: 
 
     Args:
         part: (num_vertices,) int32; num_vertices is at least ``parts``.
-        weights: weights of the rows; see :func:`gnnloom.pipeline.partition.hypergraph.row_weights`.
+        weights: weights of the rows; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
     """
     boundary = _block_boundaries(graph, parts, weights)
     for number in range(parts):

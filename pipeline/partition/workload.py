@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gnnloom.pipeline.partition.model.structure import Structure
 from gnnloom.pipeline.partition.preset import Preset
-from gnnloom.pipeline.partition.structure import Structure
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 
 #: Processor seconds to start interpreters and load libraries.

@@ -16,16 +16,16 @@ from gnnloom.pipeline.external_sort.merge_levels import count_merges, merge_leve
 from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.pipeline.shards.find_vertices import find_vertices
-from gnnloom.pipeline.shards.grid_merge import most_runs
-from gnnloom.pipeline.shards.grid_options import GridOptions
-from gnnloom.pipeline.shards.grid_scatter import SCATTER_BYTES, run_entries
-from gnnloom.pipeline.shards.grid_stage import grid_shards_key
-from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.grid_vertex_routing import vertex_types
-from gnnloom.pipeline.shards.halo_regrouping import HaloGroups
-from gnnloom.pipeline.shards.row_merge import VERTEX_DATA, RoutedFiles
-from gnnloom.pipeline.shards.row_routed import SEGMENT_NONZEROS
-from gnnloom.pipeline.shards.row_stage import routed_bytes, row_shards_key, vertex_ranges
+from gnnloom.pipeline.shards.grid.grid_merge import most_runs
+from gnnloom.pipeline.shards.grid.grid_options import GridOptions
+from gnnloom.pipeline.shards.grid.grid_scatter import SCATTER_BYTES, run_entries
+from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
+from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
+from gnnloom.pipeline.shards.grid.grid_vertex_routing import vertex_types
+from gnnloom.pipeline.shards.rows.halo_regrouping import HaloGroups
+from gnnloom.pipeline.shards.rows.row_merge import VERTEX_DATA, RoutedFiles
+from gnnloom.pipeline.shards.rows.row_routed import SEGMENT_NONZEROS
+from gnnloom.pipeline.shards.rows.row_stage import routed_bytes, row_shards_key, vertex_ranges
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, total_tasks

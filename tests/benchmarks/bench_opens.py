@@ -35,8 +35,8 @@ from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.matrix_sort import merge_runs, scatter, sort_plan
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
-from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
-from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices

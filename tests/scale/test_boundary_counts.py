@@ -12,7 +12,7 @@ from scale.counted_cluster import OpenCounter
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import MEMORY, MOST_OPENS, check_opens
 
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel import boundary_plan, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.boundary_plan import WIDEST, BoundaryPlan
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary

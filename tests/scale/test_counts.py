@@ -17,10 +17,10 @@ from scale.scale_graphs import GRAPHS, Described
 from gnnloom.pipeline.ingest.counts import ingest_counts
 from gnnloom.pipeline.ingest.tables.plan import TablePlan
 from gnnloom.pipeline.ingest.vertices import PIECE_CHUNKS, TASK_PIECES
-from gnnloom.pipeline.shards.grid_options import GridOptions
-from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.halo_regrouping import HaloGroups
+from gnnloom.pipeline.shards.grid.grid_options import GridOptions
+from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.projection import grid_counts, row_counts
+from gnnloom.pipeline.shards.rows.halo_regrouping import HaloGroups
 from gnnloom.pipeline.shards.sizes import PartSizes
 from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY

@@ -7,11 +7,11 @@ from scale.counted_cluster import OpenCounter
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import RANKS, check_opens, check_shares
 
-from gnnloom.pipeline.partition.counts import measured_counts
+from gnnloom.pipeline.partition.measure.measure_counts import measured_counts
+from gnnloom.pipeline.partition.measure.volume import CountBuffers
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.stage import partition_graph
-from gnnloom.pipeline.partition.volume import CountBuffers
 from gnnloom.pipeline.partition.workload import Workload
 from gnnloom.pipeline.shards.sizes import GraphSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.storage import Dataset, Graph, Partition
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter

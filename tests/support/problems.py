@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from support.graphs import random_adjacency, store_graph, store_vertices

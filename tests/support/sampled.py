@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.trainer.config.train_config import TrainConfig

@@ -7,8 +7,8 @@ from typing import Any
 
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph, stored_options
-from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
-from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Partition, RowShards, Vertices

@@ -18,8 +18,8 @@ from gnnloom.pipeline.partition.partitioners import METHODS, MODELS, PRESETS
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
 from gnnloom.pipeline.partition.settings import BATCH_RATE, DIRECTIONS, WEIGHTS
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key, stored_options
-from gnnloom.pipeline.shards.grid_stage import PERMUTATIONS, GridOptions
-from gnnloom.pipeline.shards.row_options import REORDERS
+from gnnloom.pipeline.shards.grid.grid_stage import PERMUTATIONS, GridOptions
+from gnnloom.pipeline.shards.rows.row_options import REORDERS
 from gnnloom.pipeline.tasks.cluster import Cluster, ClusterOptions, open_cluster
 from gnnloom.storage import Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifacts.grid_shards import GridShards

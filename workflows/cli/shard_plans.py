@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnloom.pipeline.shards.grid_options import GridOptions
+from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_shards
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores
 from gnnloom.storage import Dataset, Graph, Partition

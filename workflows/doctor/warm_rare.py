@@ -59,7 +59,7 @@ def _decode_wide_entries() -> None:
 
 def _refine_a_boundary(folder: Path, graph: Graph, cluster: Cluster) -> None:
     """Refine the boundary of random parts, by a partitioner that leaves them as they are."""
-    from gnnloom.pipeline.partition.hypergraph import Hypergraph
+    from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
     from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
     from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
     from gnnloom.pipeline.partition.multilevel.vectors import store_vector
@@ -75,7 +75,7 @@ def _refine_a_boundary(folder: Path, graph: Graph, cluster: Cluster) -> None:
 
 def _anneal(graph: Graph) -> None:
     """Weigh the nets of uniform batches and anneal parts, which a process of its own does for partitions."""
-    from gnnloom.pipeline.partition.hypergraph import column_net_hypergraph
+    from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
     from gnnloom.pipeline.partition.stochastic.annealing import anneal
     from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
     from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
@@ -113,7 +113,7 @@ def _partition_in_rounds(folder: Path, graph: Graph, cluster: Cluster) -> None:
 
 def _unload_a_part() -> None:
     """Balance parts of which one has nearly everything."""
-    from gnnloom.pipeline.partition.balance import repair_balance
+    from gnnloom.pipeline.partition.measure.balance import repair_balance
 
     part = np.zeros(10, np.int32)
     part[0] = 1

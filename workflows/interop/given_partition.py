@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.measurement import record_quality
+from gnnloom.pipeline.partition.measure.measurement import record_quality
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, Graph, Partition
 from gnnloom.storage.format.arrays import digest_bytes, write_array

@@ -10,8 +10,8 @@ from gnnloom.pipeline.ingest.stage import graph_key
 from gnnloom.pipeline.ingest.vertices import vertices_key
 from gnnloom.pipeline.partition.stage import partition_key, stored_options
 from gnnloom.pipeline.samples.stage import samples_key
-from gnnloom.pipeline.shards.grid_stage import grid_shards_key
-from gnnloom.pipeline.shards.row_stage import row_shards_key
+from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
+from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.workflows.recipe.recipe import Recipe
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.shards.grid_stage import GridOptions
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.document import Document

@@ -16,8 +16,8 @@ from gnnloom.pipeline.ingest.stage import CHOICES, IngestOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partitioners import METHODS, MODELS
 from gnnloom.pipeline.partition.settings import DIRECTIONS, WEIGHTS
-from gnnloom.pipeline.shards.grid_options import PERMUTATIONS, GridOptions
-from gnnloom.pipeline.shards.row_options import REORDERS
+from gnnloom.pipeline.shards.grid.grid_options import PERMUTATIONS, GridOptions
+from gnnloom.pipeline.shards.rows.row_options import REORDERS
 from gnnloom.pipeline.sources.formats import formats
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds

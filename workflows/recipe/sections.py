@@ -8,8 +8,8 @@ from pathlib import Path
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.shards.grid_options import GridOptions
-from gnnloom.pipeline.shards.row_options import REORDERS
+from gnnloom.pipeline.shards.grid.grid_options import GridOptions
+from gnnloom.pipeline.shards.rows.row_options import REORDERS
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import InputError

@@ -9,8 +9,8 @@ from gnnloom.pipeline.ingest.counts import ingest_counts, vertex_counts
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import project_ingest
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
-from gnnloom.pipeline.partition.counts import measured_counts
 from gnnloom.pipeline.partition.making_counts import making_counts
+from gnnloom.pipeline.partition.measure.measure_counts import measured_counts
 from gnnloom.pipeline.partition.multilevel.level_size import Setting
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods

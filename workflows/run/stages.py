@@ -14,8 +14,8 @@ from gnnloom.pipeline.ingest.stage import ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.samples.stage import write_samples
-from gnnloom.pipeline.shards.grid_stage import shard_grid
-from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.shards.grid.grid_stage import shard_grid
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.graph import Graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.pipeline.partition.choice import LEVELS, Way, choose
-from gnnloom.pipeline.partition.multilevel_cost import MULTILEVEL_PRESETS, multilevel_cost
+from gnnloom.pipeline.partition.multilevel.cost import MULTILEVEL_PRESETS, multilevel_cost
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.partitioner import Partitioner
 from gnnloom.pipeline.partition.preset import Preset
@@ -50,7 +50,7 @@ def _cost_of_way(workload: Workload, way: Way) -> Cost:
     if way.start == "multilevel":
         return multilevel_cost(workload, MULTILEVEL_PRESETS[0])
     from gnnloom.pipeline.partition.multilevel.out_of_core import out_of_core_memory  # noqa: PLC0415 - imports numba
-    from gnnloom.pipeline.partition.native_models import native_cost  # noqa: PLC0415 - imports numba
+    from gnnloom.pipeline.partition.native.native_models import native_cost  # noqa: PLC0415 - imports numba
 
     state = out_of_core_memory(workload.num_vertices, workload.num_directions, workload.num_pins)
     costs = [native_cost(MT_KAHYPAR, workload, MT_KAHYPAR.preset(preset)) for preset in way.presets]

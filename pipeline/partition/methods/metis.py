@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnloom.pipeline.partition.native.metis import METIS
-from gnnloom.pipeline.partition.native_partitioner import native_partitioner
+from gnnloom.pipeline.partition.native.native_partitioner import native_partitioner
 
 PARTITIONER = native_partitioner(
     METIS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gnnloom.pipeline.partition.multilevel_cost import MULTILEVEL_PRESETS, multilevel_cost
+from gnnloom.pipeline.partition.multilevel.cost import MULTILEVEL_PRESETS, multilevel_cost
 from gnnloom.pipeline.partition.partitioner import Partitioner
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
-    from gnnloom.pipeline.partition.balance import fill_only_choice  # noqa: PLC0415 - keeps the descriptor light
+    from gnnloom.pipeline.partition.measure.balance import fill_only_choice  # noqa: PLC0415 - keeps the descriptor light
     from gnnloom.pipeline.partition.multilevel.out_of_core import partition_out_of_core  # noqa: PLC0415
 
     if fill_only_choice(part, problem.options.parts):

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.boundary_labels import label_boundary
 from gnnloom.pipeline.partition.multilevel.boundary_nets import select_nets_of_boundary
 from gnnloom.pipeline.partition.multilevel.boundary_rings import find_boundary

@@ -17,7 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.net_lists import pin_hash, select_nets
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
 from gnnloom.pipeline.partition.multilevel.contraction_sizes import ContractionSizes
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, load_nets
@@ -25,7 +26,6 @@ from gnnloom.pipeline.partition.multilevel.incidence import Incidence, Incidence
 from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
-from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
 from gnnloom.pipeline.partition.range_rows import RangeRows
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.matrix.csr import index_dtype

@@ -13,6 +13,7 @@ from dataclasses import replace
 from gnnloom.pipeline.partition.choice import MOST_PINS
 from gnnloom.pipeline.partition.multilevel.boundary_plan import BoundaryPlan
 from gnnloom.pipeline.partition.multilevel.cluster_counts import cluster_counts, contract_counts, transpose_counts
+from gnnloom.pipeline.partition.multilevel.cost import MULTILEVEL_PRESETS
 from gnnloom.pipeline.partition.multilevel.level_size import LevelSize, Setting
 from gnnloom.pipeline.partition.multilevel.out_of_core import CLUSTER_PASSES, KEPT_SHARE, fits_natively, refinement_of
 from gnnloom.pipeline.partition.multilevel.refine_counts import (
@@ -22,7 +23,6 @@ from gnnloom.pipeline.partition.multilevel.refine_counts import (
     refine_counts,
 )
 from gnnloom.pipeline.partition.multilevel.store_counts import finest_level, store_counts
-from gnnloom.pipeline.partition.multilevel_cost import MULTILEVEL_PRESETS
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.settings import QUALITY_METHOD
 from gnnloom.pipeline.tasks.memory import working_memory

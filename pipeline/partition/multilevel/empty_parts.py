@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import choose_for_empty
+from gnnloom.pipeline.partition.measure.balance import choose_for_empty
 from gnnloom.pipeline.partition.multilevel.pieces import vertex_pieces
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -27,7 +27,7 @@ class _FindTask:
 def fill_empty_from_files(
     weight_path: Path, part_path: Path, num_vertices: int, num_parts: int, cluster: Cluster
 ) -> int:
-    """Move vertices as :func:`gnnloom.pipeline.partition.balance.fill_empty_parts` does; returns how many.
+    """Move vertices as :func:`gnnloom.pipeline.partition.measure.balance.fill_empty_parts` does; returns how many.
 
     Args:
         weight_path: file of (num_vertices,) int64 weights.

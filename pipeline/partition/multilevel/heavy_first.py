@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import place_in_order
-from gnnloom.pipeline.partition.random_moves import shuffled
+from gnnloom.pipeline.partition.measure.balance import place_in_order
+from gnnloom.pipeline.partition.model.random_moves import shuffled
 
 
 def assign_heavy_first(weight: NDArray[np.int64], parts: int, seed: int, part: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -20,7 +20,7 @@ def assign_heavy_first(weight: NDArray[np.int64], parts: int, seed: int, part: N
     Returns:
         (P,) int64 weight of each part.
 
-    The longest-processing-time rule; see :func:`gnnloom.pipeline.partition.balance.place_in_order`.
+    The longest-processing-time rule; see :func:`gnnloom.pipeline.partition.measure.balance.place_in_order`.
     """
     order = shuffled(len(weight), np.uint64(seed))
     # A stable sort of the shuffled vertices keeps equal weights in random order.

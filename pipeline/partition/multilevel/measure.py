@@ -9,13 +9,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.hypergraph import row_nonzeros
+from gnnloom.pipeline.partition.model.hypergraph import row_nonzeros
+from gnnloom.pipeline.partition.model.structure import Structure
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_rows
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import store_vector
-from gnnloom.pipeline.partition.structure import Structure
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage.artifacts.graph import Graph
 

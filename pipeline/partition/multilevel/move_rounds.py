@@ -24,6 +24,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.partition.model.part_bits import WORD_BITS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.lane_rows import LaneRows, split_rows
 from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
@@ -38,7 +39,6 @@ from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     leave_parts,
     propose_moves,
 )
-from gnnloom.pipeline.partition.part_bits import WORD_BITS
 from gnnloom.pipeline.partition.range_rows import RangeRows, grouped_rows
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import remove_tree

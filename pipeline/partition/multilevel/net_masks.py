@@ -14,9 +14,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.model.part_bits import WORD_BITS, bit_of
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
 from gnnloom.pipeline.partition.multilevel.pieces import net_tasks
-from gnnloom.pipeline.partition.part_bits import WORD_BITS, bit_of
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.memory_map import map_part_vector
 from gnnloom.storage.format.numpy_files import load_array

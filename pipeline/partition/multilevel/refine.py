@@ -24,15 +24,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import asked_limit
+from gnnloom.pipeline.partition.measure.balance import asked_limit
+from gnnloom.pipeline.partition.model.part_bits import WORD_BITS
+from gnnloom.pipeline.partition.model.random_moves import cooling
 from gnnloom.pipeline.partition.multilevel.best_parts import BestParts
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds, window_of
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_masks
 from gnnloom.pipeline.partition.multilevel.part_loads import part_loads
 from gnnloom.pipeline.partition.multilevel.vertex_moves import move_vertices
-from gnnloom.pipeline.partition.part_bits import WORD_BITS
-from gnnloom.pipeline.partition.random_moves import cooling
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.matrix.random_numbers import stream_key
 

@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.adjacency_graph import aligned_rows
-from gnnloom.pipeline.partition.hypergraph import net_matrices, row_weights
+from gnnloom.pipeline.partition.model.adjacency_graph import aligned_rows
+from gnnloom.pipeline.partition.model.hypergraph import net_matrices, row_weights
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
@@ -64,15 +64,15 @@ def store_hypergraph(
 ) -> DiskHypergraph:
     """Write the column-net hypergraph of a graph.
 
-    Unlike :func:`gnnloom.pipeline.partition.hypergraph.column_net_hypergraph` it keeps nets of one pin, so net j of
-    the product with the matrix is always row j of the transpose, with j itself.
+    Unlike :func:`~gnnloom.pipeline.partition.model.hypergraph.column_net_hypergraph` it keeps nets of one pin, so net j
+    of the product with the matrix is always row j of the transpose, with j itself.
 
     Args:
         folder: for the two incidences.
         graph: its rows are the vertices.
         transpose: the transpose of ``graph``; ``graph`` itself if symmetric.
         cluster: runs the tasks, each with one row block in memory, or with at most two of each matrix for ``both``.
-        weights: of the vertices; see :func:`gnnloom.pipeline.partition.hypergraph.row_weights`.
+        weights: of the vertices; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
         directions: ``forward``, or ``both`` to add the nets of the product with the transpose.
     """
     path = folder / "weight.npy"

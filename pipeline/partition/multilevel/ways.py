@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import fill_empty_parts, fill_only_choice
 from gnnloom.pipeline.partition.choice import CYCLE_PRESET, MOST_PINS, Way, choose
-from gnnloom.pipeline.partition.hypergraph import net_matrices
+from gnnloom.pipeline.partition.measure.balance import fill_empty_parts, fill_only_choice
+from gnnloom.pipeline.partition.model.hypergraph import net_matrices
 from gnnloom.pipeline.partition.multilevel.cut import rows_sent
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
@@ -21,8 +21,8 @@ from gnnloom.pipeline.partition.multilevel.refine import Refinement
 from gnnloom.pipeline.partition.multilevel.refine_levels import refine_levels
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
+from gnnloom.pipeline.partition.native.native_models import fill_natively
 from gnnloom.pipeline.partition.native.problem import NativeProblem
-from gnnloom.pipeline.partition.native_models import fill_natively
 from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.tasks.memory import working_memory
 

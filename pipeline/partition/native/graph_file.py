@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
+from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.native.hmetis import write_lines
 from gnnloom.storage.format.numpy_files import load_array
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 
 #: Native partitioners count weights, vertices and pins with 32 bits.

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 
 #: Pins that are formatted at a time, into at most 20 MB of text.
 _CHUNK_PINS = 1 << 20

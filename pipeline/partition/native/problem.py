@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
-from gnnloom.pipeline.partition.hypergraph import Hypergraph, net_matrices
+from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, net_matrices
 from gnnloom.pipeline.partition.native.budget import OTHER_METHODS, check_native_memory
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import PartitionRequest

@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
-from gnnloom.pipeline.partition.balance import fill_empty_parts, native_imbalance, repair_balance, spread
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.measure.balance import fill_empty_parts, native_imbalance, repair_balance, spread
+from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.native.graph_file import save_graph, write_metis
 from gnnloom.pipeline.partition.native.guard import check_part, check_problem, native_weights
 from gnnloom.pipeline.partition.native.hmetis import write_hmetis

@@ -15,10 +15,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import heaviest_allowed
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.part_bits import WORD_BITS, bit_number, lowest_bit
-from gnnloom.pipeline.partition.random_moves import accepts_move, cooling, shuffled
+from gnnloom.pipeline.partition.measure.balance import heaviest_allowed
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.part_bits import WORD_BITS, bit_number, lowest_bit
+from gnnloom.pipeline.partition.model.random_moves import accepts_move, cooling, shuffled
 from gnnloom.pipeline.partition.stochastic.deadline import NO_DEADLINE, Deadline
 from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets, PinCounts, add_pin, count_bytes, remove_pin
 from gnnloom.storage.matrix.csr import index_dtype
@@ -63,7 +63,7 @@ def anneal(
     Returns:
         (num_vertices,) int32 the parts with the smallest expected volume, and whether all passes were made.
 
-    Simulated annealing; see :mod:`gnnloom.pipeline.partition.random_moves`.
+    Simulated annealing; see :mod:`gnnloom.pipeline.partition.model.random_moves`.
     """
     incidence = _nets_of_vertices(nets.full)
     # The starts compete as well, so the result is never worse than what was given.

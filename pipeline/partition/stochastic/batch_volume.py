@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.kept_results import keep_results, kept_results
+from gnnloom.pipeline.partition.measure.kept_results import keep_results, kept_results
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.graph import Graph

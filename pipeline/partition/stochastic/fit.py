@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import fill_empty_parts
-from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph, net_matrices, vertex_weights
-from gnnloom.pipeline.partition.kept_results import keep_results
+from gnnloom.pipeline.partition.measure.balance import fill_empty_parts
+from gnnloom.pipeline.partition.measure.kept_results import keep_results
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, column_net_hypergraph, net_matrices, vertex_weights
 from gnnloom.pipeline.partition.native.budget import check_memory
 from gnnloom.pipeline.partition.native.child import die_first, die_with_parent
 from gnnloom.pipeline.partition.native.problem import NativeProblem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from gnnloom.pipeline.partition.hypergraph import net_matrices
+from gnnloom.pipeline.partition.model.hypergraph import net_matrices
 from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer

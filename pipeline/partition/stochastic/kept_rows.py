@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import LaneSet
-from gnnloom.pipeline.partition.kept_results import keep_results
+from gnnloom.pipeline.partition.measure.kept_results import keep_results
 from gnnloom.pipeline.partition.range_rows import RangeRows
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import read_json, write_json

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.raw_files import read_bytes
-from gnnloom.pipeline.partition.kept_results import keep_results
-from gnnloom.pipeline.partition.net_lists import select_nets
+from gnnloom.pipeline.partition.measure.kept_results import keep_results
+from gnnloom.pipeline.partition.model.net_lists import select_nets
 from gnnloom.pipeline.partition.stochastic.kept_rows import KeptRows
 from gnnloom.pipeline.partition.stochastic.net_pieces import piece_folder
 from gnnloom.pipeline.partition.stochastic.restricted_nets import HASH, NETS, PIN, PINS, SIZE, figures_path

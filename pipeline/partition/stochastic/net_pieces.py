@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.hypergraph import block_nets
+from gnnloom.pipeline.partition.model.hypergraph import block_nets
 from gnnloom.pipeline.partition.stochastic.uniform_batches import rows_with_others
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact

@@ -27,8 +27,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenLane, writable
-from gnnloom.pipeline.partition.kept_results import keep_results
-from gnnloom.pipeline.partition.net_lists import pin_hash
+from gnnloom.pipeline.partition.measure.kept_results import keep_results
+from gnnloom.pipeline.partition.model.net_lists import pin_hash
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
 from gnnloom.pipeline.partition.stochastic.net_pieces import NetPiece
 from gnnloom.storage.format.files import written_aside

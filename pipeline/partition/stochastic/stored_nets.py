@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.native.guard import NATIVE_LIMIT
 from gnnloom.storage.artifacts.graph import Graph
 
@@ -69,7 +69,7 @@ def _merged_pairs(
 def net_owners(matrices: Sequence[Graph]) -> NDArray[np.int64]:
     """Return the (num_nets,) int64 owner of each net of the hypergraph with the rows of these matrices as nets.
 
-    Nets of one pin are left out, as in :func:`gnnloom.pipeline.partition.hypergraph.column_net_hypergraph`.
+    Nets of one pin are left out, as in :func:`gnnloom.pipeline.partition.model.hypergraph.column_net_hypergraph`.
     """
     owners = [np.empty(0, dtype=np.int64)]
     for matrix in matrices:

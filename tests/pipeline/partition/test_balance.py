@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.partition.balance import (
+from gnnloom.pipeline.partition.measure.balance import (
     asked_limit,
     fill_empty_parts,
     heaviest_allowed,

@@ -11,7 +11,7 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, column_net_hypergraph
 from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gnnloom.pipeline.partition import volume
+from gnnloom.pipeline.partition.measure import volume
 from gnnloom.pipeline.partition.stage import METHODS, PartitionOptions, partition_graph
-from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, PartitionerError

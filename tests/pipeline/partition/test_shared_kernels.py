@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numba import njit
 
-from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
-from gnnloom.pipeline.partition.part_bits import WORD_BITS, bit_number, bit_of, lowest_bit
-from gnnloom.pipeline.partition.random_moves import accepts_move, cooling, shuffled
+from gnnloom.pipeline.partition.model.net_lists import pin_hash, select_nets
+from gnnloom.pipeline.partition.model.part_bits import WORD_BITS, bit_number, bit_of, lowest_bit
+from gnnloom.pipeline.partition.model.random_moves import accepts_move, cooling, shuffled
 from gnnloom.storage.matrix.random_numbers import stream_key
 
 

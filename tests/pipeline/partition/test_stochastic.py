@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import heaviest_allowed
-from gnnloom.pipeline.partition.hypergraph import column_net_hypergraph
+from gnnloom.pipeline.partition.measure.balance import heaviest_allowed
+from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.partition.stochastic import drawn_batches, uniform_batches

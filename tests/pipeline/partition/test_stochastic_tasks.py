@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.partition.kept_results import keep_results
+from gnnloom.pipeline.partition.measure.kept_results import keep_results
 from gnnloom.pipeline.partition.native.problem import NativeProblem
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.preset import Preset

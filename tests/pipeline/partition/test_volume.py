@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition import volume
-from gnnloom.pipeline.partition.pair_sums import pair_sums
-from gnnloom.pipeline.partition.quality import MATRIX_PARTS, Load, describe_quality, measure_load
-from gnnloom.pipeline.partition.volume import Exchange, count_exchange
+from gnnloom.pipeline.partition.measure import volume
+from gnnloom.pipeline.partition.measure.pair_sums import pair_sums
+from gnnloom.pipeline.partition.measure.quality import MATRIX_PARTS, Load, describe_quality, measure_load
+from gnnloom.pipeline.partition.measure.volume import Exchange, count_exchange
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.artifacts import block_ranges
@@ -147,8 +147,8 @@ def test_many_merges_give_the_same_counts(catalog: Catalog, tmp_path: Path, monk
     adjacency = random_adjacency(300, 3000, 3, symmetric=False)
     graph = store_graph(catalog.create("g"), adjacency, symmetric=True, num_blocks=50)
     part = random_parts(300, 10, 4)
-    monkeypatch.setattr("gnnloom.pipeline.partition.pair_sums.TABLE_CELLS", 0)
-    monkeypatch.setattr("gnnloom.pipeline.partition.pair_sums._PENDING_PAIRS", 5)
+    monkeypatch.setattr("gnnloom.pipeline.partition.measure.pair_sums.TABLE_CELLS", 0)
+    monkeypatch.setattr("gnnloom.pipeline.partition.measure.pair_sums._PENDING_PAIRS", 5)
     exchange = count(graph, part, 10, tmp_path / "work")
     np.testing.assert_array_equal(exchange.matrix(), rows_sent(adjacency.T.toarray(), part, 10))
 

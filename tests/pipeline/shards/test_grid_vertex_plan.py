@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.shards import grid_vertex_plan
-from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
-from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
+from gnnloom.pipeline.shards.grid import grid_vertex_plan
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.grid_shards import GridShards

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import MOST_FILES, Lane, LaneSet, OpenFiles
-from gnnloom.pipeline.shards.part_file import (
+from gnnloom.pipeline.shards.rows.part_file import (
     PartColumn,
     part_offsets,
     read_part,

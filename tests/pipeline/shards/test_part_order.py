@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.shards.part_order import PartOrder
+from gnnloom.pipeline.shards.grid.part_order import PartOrder
 from gnnloom.storage import Catalog, Partition
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, store_partition

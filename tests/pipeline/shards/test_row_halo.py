@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.shards.halo_regrouping import HaloGroups, regroup_halos, sent_rows
-from gnnloom.pipeline.shards.part_file import PartColumn, write_part_file
-from gnnloom.pipeline.shards.row_halo import Halo, find_halo, halo_file
-from gnnloom.pipeline.shards.row_routed import RowSegment
+from gnnloom.pipeline.shards.rows.halo_regrouping import HaloGroups, regroup_halos, sent_rows
+from gnnloom.pipeline.shards.rows.part_file import PartColumn, write_part_file
+from gnnloom.pipeline.shards.rows.row_halo import Halo, find_halo, halo_file
+from gnnloom.pipeline.shards.rows.row_routed import RowSegment
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.counting import CountingCluster
 
@@ -27,7 +27,7 @@ def segment(*rows: tuple[int, list[int]]) -> RowSegment:
 
 @pytest.mark.parametrize("pending", [0, 1 << 20])
 def test_a_halo_has_the_columns_of_other_ranks_by_owner_and_id(pending: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.shards.row_halo._PENDING_IDS", pending)
+    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_halo._PENDING_IDS", pending)
     segments = [segment((0, [0, 1, 6]), (3, [2, 3, 4])), segment((7, [1, 2, 7]))]
     halo, own_nonzeros, halo_nonzeros = find_halo(segments, PART, 0, 3)
     assert halo.vertex.tolist() == [2, 6, 1, 4]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards import row_merge, row_routed
-from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank, RowSegment
-from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.shards.rows import row_merge, row_routed
+from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RowSegment
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifacts.graph import write_block
@@ -134,7 +134,7 @@ def test_ranks_without_vertices_and_more_ranks_than_vertices(catalog: Catalog) -
 def test_vertex_data_go_to_the_owner_in_the_order_of_its_vertices(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.shards.row_stage._CHUNKS_PER_TASK", 1)
+    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_stage._CHUNKS_PER_TASK", 1)
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
     rng = np.random.default_rng(0)
     n, parts = 100, 3
@@ -225,9 +225,9 @@ def test_the_size_of_segments_changes_no_byte(
         return shard_rows(dataset, store_partition(dataset, graph, part, 3), HERE, reorder=reorder).artifact.digest
 
     whole = digest("whole")
-    monkeypatch.setattr("gnnloom.pipeline.shards.row_routed.SEGMENT_NONZEROS", size)
-    monkeypatch.setattr("gnnloom.pipeline.shards.row_order.SEGMENT_NONZEROS", size)
-    monkeypatch.setattr("gnnloom.pipeline.shards.row_halo._PENDING_IDS", size)
+    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_routed.SEGMENT_NONZEROS", size)
+    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_order.SEGMENT_NONZEROS", size)
+    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_halo._PENDING_IDS", size)
     assert digest("pieces") == whole
 
 
@@ -244,7 +244,7 @@ def test_reordered_rows_begin_with_the_largest_degree(
     catalog: Catalog, parts: int, symmetric: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
-    monkeypatch.setattr("gnnloom.pipeline.shards.row_order._MOVED_BYTES", 100)
+    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_order._MOVED_BYTES", 100)
     adjacency = random_adjacency(80, 400, parts, symmetric=symmetric)
     dataset = catalog.create("g")
     graph = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=3)

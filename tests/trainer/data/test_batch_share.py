@@ -8,7 +8,7 @@ import scipy.sparse
 
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
-from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.row_shards import RowShards

@@ -13,7 +13,7 @@ import scipy.sparse
 import torch
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import CSR, Catalog, ReadCounter
 from gnnloom.storage.artifacts.grid_shards import GridShards

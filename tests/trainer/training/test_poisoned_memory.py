@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.sources.formats import open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
-from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.native import guard
 from gnnloom.pipeline.partition.native import run as native
 from gnnloom.pipeline.partition.native.guard import check_problem, native_weights

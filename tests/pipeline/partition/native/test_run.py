@@ -126,7 +126,7 @@ def test_a_result_is_never_unpickled(tmp_path: Path) -> None:
 def test_the_partitioner_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, numpy as np;"
-        "from gnnloom.pipeline.partition.hypergraph import Hypergraph;"
+        "from gnnloom.pipeline.partition.model.hypergraph import Hypergraph;"
         "from gnnloom.pipeline.partition.native import kahypar_program, run as native, request;"
         "pin = np.random.default_rng(0).permuted(np.tile(np.arange(20000), (10, 1)), axis=1).reshape(-1);"
         "graph = Hypergraph(np.ones(20000, np.int64), np.arange(0, 200001, 10), pin.astype(np.int32));"

@@ -18,7 +18,7 @@ def measured_counts(
 
     Every task maps the file of the parts, in which it looks up the part of each of its rows and columns. It reads its
     row block in ranges, so what it holds depends on the memory of the worker alone
-    (:class:`gnnloom.pipeline.partition.volume.CountBuffers`).
+    (:class:`gnnloom.pipeline.partition.measure.volume.CountBuffers`).
 
     Args:
         block_rows, block_nnz: rows and nonzeros of each row block; those of the transpose are taken to be alike.

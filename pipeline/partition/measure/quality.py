@@ -10,10 +10,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.balance import asked_limit
-from gnnloom.pipeline.partition.hypergraph import row_weights
-from gnnloom.pipeline.partition.kept_results import keep_results, kept_results
-from gnnloom.pipeline.partition.volume import Exchange
+from gnnloom.pipeline.partition.measure.balance import asked_limit
+from gnnloom.pipeline.partition.measure.kept_results import keep_results, kept_results
+from gnnloom.pipeline.partition.measure.volume import Exchange
+from gnnloom.pipeline.partition.model.hypergraph import row_weights
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.block_ranges import row_ranges
 from gnnloom.storage.artifacts.graph import Graph
@@ -56,7 +56,7 @@ def measure_load(graph: Graph, part_path: Path, num_parts: int, weights: str, wo
 
     Args:
         part_path: ``.npy`` file with the (num_vertices,) int32 parts, which the tasks map.
-        weights: weights of the rows; see :func:`gnnloom.pipeline.partition.hypergraph.row_weights`.
+        weights: weights of the rows; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
         work: folder for the tasks' results.
     """
     work.mkdir(parents=True, exist_ok=True)

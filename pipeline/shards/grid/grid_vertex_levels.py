@@ -9,14 +9,15 @@ from pathlib import Path
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet
 from gnnloom.pipeline.external_sort.merge_levels import Level
-from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.grid_vertex_routing import (
+from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
+from gnnloom.pipeline.shards.grid.grid_vertex_routing import (
     MergeRowsTask,
     RouteRowsTask,
     VertexTable,
     merge_rows,
     route_rows,
 )
+from gnnloom.pipeline.shards.grid.part_order import Order
 from gnnloom.pipeline.shards.lane_records import (
     At,
     has_lane,
@@ -24,7 +25,6 @@ from gnnloom.pipeline.shards.lane_records import (
     recorded_lane,
     save_lanes,
 )
-from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter

@@ -9,11 +9,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.shards.grid_vertex_levels import routed_list
-from gnnloom.pipeline.shards.grid_vertex_plan import Bucket, VertexPlan, row_bytes
-from gnnloom.pipeline.shards.grid_vertex_routing import VertexTable
+from gnnloom.pipeline.shards.grid.grid_vertex_levels import routed_list
+from gnnloom.pipeline.shards.grid.grid_vertex_plan import Bucket, VertexPlan, row_bytes
+from gnnloom.pipeline.shards.grid.grid_vertex_routing import VertexTable
+from gnnloom.pipeline.shards.grid.routed_rows import Gathered, RoutedFile
 from gnnloom.pipeline.shards.lane_records import lanes_of_spans
-from gnnloom.pipeline.shards.routed_rows import Gathered, RoutedFile
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows, order_path
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import create_array, write_rows

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.shards.part_file import PartColumn, write_part_file
-from gnnloom.pipeline.shards.row_halo import find_halo, halo_file
-from gnnloom.pipeline.shards.row_order import OwnRows, reordered_rows, reordered_segments
-from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank, RoutedVertexArray, RowSegment
+from gnnloom.pipeline.shards.rows.part_file import PartColumn, write_part_file
+from gnnloom.pipeline.shards.rows.row_halo import find_halo, halo_file
+from gnnloom.pipeline.shards.rows.row_order import OwnRows, reordered_rows, reordered_segments
+from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RoutedVertexArray, RowSegment
 from gnnloom.storage.artifacts.csr_group import write_csr_group
 from gnnloom.storage.format.arrays import ArrayAppender, ArrayRecord, write_array
 from gnnloom.storage.format.groups import write_group

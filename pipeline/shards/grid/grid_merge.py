@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.byte_ranges import ByteRange, copy_ranges
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, OpenLane, writable
 from gnnloom.pipeline.external_sort.merge_levels import Level, count_merges, merge_levels, merges, most_sources
-from gnnloom.pipeline.shards.grid_scatter import (
+from gnnloom.pipeline.shards.grid.grid_scatter import (
     KEY_BYTES,
     WEIGHT_BYTES,
     Run,

@@ -20,13 +20,13 @@ import numpy as np
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
-from gnnloom.pipeline.shards.halo_regrouping import regroup_halos
-from gnnloom.pipeline.shards.row_merge import VERTEX_DATA, RoutedFiles, merge_routed
-from gnnloom.pipeline.shards.row_options import REORDERS
-from gnnloom.pipeline.shards.row_rank import ShardRankTask, shard_rank
-from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedVertexArray, rank_folder
-from gnnloom.pipeline.shards.row_routing import route_blocks, route_vertices
-from gnnloom.pipeline.shards.row_send_lists import SendListTask, write_send_lists
+from gnnloom.pipeline.shards.rows.halo_regrouping import regroup_halos
+from gnnloom.pipeline.shards.rows.row_merge import VERTEX_DATA, RoutedFiles, merge_routed
+from gnnloom.pipeline.shards.rows.row_options import REORDERS
+from gnnloom.pipeline.shards.rows.row_rank import ShardRankTask, shard_rank
+from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedVertexArray, rank_folder
+from gnnloom.pipeline.shards.rows.row_routing import route_blocks, route_vertices
+from gnnloom.pipeline.shards.rows.row_send_lists import SendListTask, write_send_lists
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.run_missing import run_missing

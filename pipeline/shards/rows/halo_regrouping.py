@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.shards.part_file import (
+from gnnloom.pipeline.shards.rows.part_file import (
     PartColumn,
     mapped_part_file,
     read_part_offsets,
     read_parts,
 )
-from gnnloom.pipeline.shards.row_halo import halo_file
+from gnnloom.pipeline.shards.rows.row_halo import halo_file
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.run_missing import run_missing

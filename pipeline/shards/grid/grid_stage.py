@@ -15,21 +15,21 @@ import numpy as np
 from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
-from gnnloom.pipeline.shards.grid_cells import WriteCellTask, cell_name, write_cell
-from gnnloom.pipeline.shards.grid_merge import RunMerges, is_merged
-from gnnloom.pipeline.shards.grid_options import PERMUTATIONS, GridOptions
-from gnnloom.pipeline.shards.grid_scatter import (
+from gnnloom.pipeline.shards.grid.grid_cells import WriteCellTask, cell_name, write_cell
+from gnnloom.pipeline.shards.grid.grid_merge import RunMerges, is_merged
+from gnnloom.pipeline.shards.grid.grid_options import PERMUTATIONS, GridOptions
+from gnnloom.pipeline.shards.grid.grid_scatter import (
     ScatterToCellsTask,
     runs_folder,
     scatter_to_cells,
     scattered_runs,
 )
-from gnnloom.pipeline.shards.grid_vertex_levels import VertexRouting
-from gnnloom.pipeline.shards.grid_vertex_order import WriteBucketTask, bucket_prefix, create_order, write_bucket
-from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.grid_vertex_routing import vertex_table
+from gnnloom.pipeline.shards.grid.grid_vertex_levels import VertexRouting
+from gnnloom.pipeline.shards.grid.grid_vertex_order import WriteBucketTask, bucket_prefix, create_order, write_bucket
+from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
+from gnnloom.pipeline.shards.grid.grid_vertex_routing import vertex_table
+from gnnloom.pipeline.shards.grid.part_order import Order, PartOrder
 from gnnloom.pipeline.shards.lane_records import has_lane
-from gnnloom.pipeline.shards.part_order import Order, PartOrder
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_missing
 from gnnloom.storage.artifacts.graph import Graph

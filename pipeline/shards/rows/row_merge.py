@@ -26,7 +26,7 @@ from gnnloom.pipeline.shards.lane_records import (
     recorded_lane,
     save_lanes,
 )
-from gnnloom.pipeline.shards.part_file import OpenParts, PartLayout
+from gnnloom.pipeline.shards.rows.part_file import OpenParts, PartLayout
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord

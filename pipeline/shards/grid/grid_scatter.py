@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import Segment
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, writable
+from gnnloom.pipeline.shards.grid.part_order import Order
 from gnnloom.pipeline.shards.lane_records import lane_facts, lanes_from_json, lanes_to_json, recorded_lane
-from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph, adjacency_graph
-from gnnloom.pipeline.partition.balance import fill_only_choice
-from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph
+from gnnloom.pipeline.partition.measure.balance import fill_only_choice
+from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph, adjacency_graph
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, column_net_hypergraph
 from gnnloom.pipeline.partition.native.problem import NativeProblem
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.preset import Preset

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
-from gnnloom.pipeline.shards.part_file import part_offsets
-from gnnloom.pipeline.shards.row_routed import RowSegment
+from gnnloom.pipeline.shards.rows.part_file import part_offsets
+from gnnloom.pipeline.shards.rows.row_routed import RowSegment
 
 #: Halo candidates that may wait before they are merged: 8 MiB.
 _PENDING_IDS = 1 << 20

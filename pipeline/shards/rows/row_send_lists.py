@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.halo_regrouping import sent_rows
-from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank
+from gnnloom.pipeline.shards.rows.halo_regrouping import sent_rows
+from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.local_numbers import LocalNumbers

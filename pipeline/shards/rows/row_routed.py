@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.shards.part_file import read_part
-from gnnloom.pipeline.shards.row_merge import RoutedFiles
+from gnnloom.pipeline.shards.rows.part_file import read_part
+from gnnloom.pipeline.shards.rows.row_merge import RoutedFiles
 from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Nonzeros that a later pass holds at once: 8 MiB of int64 column ids, and a few times that while they are sorted.
@@ -92,7 +92,7 @@ class RoutedRank:
         part_path: ``.npy`` file of the (num_vertices,) int32 parts.
         matrices: the adjacency and, if directed, its transpose.
         vertex_arrays: empty if the dataset has no vertex data.
-        reorder: order of the local numbers, see :data:`gnnloom.pipeline.shards.row_options.REORDERS`.
+        reorder: order of the local numbers, see :data:`gnnloom.pipeline.shards.rows.row_options.REORDERS`.
     """
 
     writer: ArtifactWriter

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.shards.grid_scatter import cell_segments, column_bits
+from gnnloom.pipeline.shards.grid.grid_scatter import cell_segments, column_bits
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
 from gnnloom.storage.artifacts.grid_shards import cell_path, crop_chunk_rows

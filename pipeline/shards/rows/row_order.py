@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.row_routed import SEGMENT_NONZEROS, RowSegment
+from gnnloom.pipeline.shards.rows.row_routed import SEGMENT_NONZEROS, RowSegment
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 
 #: Bytes of vertex data that are moved at a time.
@@ -38,7 +38,7 @@ class OwnRows:
 
     @classmethod
     def of(cls, ascending: NDArray[np.int64], degree: NDArray[np.int64], reorder: str) -> OwnRows:
-        """Number the vertices as one of :data:`gnnloom.pipeline.shards.row_options.REORDERS` says.
+        """Number the vertices as one of :data:`gnnloom.pipeline.shards.rows.row_options.REORDERS` says.
 
         Args:
             degree: (num_own,) int64 nonzeros of their rows.

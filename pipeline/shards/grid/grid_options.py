@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.pipeline.shards.part_order import Order
+from gnnloom.pipeline.shards.grid.part_order import Order
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import KeyedPermutation, mix
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.shards.lane_records import has_lane, lane_facts
-from gnnloom.pipeline.shards.part_file import PartColumn, part_offsets, write_part_lane
-from gnnloom.pipeline.shards.row_merge import VERTEX_DATA, RoutedFiles
+from gnnloom.pipeline.shards.rows.part_file import PartColumn, part_offsets, write_part_lane
+from gnnloom.pipeline.shards.rows.row_merge import VERTEX_DATA, RoutedFiles
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing

@@ -28,13 +28,13 @@ def native_partitioner(
     """
 
     def fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
+        from gnnloom.pipeline.partition.native.native_models import fill_natively  # noqa: PLC0415
         from gnnloom.pipeline.partition.native.problem import NativeProblem  # noqa: PLC0415 - the descriptor is light
-        from gnnloom.pipeline.partition.native_models import fill_natively  # noqa: PLC0415
 
         return fill_natively(NativeProblem.of(problem, program), part)
 
     def cost(workload: Workload, preset: Preset) -> Cost:
-        from gnnloom.pipeline.partition.native_models import native_cost  # noqa: PLC0415
+        from gnnloom.pipeline.partition.native.native_models import native_cost  # noqa: PLC0415
 
         return native_cost(program, workload, preset)
 

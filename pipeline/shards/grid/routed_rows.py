@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenLane, writable
-from gnnloom.pipeline.shards.grid_vertex_plan import POSITION_BYTES, Types, row_bytes
+from gnnloom.pipeline.shards.grid.grid_vertex_plan import POSITION_BYTES, Types, row_bytes
 from gnnloom.storage.matrix.ranges import Span
 
 #: Bytes of rows that are read at a time from one file.

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.shards.grid_vertex_plan import Types, VertexPlan
+from gnnloom.pipeline.shards.grid.grid_vertex_plan import Types, VertexPlan
+from gnnloom.pipeline.shards.grid.part_order import Order
+from gnnloom.pipeline.shards.grid.routed_rows import Gathered, RoutedFile, written_rows
 from gnnloom.pipeline.shards.lane_records import lane_facts
-from gnnloom.pipeline.shards.part_order import Order
-from gnnloom.pipeline.shards.routed_rows import Gathered, RoutedFile, written_rows
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices

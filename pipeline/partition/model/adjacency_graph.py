@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.hypergraph import vertex_weights
+from gnnloom.pipeline.partition.model.hypergraph import vertex_weights
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 
@@ -55,7 +55,7 @@ def adjacency_graph(graph: Graph, transpose: Graph, weights: str = "nonzeros") -
 
     Args:
         transpose: the transpose of ``graph``; ``graph`` itself if symmetric.
-        weights: weights of the vertices; see :func:`gnnloom.pipeline.partition.hypergraph.vertex_weights`.
+        weights: weights of the vertices; see :func:`gnnloom.pipeline.partition.model.hypergraph.vertex_weights`.
     """
     # The union of two rows has at most the entries of both; the arrays are cut to what was filled.
     num_entries = graph.nnz if graph.symmetric else graph.nnz + transpose.nnz

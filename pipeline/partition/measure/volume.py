@@ -17,8 +17,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.kept_results import keep_results, kept_results
-from gnnloom.pipeline.partition.pair_sums import TABLE_CELLS, pair_sums
+from gnnloom.pipeline.partition.measure.kept_results import keep_results, kept_results
+from gnnloom.pipeline.partition.measure.pair_sums import TABLE_CELLS, pair_sums
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY, working_memory
 from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges

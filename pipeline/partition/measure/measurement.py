@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.quality import MATRIX_PARTS, describe_quality, measure_load
-from gnnloom.pipeline.partition.volume import Exchange, count_exchange
+from gnnloom.pipeline.partition.measure.quality import MATRIX_PARTS, describe_quality, measure_load
+from gnnloom.pipeline.partition.measure.volume import Exchange, count_exchange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.arrays import write_array
