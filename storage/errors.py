@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import resource
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -50,6 +51,23 @@ class CorruptError(GnnloomError, ValueError):
     """Stored bytes differ from the bytes that were written: a checksum, digest or chunk is wrong."""
 
     exit_code = 3
+
+
+class DamagedWorkError(CorruptError):
+    """A temporary file of a stage is damaged. Without the file, the stage makes it again.
+
+    Attributes:
+        path: the file.
+        damage: what is wrong with it.
+    """
+
+    def __init__(self, path: Path, damage: str) -> None:
+        # The arguments are those of the constructor, so that the error can be sent between processes.
+        super().__init__(path, damage)
+        self.path, self.damage = path, damage
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.damage}"
 
 
 class BudgetError(GnnloomError, MemoryError):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gnnloom.pipeline.external_sort.lanes import OpenLane
+from gnnloom.pipeline.external_sort.lanes import LaneWriter, OpenLane
 
 #: Bytes that are written at a time.
 COPY_BYTES = 16 << 20
@@ -24,7 +24,7 @@ class ByteRange(NamedTuple):
     stop: int
 
 
-def copy_ranges(ranges: Iterable[ByteRange], out: OpenLane, offset: int) -> int:
+def copy_ranges(ranges: Iterable[ByteRange], out: LaneWriter, offset: int) -> int:
     """Copy ranges, one after another, to a byte offset of another lane.
 
     Returns:

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, writable
 from gnnloom.pipeline.external_sort.radix import (
     MERGE_MODES,
     Keys,
@@ -29,7 +29,6 @@ from gnnloom.pipeline.external_sort.radix import (
     sort_keys,
     unique_keys,
 )
-from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, gather_units
 
 
@@ -328,7 +327,8 @@ class KeySorter:
         num_buckets = ((whole.last_key - whole.first_key) >> shift) + 1
         offsets: list[NDArray[np.int64]] = []
         written = 0
-        with path.open("wb", buffering=0) as file:
+        path.touch()
+        with writable(self._folder, Lane(path.name)) as out:
             for keys, weights in self._read_by_capacity(whole):
                 count = len(keys)
                 starts = np.zeros(num_buckets + 1, dtype=np.int64)
@@ -339,8 +339,8 @@ class KeySorter:
                 _scatter_keys(keys, weights, whole.first_key, shift, starts[:-1].copy(), *spare)
                 # All keys come first, then all weights: the size of the range is known, so both have a fixed place
                 # from the start.
-                write_at(file.fileno(), 8 * written, spare[0])
-                write_at(file.fileno(), 8 * whole.entries + 4 * written, spare[1])
+                out.write(8 * written, spare[0])
+                out.write(8 * whole.entries + 4 * written, spare[1])
                 offsets.append(starts + written)
                 written += count
         return np.stack(offsets)

@@ -7,6 +7,15 @@ beforehand. Pages that nothing was written to are holes, which take no room on t
 The tasks of a phase leave their results in the lanes of at most 16 files, and every task of the next phase opens only
 these, however many tasks wrote them. A killed task is not recorded; it runs again, and writes the same bytes to the
 same lane.
+
+What a task wrote is sealed: the lane begins with a *seal*, and ends with a table of the checksums (crc32c) of its
+blocks of 16 KiB. The seal has the size of the data, the checksum of the table, and a checksum of itself together with
+the names of the file and the lane. Every read compares the blocks that it touches. A lane that was damaged, cut,
+exchanged for another or written in part is thus never read as if it was whole.
+
+    seal    (16 bytes)            size of the data (int64), checksums (uint32) of the table and of the seal
+    data    (size,) uint8         what the task wrote; byte offsets of readers and writers count from here
+    table   (num_blocks,) uint32  checksum of each block of the data; the last block may be shorter
 """
 
 from __future__ import annotations
@@ -16,21 +25,27 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.raw_files import read_open_file, write_at
-from gnnloom.storage.errors import IncompleteError
+from gnnloom.pipeline.external_sort.raw_files import read_into, write_at
+from gnnloom.storage.errors import CorruptError, DamagedWorkError, IncompleteError
 
 #: Files that the tasks of a phase write together, for each array.
 MOST_FILES: Final = 16
 #: Bytes of a page: long enough to be read at the speed of a long file, and a multiple of the usual stripes of parallel
 #: file systems, on which nodes that write different stripes do not wait for each other.
 PAGE_BYTES: Final = 4 << 20
+#: Bytes that have one checksum. Of a lane of 64 MiB, a reader of 64 KiB then reads 16 KiB of checksums, and about as
+#: many bytes around those that it wants; with blocks of half or twice the size, both together are more.
+BLOCK_BYTES: Final = 16 << 10
+_SEAL_BYTES: Final = 16
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,11 @@ class Lane:
     lanes: int = 1
 
     def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
-        """The consecutive bytes ``offset`` to ``offset + size`` of the lane: where each piece begins, and its bytes."""
+        """The bytes ``offset`` to ``offset + size`` of the lane, of which the seal is the first: pieces of the file.
+
+        Yields:
+            Where each piece begins, and its bytes.
+        """
         stop = offset + size
         while offset < stop:
             count = size if self.lanes == 1 else min(stop - offset, PAGE_BYTES - offset % PAGE_BYTES)
@@ -62,17 +81,13 @@ class Lane:
         page, within = divmod(offset, PAGE_BYTES)
         return (page * self.lanes + self.number) * PAGE_BYTES + within
 
-    def is_in_one_piece(self, offset: int, size: int) -> bool:
-        """Whether consecutive bytes of the lane follow each other in the file."""
-        return self.lanes == 1 or offset % PAGE_BYTES + size <= PAGE_BYTES
-
     def is_intact(self, folder: Path, size: int) -> bool:
-        """Whether the file exists and is long enough for a lane of ``size`` bytes."""
+        """Whether the file exists and is long enough for ``size`` bytes of data; reading them compares checksums."""
         try:
             length = (folder / self.path).stat().st_size
         except FileNotFoundError:
             return False
-        return all(begin + count <= length for begin, count in self.pieces(max(0, size - 1), min(size, 1)))
+        return self.place(_SEAL_BYTES + size + _table_bytes(size) - 1) < length
 
     def to_json(self) -> list[Any]:
         return list(astuple(self))
@@ -138,42 +153,144 @@ def num_shared_files(tasks: int) -> int:
     return min(tasks, MOST_FILES)
 
 
-class OpenLane:
-    """A lane that is open: to be read, written, or both, as it was opened."""
+class LaneWriter:
+    """A lane that is open to be written, in any order; :meth:`seal` ends it."""
 
-    def __init__(self, lane: Lane, descriptor: int, path: Path) -> None:
-        self._lane, self._descriptor, self.path = lane, descriptor, path
-
-    def read(self, offset: int, out: NDArray[Any]) -> None:
-        """Fill a contiguous array of any shape and dtype from a byte offset of the lane.
-
-        Raises:
-            CorruptError: the file is too short.
-        """
-        # Most reads are short, and there are many of them.
-        if self._lane.is_in_one_piece(offset, out.nbytes):
-            read_open_file(self._descriptor, self.path, self._lane.place(offset), out)
-            return
-        rest = out.reshape(-1).view(np.uint8)
-        for begin, count in self._lane.pieces(offset, len(rest)):
-            read_open_file(self._descriptor, self.path, begin, rest[:count])
-            rest = rest[count:]
+    def __init__(self, lane: Lane, descriptor: int) -> None:
+        self._lane, self._descriptor = lane, descriptor
+        self._size = 0
+        #: Checksum of each block that was written whole at once.
+        self._sums: dict[int, int] = {}
+        #: Blocks of which some bytes were written.
+        self._parts: set[int] = set()
 
     def write(self, offset: int, array: NDArray[Any]) -> int:
-        """Write all of a contiguous array, of any shape and dtype, at a byte offset of the lane.
+        """Write all of a contiguous array, of any shape and dtype, at a byte offset.
 
         Returns:
             The offset after the last byte.
         """
-        rest = array.reshape(-1).view(np.uint8)
-        for begin, count in self._lane.pieces(offset, len(rest)):
-            write_at(self._descriptor, begin, rest[:count])
-            rest = rest[count:]
-        return offset + array.nbytes
+        data = array.reshape(-1).view(np.uint8)
+        stop = offset + len(data)
+        self._put(_SEAL_BYTES + offset, data)
+        # Whole blocks are in the cache of the processor now; of others, more bytes may follow.
+        first, last = -(-offset // BLOCK_BYTES), stop // BLOCK_BYTES
+        for block in range(first, last):
+            at = block * BLOCK_BYTES - offset
+            self._sums[block] = google_crc32c.value(data[at : at + BLOCK_BYTES])
+        if len(data):
+            edges = {offset // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES}
+            self._parts |= {block for block in edges if not first <= block < last}
+            self._size = max(self._size, stop)
+        return stop
+
+    def seal(self) -> None:
+        """Write the table of checksums and the seal."""
+        for block in self._parts:
+            begin = block * BLOCK_BYTES
+            data = np.zeros(min(BLOCK_BYTES, self._size - begin), np.uint8)
+            # Bytes that nobody wrote are zero, also beyond the end of the file.
+            filled = data.data
+            for place, count in self._lane.pieces(_SEAL_BYTES + begin, len(data)):
+                os.preadv(self._descriptor, [filled[:count]], place)
+                filled = filled[count:]
+            self._sums[block] = google_crc32c.value(data)
+        table = np.zeros(_num_blocks(self._size), np.uint32)
+        if self._sums:
+            table[list(self._sums)] = list(self._sums.values())
+        self._put(_SEAL_BYTES + self._size, table.view(np.uint8))
+        self._put(0, _seal(self._lane, self._size, google_crc32c.value(table.view(np.uint8))))
 
     def sync(self) -> None:
         """Wait until all that was written to the file is on disk."""
         os.fsync(self._descriptor)
+
+    def _put(self, offset: int, data: NDArray[np.uint8]) -> None:
+        for begin, count in self._lane.pieces(offset, len(data)):
+            write_at(self._descriptor, begin, data[:count])
+            data = data[count:]
+
+
+class OpenLane:
+    """A sealed lane that is open to be read."""
+
+    def __init__(self, lane: Lane, descriptor: int, path: Path) -> None:
+        self._lane, self._descriptor, self.path = lane, descriptor, path
+
+    @cached_property
+    def _spare(self) -> NDArray[np.uint8]:
+        """Room for what is read of the first and the last block besides the bytes that are wanted."""
+        return np.empty((2, BLOCK_BYTES), np.uint8)
+
+    @cached_property
+    def _table(self) -> tuple[int, NDArray[np.uint32]]:
+        """Bytes of the data, and the checksum of each block."""
+        seal = np.empty(_SEAL_BYTES, np.uint8)
+        self._fill(0, [seal])
+        size, checksum = int(seal[:8].view(np.int64)[0]), int(seal[8:12].view(np.uint32)[0])
+        if size < 0 or seal.tobytes() != _seal(self._lane, size, checksum).tobytes():
+            raise self._damaged("its seal")
+        table = np.empty(_num_blocks(size), np.uint32)
+        self._fill(_SEAL_BYTES + size, [table.view(np.uint8)])
+        if google_crc32c.value(table.view(np.uint8)) != checksum:
+            raise self._damaged("its checksums")
+        return size, table
+
+    def read(self, offset: int, out: NDArray[Any]) -> None:
+        """Fill a contiguous array of any shape and dtype from a byte offset, and compare the blocks that it is in.
+
+        Raises:
+            DamagedWorkError: the bytes are not those that the writer sealed, or fewer.
+        """
+        wanted = out.reshape(-1).view(np.uint8)
+        if not len(wanted):
+            return
+        size, table = self._table
+        stop = offset + len(wanted)
+        if stop > size:
+            raise self._damaged(f"bytes {offset} to {stop}, of {size}")
+        first, last = offset // BLOCK_BYTES, -(-stop // BLOCK_BYTES)
+        head = self._spare[0, : offset - first * BLOCK_BYTES]
+        tail = self._spare[1, : min(last * BLOCK_BYTES, size) - stop]
+        # Whole blocks are read, in one call: those at both ends are compared with the bytes around the wanted ones.
+        self._fill(_SEAL_BYTES + first * BLOCK_BYTES, [head, wanted, tail])
+        done = 0
+        for block in range(first, last):
+            count = min((block + 1) * BLOCK_BYTES - offset, len(wanted))
+            checksum = google_crc32c.value(head) if block == first and len(head) else 0
+            checksum = google_crc32c.extend(checksum, wanted[done:count])
+            if block == last - 1 and len(tail):
+                checksum = google_crc32c.extend(checksum, tail)
+            if checksum != table[block]:
+                raise self._damaged(f"bytes {block * BLOCK_BYTES} to {min((block + 1) * BLOCK_BYTES, size)}")
+            done = count
+
+    def _fill(self, offset: int, buffers: Sequence[NDArray[np.uint8]]) -> None:
+        """Read consecutive bytes of the lane, seal included, into several buffers."""
+        views = [buffer.data for buffer in buffers if len(buffer)]
+        try:
+            for begin, count in self._lane.pieces(offset, sum(map(len, views))):
+                views = read_into(self._descriptor, self.path, begin, views, count)
+        except CorruptError as error:
+            raise self._damaged("its end") from error
+
+    def _damaged(self, what: str) -> DamagedWorkError:
+        return DamagedWorkError(self.path, f"lane {self._lane.number} is damaged: {what}")
+
+
+class UnsealedLane(OpenLane):
+    """A lane in which other tasks fill in what its writer left empty, so that nothing in it is compared."""
+
+    def read(self, offset: int, out: NDArray[Any]) -> None:
+        if out.size:
+            self._fill(_SEAL_BYTES + offset, [out.reshape(-1).view(np.uint8)])
+
+    def write(self, offset: int, array: NDArray[Any]) -> None:
+        """Write all of a contiguous array at a byte offset."""
+        data = array.reshape(-1).view(np.uint8)
+        for begin, count in self._lane.pieces(_SEAL_BYTES + offset, len(data)):
+            write_at(self._descriptor, begin, data[:count])
+            data = data[count:]
 
 
 class OpenFiles:
@@ -182,17 +299,16 @@ class OpenFiles:
     Use it in a ``with`` statement.
     """
 
-    def __init__(self, folder: Path, *, writable: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         """Open nothing yet.
 
         Args:
             folder: folder that the paths of lanes are relative to.
-            writable: whether the task also writes to the lanes that it reads.
         """
         self._folder = folder
-        self._flags = os.O_RDWR if writable else os.O_RDONLY
-        # Most reads are short, and joining paths would take longer than they do.
         self._opened: dict[str, tuple[int, Path]] = {}
+        # Most reads are short, and reading the seal of a lane again would take as long as they do.
+        self._lanes: dict[Lane, OpenLane] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -203,6 +319,7 @@ class OpenFiles:
         for descriptor, _ in self._opened.values():
             os.close(descriptor)
         self._opened.clear()
+        self._lanes.clear()
 
     def lane(self, lane: Lane) -> OpenLane:
         """Open a lane.
@@ -210,34 +327,65 @@ class OpenFiles:
         Raises:
             IncompleteError: its file is missing.
         """
-        if lane.path not in self._opened:
-            path = self._folder / lane.path
-            self._opened[lane.path] = _open(path, self._flags), path
-        return OpenLane(lane, *self._opened[lane.path])
+        if lane not in self._lanes:
+            self._lanes[lane] = OpenLane(lane, *self._file(lane.path, os.O_RDONLY))
+        return self._lanes[lane]
+
+    def unsealed(self, lane: Lane) -> UnsealedLane:
+        """Open a lane to read and write it.
+
+        Raises:
+            IncompleteError: its file is missing.
+        """
+        return UnsealedLane(lane, *self._file(lane.path, os.O_RDWR))
+
+    def _file(self, path: str, flags: int) -> tuple[int, Path]:
+        if path not in self._opened:
+            file = self._folder / path
+            self._opened[path] = _open(file, flags), file
+        return self._opened[path]
 
 
 @contextmanager
-def writable(folder: Path, lane: Lane) -> Iterator[OpenLane]:
-    """Open a lane to write it; its file exists already.
+def writable(folder: Path, lane: Lane) -> Iterator[LaneWriter]:
+    """Open a lane to write it, and seal it at the end of the block; its file exists already.
 
     Raises:
         IncompleteError: the file is missing.
     """
-    path = folder / lane.path
     # Not created here: what other tasks have written to a lost file would be missing from the new one.
-    descriptor = _open(path, os.O_WRONLY)
+    descriptor = _open(folder / lane.path, os.O_RDWR)
     try:
-        yield OpenLane(lane, descriptor, path)
+        writer = LaneWriter(lane, descriptor)
+        yield writer
+        writer.seal()
     finally:
         os.close(descriptor)
 
 
-def write_arrays(folder: Path, lane: Lane, offset: int, arrays: Sequence[NDArray[Any]]) -> int:
-    """Write arrays one after another, from a byte offset of a lane on; returns the offset after the last byte."""
+def write_arrays(folder: Path, lane: Lane, arrays: Sequence[NDArray[Any]]) -> int:
+    """Write arrays one after another to a lane; returns the bytes of all."""
+    end = 0
     with writable(folder, lane) as opened:
         for array in arrays:
-            offset = opened.write(offset, np.ascontiguousarray(array))
-    return offset
+            end = opened.write(end, np.ascontiguousarray(array))
+    return end
+
+
+def _num_blocks(size: int) -> int:
+    return -(-size // BLOCK_BYTES)
+
+
+def _table_bytes(size: int) -> int:
+    return 4 * _num_blocks(size)
+
+
+def _seal(lane: Lane, size: int, checksum: int) -> NDArray[np.uint8]:
+    """(16,) uint8 seal of a lane with so many bytes of data and a table with this checksum."""
+    content = np.array([size], np.int64).tobytes() + np.array([checksum], np.uint32).tobytes()
+    # Names as well, so that a lane that takes the place of another one is no lane.
+    own = google_crc32c.value(content + f"{lane.path} {lane.number} {lane.lanes}".encode())
+    return np.frombuffer(content + np.array([own], np.uint32).tobytes(), np.uint8)
 
 
 def _open(path: Path, flags: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,37 @@ def read_open_file(descriptor: int, path: Path, offset: int, out: NDArray[Any]) 
     Raises:
         CorruptError: the file is too short.
     """
-    rest = out.reshape(-1).view(np.uint8).data if out.size else memoryview(b"")
-    while rest:
-        count = os.preadv(descriptor, [rest], offset)
+    read_into(descriptor, path, offset, [out.reshape(-1).view(np.uint8).data] if out.size else [], out.nbytes)
+
+
+def read_into(
+    descriptor: int, path: Path, offset: int, buffers: Sequence[memoryview], num_bytes: int
+) -> list[memoryview]:
+    """Read ``num_bytes`` bytes of a file into the first bytes of some buffers; returns what of these is left to fill.
+
+    Raises:
+        CorruptError: the file is too short.
+    """
+    rest = list(buffers)
+    while num_bytes:
+        count = os.preadv(descriptor, _first(rest, num_bytes), offset)
         if count == 0:
-            raise CorruptError(f"{path}: ends at byte {offset}, expected {len(rest)} bytes more")
-        rest, offset = rest[count:], offset + count
+            raise CorruptError(f"{path}: ends at byte {offset}, expected {num_bytes} bytes more")
+        offset, num_bytes = offset + count, num_bytes - count
+        while count:
+            filled = min(count, len(rest[0]))
+            rest[0], count = rest[0][filled:], count - filled
+            if not rest[0]:
+                del rest[0]
+    return rest
+
+
+def _first(buffers: Sequence[memoryview], num_bytes: int) -> list[memoryview]:
+    """The first ``num_bytes`` bytes of several buffers."""
+    chosen = []
+    for buffer in buffers:
+        chosen.append(buffer[:num_bytes])
+        num_bytes -= len(chosen[-1])
+        if not num_bytes:
+            break
+    return chosen

@@ -296,7 +296,7 @@ def merge_ids(task: MergeIdsTask) -> Done:
     work = task.writer.work
     ranges = _IdRanges.load(work / _FOLDER)
     first, last = ranges.bounds[task.number], ranges.bounds[task.number + 1] - 1
-    with OpenFiles(work, writable=True) as opened, task.writer.task(task.name) as output:
+    with OpenFiles(work) as opened, task.writer.task(task.name) as output:
         every = (_Numbering.of(file, opened, first, last) for file in chain.from_iterable(ranges.collected))
         numbered = [each for each in every if each.at < each.stop]
         whole = KeyRange(first, last, [each.segment() for each in numbered])

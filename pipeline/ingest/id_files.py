@@ -53,7 +53,7 @@ class IdFile:
 
     def numbers(self, files: OpenFiles, table: IdTable) -> IdNumbers:
         """The ids with their numbers in the table, once all ranges are merged."""
-        lane = files.lane(self.lane)
+        lane = files.unsealed(self.lane)
         ids, numbers = np.empty((2, self.num_ids), np.int64)
         lane.read(self.ids_at, ids)
         lane.read(self.start, numbers)
@@ -92,7 +92,7 @@ class OpenIds:
     """The ids of an open file, searched by reading: mapping is for files, and a lane is only every n-th page of one."""
 
     def __init__(self, file: IdFile, files: OpenFiles) -> None:
-        self._file, self._lane = file, files.lane(file.lane)
+        self._file, self._lane = file, files.unsealed(file.lane)
         self._one = np.empty(1, np.uint64)
 
     def read(self, start: int, stop: int) -> NDArray[np.uint64]:

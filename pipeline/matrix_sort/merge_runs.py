@@ -17,7 +17,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import grouped
-from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, OpenLane, writable
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.external_sort.merge_levels import Level, count_merges, merge_levels, merges
 from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift
 from gnnloom.pipeline.matrix_sort.file_rows import FileRows
@@ -185,7 +185,7 @@ def _entries(
 
 
 def _write_entries(
-    out: OpenLane, file: SpillFile, done: int, entries: NDArray[np.uint64], weights: NDArray[np.float32]
+    out: LaneWriter, file: SpillFile, done: int, entries: NDArray[np.uint64], weights: NDArray[np.float32]
 ) -> None:
     """Write entries after the first ``done`` ones of a spill file."""
     out.write(file.low_at + 4 * done, entries.astype(np.uint32))

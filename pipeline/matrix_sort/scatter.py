@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, write_arrays
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_shift
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import working_memory
@@ -74,12 +74,12 @@ def scatter_range(task: ScatterRangeTask) -> Done:
             have a weight.
     """
     started = time.perf_counter()
-    with task.writer.task(task.name) as output:
+    with task.writer.task(task.name) as output, writable(task.writer.work, task.lane) as lane:
         totals = _Totals()
         files, end = [], 0
         for chunks in _gathered(task):
             totals.count(chunks)
-            files.append(_write_spill(task, chunks, totals, end))
+            files.append(_write_spill(task, lane, chunks, totals, end))
             end = files[-1].stop if files[-1].entries else end
         output.facts = {
             "range": range_facts(task.range),
@@ -150,7 +150,9 @@ def _normalized(chunk: EdgeChunk, start: int, stop: int) -> EdgeChunk:
     return EdgeChunk(source, target, weight)
 
 
-def _write_spill(task: ScatterRangeTask, chunks: list[EdgeChunk], totals: _Totals, start: int) -> SpillFile:
+def _write_spill(
+    task: ScatterRangeTask, lane: LaneWriter, chunks: list[EdgeChunk], totals: _Totals, start: int
+) -> SpillFile:
     max_id = _checked_max_id(chunks)
     totals.max_id = max(totals.max_id, max_id)
     shift = unit_shift(max_id)
@@ -162,7 +164,9 @@ def _write_spill(task: ScatterRangeTask, chunks: list[EdgeChunk], totals: _Total
     weighted = chunks[0].weight is not None
     file = SpillFile(task.lane, start, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
     if file.entries:
-        write_arrays(task.writer.work, task.lane, start, [offsets, *_scattered(task, chunks, file, offsets)])
+        end = start
+        for array in (offsets, *_scattered(task, chunks, file, offsets)):
+            end = lane.write(end, array)
     return file
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenLane, writable
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, writable
 from gnnloom.pipeline.ingest.names.spill import LaneNames, NameSpill
 from gnnloom.pipeline.matrix_sort.scatter import range_facts
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
@@ -146,7 +146,7 @@ def collect_range(task: CollectNamesTask) -> Done:
 class _Collected:
     """The files and the sample of one range."""
 
-    def __init__(self, task: CollectNamesTask, lane: OpenLane) -> None:
+    def __init__(self, task: CollectNamesTask, lane: LaneWriter) -> None:
         self._task, self._lane = task, lane
         self._limit = spill_limit(task.memory)
         self._growing = _NameSpillBuilder()
@@ -199,7 +199,7 @@ class _NameSpillBuilder:
         """The file with these names that begins at byte ``start`` of a lane."""
         return NameSpill(lane, start, len(names), len(names.text), self.num_edges, bool(self.weights))
 
-    def write(self, lane: OpenLane, file: NameSpill, names: Names, positions: NDArray[np.int32]) -> None:
+    def write(self, lane: LaneWriter, file: NameSpill, names: Names, positions: NDArray[np.int32]) -> None:
         """Write all but the numbers; ``names`` and ``positions`` come from :func:`sorted_distinct`."""
         ends = list(self._ends_among_all(positions))
         columns = [*(pair[0] for pair in ends), *(pair[1] for pair in ends), *self.weights]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, OpenLane, writable
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.ingest.names.collect import NAME_MEMORY, sorted_distinct
 from gnnloom.pipeline.ingest.names.spill import LaneNames, SortedNames
 from gnnloom.pipeline.sources.names import Names
@@ -166,7 +166,7 @@ class _Segment:
 def merge_range(task: MergeNamesTask) -> Done:
     """Write the distinct names of a range, and their numbers for every file; returns how many were collected in it."""
     ranges, work = NameRanges.load(task.ranges), task.writer.work
-    with OpenFiles(work, writable=True) as opened, task.writer.task(task.name) as output:
+    with OpenFiles(work) as opened, task.writer.task(task.name) as output:
         every = [SortedNames(opened, file) for file in chain.from_iterable(ranges.collected)]
         segments = [
             _Segment(names, ranges.cut(names, task.number), ranges.cut(names, task.number + 1)) for names in every
@@ -182,7 +182,7 @@ def merge_range(task: MergeNamesTask) -> Done:
     return Done(sum(map(len, segments)))
 
 
-def _merge(ends: OpenLane, text: OpenLane, segments: list[_Segment], memory: int) -> tuple[int, int]:
+def _merge(ends: LaneWriter, text: LaneWriter, segments: list[_Segment], memory: int) -> tuple[int, int]:
     """Write the ends and the text of the distinct names; returns their number and the text's bytes."""
     count = text_bytes = 0
     for pieces in _fitting(segments, memory):

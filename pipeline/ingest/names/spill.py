@@ -89,7 +89,7 @@ class NameSpill:
 
     def read_names(self, files: OpenFiles, start: int, stop: int) -> Names:
         """Read names ``start`` to ``stop``."""
-        lane, offset = files.lane(self.lane), np.empty(stop - start + 1, np.int64)
+        lane, offset = files.unsealed(self.lane), np.empty(stop - start + 1, np.int64)
         lane.read(self.offset_at + 8 * start, offset)
         text = np.empty(int(offset[-1] - offset[0]), np.uint8)
         lane.read(self.text_at + int(offset[0]), text)
@@ -98,18 +98,18 @@ class NameSpill:
     def read_numbers(self, files: OpenFiles) -> NDArray[np.int64]:
         """(num_names,) int64 number of each name within its range of names, once that range is merged."""
         numbers = np.empty(self.num_names, np.int64)
-        files.lane(self.lane).read(self.start, numbers)
+        files.unsealed(self.lane).read(self.start, numbers)
         return numbers
 
     def write_numbers(self, files: OpenFiles, start: int, numbers: NDArray[np.int64]) -> None:
         """Write the numbers of consecutive names, of which the first is name ``start``."""
-        files.lane(self.lane).write(self.start + 8 * start, numbers)
+        files.unsealed(self.lane).write(self.start + 8 * start, numbers)
 
     def read_ends(self, files: OpenFiles, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """(num_edges,) int32 positions of the sources and of the targets of edges ``start`` to ``stop``."""
         ends = np.empty((2, stop - start), np.int32)
         for row, begin in zip(ends, (self.source_at, self.target_at), strict=True):
-            files.lane(self.lane).read(begin + 4 * start, row)
+            files.unsealed(self.lane).read(begin + 4 * start, row)
         return ends[0], ends[1]
 
     def read_weights(self, files: OpenFiles, start: int, stop: int) -> NDArray[np.float32] | None:
@@ -117,7 +117,7 @@ class NameSpill:
         if not self.weighted:
             return None
         weights = np.empty(stop - start, np.float32)
-        files.lane(self.lane).read(self.weight_at + 4 * start, weights)
+        files.unsealed(self.lane).read(self.weight_at + 4 * start, weights)
         return weights
 
 
@@ -169,5 +169,5 @@ class SortedNames:
         """Bytes of the text of names ``start`` to ``stop``."""
         ends = np.empty((2, 1), np.int64)
         for end, number in zip(ends, (start, stop), strict=True):
-            self.files.lane(self.file.lane).read(self.file.offset_at + 8 * number, end)
+            self.files.unsealed(self.file.lane).read(self.file.offset_at + 8 * number, end)
         return int(ends[1, 0] - ends[0, 0])

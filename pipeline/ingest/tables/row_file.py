@@ -24,12 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.byte_ranges import ByteRange, copy_ranges
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenLane
-from gnnloom.pipeline.external_sort.raw_files import read_open_file, write_at
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenLane, writable
 from gnnloom.pipeline.ingest.tables.plan import GATHERED_ROW_BYTES, ROW_BYTES
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.matrix.ranges import Span
 
 #: Bytes that are decoded at a time.
@@ -100,13 +98,14 @@ class RowFile:
         """Open a file of ``num_buckets`` buckets.
 
         Raises:
-            CorruptError: the file does not exist, or does not have the size that its offsets imply.
+            CorruptError: the file does not exist, or is damaged.
         """
         self._path, self._values = path, values
         try:
             self._descriptor = os.open(path, os.O_RDONLY)
         except FileNotFoundError as error:
             raise CorruptError(f"{path}: missing; remove the unfinished artifact and start again") from error
+        self._lane = OpenLane(Lane(path.name), self._descriptor, path)
         try:
             self.layout = self._read_layout(num_buckets)
         except CorruptError:
@@ -115,20 +114,15 @@ class RowFile:
 
     def _read_layout(self, num_buckets: int) -> RowLayout:
         offsets = np.empty((2, num_buckets + 1), np.int64)
-        read_open_file(self._descriptor, self._path, 0, offsets)
-        layout = RowLayout(offsets[0], offsets[1], self._values.num_bytes)
-        size = os.fstat(self._descriptor).st_size
-        if size != layout.size:
-            raise CorruptError(f"{self._path}: {size:,} bytes, expected {layout.size:,}")
-        return layout
+        self._lane.read(0, offsets)
+        return RowLayout(offsets[0], offsets[1], self._values.num_bytes)
 
     def close(self) -> None:
         os.close(self._descriptor)
 
     def bytes_of(self, column: str, bucket: int) -> ByteRange:
         """The bytes of a bucket in a column."""
-        lane = OpenLane(Lane(self._path.name), self._descriptor, self._path)
-        return ByteRange(lane, *self.layout.extent(column, bucket))
+        return ByteRange(self._lane, *self.layout.extent(column, bucket))
 
     def blocks(self, bucket: int) -> Iterator[tuple[Names, NDArray[np.int64], NDArray[Any]]]:
         """Ids, places and values of a bucket's rows, a few MiB at a time."""
@@ -141,11 +135,11 @@ class RowFile:
             length, at, values = np.empty(count, np.uint32), np.empty(count, np.int64), self._values.empty(count)
             for name, column in (("length", length), ("at", at), ("value", values)):
                 begin, width = columns[name]
-                read_open_file(self._descriptor, self._path, begin + start * width, column)
+                self._lane.read(begin + start * width, column)
             offset = np.zeros(count + 1, np.int64)
             np.cumsum(length, out=offset[1:])
             text = np.empty(int(offset[-1]), np.uint8)
-            read_open_file(self._descriptor, self._path, text_at, text)
+            self._lane.read(text_at, text)
             text_at += len(text)
             yield Names(offset, text), at, values
 
@@ -170,25 +164,26 @@ def merge_files(paths: Sequence[Path], values: RowType, num_buckets: int, span: 
         span: first and last (exclusive) of these buckets.
     """
     buckets = range(*span)
-    with opened(paths, values, num_buckets) as files, _written(merged) as descriptor:
+    with opened(paths, values, num_buckets) as files, _written(merged) as lane:
         rows, text = np.zeros((2, len(buckets)), np.int64)
         for file in files:
             rows += np.diff(file.layout.row_offsets[span[0] : span[1] + 1])
             text += np.diff(file.layout.text_offsets[span[0] : span[1] + 1])
         layout = RowLayout(_offsets(rows), _offsets(text), values.num_bytes)
-        write_at(descriptor, 0, np.concatenate([layout.row_offsets, layout.text_offsets]))
+        lane.write(0, np.concatenate([layout.row_offsets, layout.text_offsets]))
         # Columns follow each other, so one copy serves all.
         ranges = (file.bytes_of(name, bucket) for name in layout.columns for bucket in buckets for file in files)
-        copy_ranges(ranges, OpenLane(Lane(merged.name), descriptor, merged), 16 * len(layout.row_offsets))
+        copy_ranges(ranges, lane, 16 * len(layout.row_offsets))
     return int(layout.row_offsets[-1])
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[int]:
-    """Write a file that gets its name at the end of the block; yields its descriptor."""
+def _written(path: Path) -> Iterator[LaneWriter]:
+    """Write a file that is a single lane."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_aside(path) as aside, aside.open("wb", buffering=0) as file:
-        yield file.fileno()
+    path.touch()
+    with writable(path.parent, Lane(path.name)) as lane:
+        yield lane
 
 
 def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -238,13 +233,13 @@ class RowGroup:
         rows = np.bincount(buckets, minlength=self._num_buckets)
         row_offsets = _offsets(rows)
         layout = RowLayout(row_offsets, ids.offset[row_offsets], self._values.num_bytes)
-        with _written(path) as descriptor:
-            write_at(descriptor, 0, np.concatenate([layout.row_offsets, layout.text_offsets]))
+        with _written(path) as lane:
+            lane.write(0, np.concatenate([layout.row_offsets, layout.text_offsets]))
             places = {name: begin for name, (begin, _) in layout.columns.items()}
-            write_at(descriptor, places["length"], length.astype(np.uint32))
-            write_at(descriptor, places["at"], np.concatenate(self._at)[order])
-            write_at(descriptor, places["id"], ids.text)
-            write_at(descriptor, places["value"], self._sorted_rows(order))
+            lane.write(places["length"], length.astype(np.uint32))
+            lane.write(places["at"], np.concatenate(self._at)[order])
+            lane.write(places["id"], ids.text)
+            lane.write(places["value"], self._sorted_rows(order))
 
     def _joined_names(self) -> Names:
         """The ids of all rows; drops their blocks, so that at most two copies of the text are in memory."""

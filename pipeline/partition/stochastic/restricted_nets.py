@@ -26,7 +26,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenLane, writable
+from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.partition.measure.kept_results import keep_results
 from gnnloom.pipeline.partition.model.net_lists import pin_hash
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
@@ -66,11 +66,13 @@ def restrict_nets(task: RestrictTask) -> None:
     piece.folder.mkdir(parents=True, exist_ok=True)
     met, before = _met_before(piece, group, len(nets.pin)), _figures_before(piece, group)
     ends, figures = _ends(before, nets.pin.dtype), []
-    with _appended(piece, group) as files:
+    with _appended(piece, group) as descriptors:
         # One batch at a time in memory, since a group may have several times the pins of the piece.
         for bits in task.drawn.bits():
             restricted = _restricted(nets.offset, nets.pin, nets.owner, bits, met)
-            ends = [file.write(end, values) for file, end, values in zip(files, ends, restricted, strict=True)]
+            for file, end, values in zip(descriptors, ends, restricted, strict=True):
+                write_at(file, end, values)
+            ends = [end + values.nbytes for end, values in zip(ends, restricted, strict=True)]
             size, pin, _ = restricted
             figures.append((len(size), len(pin), np.count_nonzero(met), len(nets.pin)))
     with written_aside(piece.folder / f"met-{group}") as aside:
@@ -84,7 +86,7 @@ def figures_path(folder: Path, group: int) -> Path:
 
 
 @contextmanager
-def _appended(piece: NetPiece, group: int) -> Iterator[list[OpenLane]]:
+def _appended(piece: NetPiece, group: int) -> Iterator[list[int]]:
     """Open the files of sizes, pins and hashes to write; the first group creates them."""
     names = (SIZE, PIN, HASH)
     if not group:
@@ -92,7 +94,7 @@ def _appended(piece: NetPiece, group: int) -> Iterator[list[OpenLane]]:
             # Not truncated: a task that was taken for dead writes the same bytes, and may do so at any time.
             (piece.folder / name).touch()
     with ExitStack() as stack:
-        yield [stack.enter_context(writable(piece.folder, Lane(name))) for name in names]
+        yield [stack.enter_context((piece.folder / name).open("r+b", buffering=0)).fileno() for name in names]
 
 
 def _ends(before: NDArray[np.int64], dtype: np.dtype[Any]) -> list[int]:

@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import Segment
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, writable
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.shards.grid.part_order import Order
 from gnnloom.pipeline.shards.lane_records import lane_facts, lanes_from_json, lanes_to_json, recorded_lane
 from gnnloom.pipeline.tasks.memory import working_memory
@@ -84,7 +84,7 @@ def scatter_to_cells(task: ScatterToCellsTask) -> int:
     return sum(sizes)
 
 
-def _write_runs(task: ScatterToCellsTask, lane: OpenLane) -> tuple[list[int], list[int], int]:
+def _write_runs(task: ScatterToCellsTask, lane: LaneWriter) -> tuple[list[int], list[int], int]:
     """Write the runs of a block; returns the byte at which each begins, its entries, and the bytes of all."""
     graph = Graph(Artifact(task.matrix_path))
     starts: list[int] = []

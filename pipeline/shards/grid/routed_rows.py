@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenLane, writable
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenLane, writable
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import POSITION_BYTES, Types, row_bytes
 from gnnloom.storage.matrix.ranges import Span
 
@@ -37,7 +37,7 @@ class RoutedWriter:
         num_bytes: bytes of the file.
     """
 
-    def __init__(self, lane: OpenLane, types: Types, num_rows: int) -> None:
+    def __init__(self, lane: LaneWriter, types: Types, num_rows: int) -> None:
         self._lane = lane
         self._columns = _columns(types, num_rows)
         self.num_bytes = _HEADER_BYTES + num_rows * sum(width for _, width in self._columns.values())

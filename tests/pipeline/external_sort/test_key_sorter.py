@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment, grouped
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, write_arrays
-from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.errors import DamagedWorkError
 
 #: One more than the highest key.
 LIMIT = 1 << 45
@@ -26,7 +26,7 @@ LIMIT = 1 << 45
 def open_keys(folder: Path, keys: NDArray[np.uint64], weights: NDArray[np.float32] | None = None) -> Iterator[OpenLane]:
     """A file of keys and then weights."""
     (folder / "keys").touch()
-    write_arrays(folder, Lane("keys"), 0, [keys, *([] if weights is None else [weights])])
+    write_arrays(folder, Lane("keys"), [keys, *([] if weights is None else [weights])])
     with OpenFiles(folder) as files:
         yield files.lane(Lane("keys"))
 
@@ -92,7 +92,7 @@ def test_scratch_memory_is_as_long_as_asked_for(tmp_path: Path) -> None:
 def test_a_file_that_ends_early_is_an_error_and_leaves_no_split_files(tmp_path: Path) -> None:
     with open_keys(tmp_path, np.arange(90, dtype=np.uint64)) as file:
         whole = KeyRange(0, LIMIT - 1, [Segment(file, 0, 100, 0, 0, None)])
-        with pytest.raises(CorruptError, match="keys: ends at byte 720"):
+        with pytest.raises(DamagedWorkError, match="bytes 720 to 800, of 720"):
             list(KeySorter(tmp_path / "split", 10, None).sort(whole))
     assert not list((tmp_path / "split").iterdir())
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort import raw_files, spill
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, write_arrays
 from gnnloom.pipeline.external_sort.spill import SpillFile
-from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.errors import CorruptError, DamagedWorkError
 
 
 def bits_of(
@@ -88,21 +88,24 @@ def write(folder: Path) -> SpillFile:
     """Three entries of 40 bits with weights, in two buckets."""
     arrays = [np.array([0, 1, 3]), np.arange(3, dtype=np.uint32), np.arange(3, dtype=np.uint8), np.ones(3, np.float32)]
     (folder / "one").touch()
-    write_arrays(folder, Lane("one"), 0, arrays)
+    write_arrays(folder, Lane("one"), arrays)
     return SpillFile(Lane("one"), 0, 3, 20, 20, 2, weighted=True)
 
 
 def test_the_described_layout_is_the_layout_of_the_file(tmp_path: Path) -> None:
     file = write(tmp_path)
-    assert file.size == (tmp_path / "one").stat().st_size
     assert file.is_intact(tmp_path)
     assert SpillFile.from_json(file.to_json()) == file
     with OpenFiles(tmp_path) as files:
         np.testing.assert_array_equal(file.offsets(files, 0, 9), [0, 1, 3])
         np.testing.assert_array_equal(file.offsets(files, 1, 2), [1, 3])
     low, high = np.empty(3, np.uint32), np.empty(3, np.uint8)
-    raw_files.read_bytes(tmp_path / "one", file.low_at, low)
-    raw_files.read_bytes(tmp_path / "one", file.high_at, high)
+    with OpenFiles(tmp_path) as files:
+        lane = files.lane(file.lane)
+        lane.read(file.low_at, low)
+        lane.read(file.high_at, high)
+        with pytest.raises(DamagedWorkError, match=f"bytes {file.size} to {file.size + 1}, of {file.size}"):
+            lane.read(file.size, np.empty(1, np.uint8))
     np.testing.assert_array_equal(low, high)
 
 

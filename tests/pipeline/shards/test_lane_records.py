@@ -31,7 +31,7 @@ class WritingTask:
 
     def run(self) -> None:
         with self.writer.task(self.name) as output:
-            size = write_arrays(self.writer.work, self.lane, 0, [np.array([7])])
+            size = write_arrays(self.writer.work, self.lane, [np.array([7])])
             output.facts = lane_facts(self.lane, size)
 
 
