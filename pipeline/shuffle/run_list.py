@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from gnnloom.pipeline.shuffle.runs import Layout
 from gnnloom.storage.format.artifact import TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 
-#: Span, and number among the runs of the span.
+#: Span, and number among the sources of the span.
 At = tuple[int, int]
 
 
@@ -57,37 +56,55 @@ def has_runs(work: Path, record: TaskRecord, shuffle: str) -> bool:
     return facts is not None and Lane.from_json(facts["lane"]).is_intact(work, facts["bytes"])
 
 
-def save_runs(path: Path, spans: int, found: Mapping[At, RunPlace]) -> None:
-    """Write the list of the runs of the last level, which has so many spans; readers need it instead of all records."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    ordered = sorted(found)
+def save_sources(path: Path, spans: int, found: Mapping[At, Sequence[RunPlace]]) -> None:
+    """Write the list of the runs of a level, by span and source; readers need it instead of all records.
+
+    Args:
+        spans: of the level.
+    """
     files: dict[tuple[str, int], int] = {}
-    rows = []
-    for at in ordered:
-        run = found[at]
-        file = files.setdefault((run.lane.path, run.lane.lanes), len(files))
-        rows.append([file, run.lane.number, run.start, run.num_rows])
-    sizes = Counter(span for span, _ in ordered)
-    content = {"spans": spans, "sizes": list(sizes.items()), "files": list(map(list, files)), "runs": rows}
+    sources, runs = [], []
+    for at in sorted(found):
+        sources.append([*at, len(found[at])])
+        for run in found[at]:
+            file = files.setdefault((run.lane.path, run.lane.lanes), len(files))
+            runs.append([file, run.lane.number, run.start, run.num_rows])
+    content = {"spans": spans, "files": list(map(list, files)), "sources": sources, "runs": runs}
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content, durable=False, indent=None)
 
 
-def num_spans(path: Path) -> int:
-    """Spans of the last level."""
-    return int(read_json(path)["spans"])
+@dataclass(frozen=True)
+class RunList:
+    """The list of the runs of a level.
 
+    Attributes:
+        spans: of the level.
+    """
 
-def runs_of_spans(path: Path, spans: range) -> Iterator[tuple[int, list[RunPlace]]]:
-    """Some consecutive spans of a list, each with its runs; spans without runs are left out."""
-    content = read_json(path)
-    start = 0
-    for span, size in content["sizes"]:
-        if span in spans:
-            rows = content["runs"][start : start + size]
-            yield span, [RunPlace(_lane(content["files"][file], number), at, count) for file, number, at, count in rows]
-        start += size
+    spans: int
+    _content: Mapping[str, Any]
 
+    @classmethod
+    def read(cls, path: Path) -> RunList:
+        content = read_json(path)
+        return cls(content["spans"], content)
 
-def _lane(file: Sequence[Any], number: int) -> Lane:
-    path, lanes = file
-    return Lane(path, number, lanes)
+    def of(self, spans: range, group: range | None = None) -> dict[int, list[RunPlace]]:
+        """The runs of some spans, by span.
+
+        Args:
+            group: numbers of the sources of each span; by default all.
+        """
+        found: dict[int, list[RunPlace]] = {span: [] for span in spans}
+        start = 0
+        for span, source, count in self._content["sources"]:
+            if span in spans and (group is None or source in group):
+                found[span] += map(self._place, self._content["runs"][start : start + count])
+            start += count
+        return found
+
+    def _place(self, run: Sequence[int]) -> RunPlace:
+        file, number, start, num_rows = run
+        path, lanes = self._content["files"][file]
+        return RunPlace(Lane(path, number, lanes), start, num_rows)

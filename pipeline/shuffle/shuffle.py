@@ -24,13 +24,12 @@ from gnnloom.pipeline.shuffle.gathered import Gathered
 from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
 from gnnloom.pipeline.shuffle.run_list import (
     At,
+    RunList,
     RunPlace,
     has_runs,
-    num_spans,
     recorded_runs,
     run_facts,
-    runs_of_spans,
-    save_runs,
+    save_sources,
 )
 from gnnloom.pipeline.shuffle.runs import Index, Layout, Run, Section, write_run
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -63,7 +62,7 @@ class Shuffle:
 
     def create_lanes(self, work: Path, tasks: int) -> LaneSet:
         """Make the lanes of the tasks that route."""
-        return LaneSet.create(work, f"{self._folder}/routed/lanes", tasks)
+        return LaneSet.create(work, f"{self.folder}/routed/lanes", tasks)
 
     @contextmanager
     def routed(self, output: TaskOutput, lane: Lane) -> Iterator[RunsWriter]:
@@ -153,14 +152,17 @@ class Shuffle:
 
     def remove(self, work: Path) -> None:
         """Remove all files."""
-        shutil.rmtree(work / self._folder, ignore_errors=True)
+        shutil.rmtree(work / self.folder, ignore_errors=True)
 
     @property
-    def _folder(self) -> str:
+    def folder(self) -> str:
+        """Folder of all files, relative to the work folder."""
         return f"{_FOLDER}/{self.name}"
 
-    def _list(self, work: Path) -> Path:
-        return work / self._folder / "runs.json"
+    @property
+    def list_path(self) -> str:
+        """The list of the runs that are read, relative to the work folder."""
+        return f"{self.folder}/runs.json"
 
 
 class RunsWriter:
@@ -190,8 +192,7 @@ class ShuffledRows:
 
     def __init__(self, shuffle: Shuffle, work: Path, files: OpenFiles) -> None:
         self._shuffle, self._files = shuffle, files
-        self._list = shuffle._list(work)  # noqa: SLF001 - the same file
-        self._spans = num_spans(self._list)
+        self._list = RunList.read(work / shuffle.list_path)
         self._opened: dict[int, list[Run]] = {}
 
     def sections(self, start: int, stop: int) -> list[Section]:
@@ -214,12 +215,11 @@ class ShuffledRows:
     def _runs(self, start: int, stop: int) -> Iterator[Run]:
         if start == stop:
             return
-        first, last = (range_of(self._shuffle.num_positions, self._spans, at) for at in (start, stop - 1))
+        first, last = (range_of(self._shuffle.num_positions, self._list.spans, at) for at in (start, stop - 1))
         spans = range(first, last + 1)
         if not self._opened.keys() >= set(spans):
-            self._opened = {span: [] for span in spans}
-            for span, runs in runs_of_spans(self._list, spans):
-                self._opened[span] += [self._open(run) for run in runs if run.num_rows]
+            found = self._list.of(spans)
+            self._opened = {span: [self._open(run) for run in runs if run.num_rows] for span, runs in found.items()}
         for span in spans:
             yield from self._opened[span]
 
@@ -266,21 +266,22 @@ class _Merges:
             found = {(0, source): run for source, run in enumerate(self.runs)}
         self._remove_before(number)
         for level in self.levels[number + 1 :]:
-            found = self._merge_level(phase, level, found, cluster)
+            self._save(f"{self.shuffle.folder}/before.json", self.levels[level.number - 1], found)
+            found = self._merge_level(phase, level, cluster)
             self._remove_before(level.number)
-        save_runs(self.shuffle._list(self.writer.work), self.levels[-1].spans, found)  # noqa: SLF001 - the same file
+        self._save(self.shuffle.list_path, self.levels[-1], found)
 
-    def _merge_level(
-        self, phase: str, level: Level, found: Mapping[At, RunPlace], cluster: Cluster
-    ) -> dict[At, RunPlace]:
+    def _save(self, path: str, level: Level, found: Mapping[At, RunPlace]) -> None:
+        save_sources(self.writer.work / path, level.spans, {at: [run] for at, run in found.items()})
+
+    def _merge_level(self, phase: str, level: Level, cluster: Cluster) -> dict[At, RunPlace]:
         """Merge the runs of the level before; returns those of this one."""
         shuffle, names, tasks = self.shuffle, self._names(level), []
         lanes = LaneSet.create(self.writer.work, f"{self._folder(level)}/lanes", len(names))
         for merge in merges(self.levels, level, shuffle.num_positions):
-            sources = tuple(found[merge.span_before, source] for source in merge.group)
             name, lane = names[merge.span, merge.source], lanes.lane(len(tasks))
-            task = MergeTask(self.writer, name, shuffle.name, shuffle.columns, sources, merge.positions, lane)
-            tasks.append(task)
+            before = (f"{shuffle.folder}/before.json", merge.span_before, merge.group)
+            tasks.append(MergeTask(self.writer, name, shuffle.name, shuffle.columns, *before, merge.positions, lane))
         records = run_missing(
             phase,
             cluster,
@@ -305,7 +306,7 @@ class _Merges:
         }
 
     def _folder(self, level: Level) -> str:
-        folder = self.shuffle._folder  # noqa: SLF001 - the same file
+        folder = self.shuffle.folder
         return f"{folder}/{self.digest}/{level.number}" if level.number else f"{folder}/routed"
 
     def _remove_before(self, number: int) -> None:
