@@ -76,7 +76,7 @@ class Phase:
         unit: what ``function`` counts.
         reads: phases whose temporary files the tasks read.
         files: temporary files that the tasks write.
-        makes_arrays: the tasks write arrays of the artifact; phases that do not only run if their files are needed.
+        makes_arrays: the tasks write arrays of the artifact.
         arrays: arrays of temporary files that a task reads, for the limit of opened files.
         repeats: how often it runs at most, if that depends on the data.
     """
@@ -95,7 +95,8 @@ class Phase:
 def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter) -> list[str]:
     """Run what no earlier command has done; returns the names of all tasks that make arrays.
 
-    A phase whose files are lost or not needed any more runs, or does not run, accordingly.
+    Tasks whose files are lost run again if these files are needed: by tasks of a later phase that have to run, or, if
+    no other phase reads them, by the caller. Files are removed when they are not needed any more.
     """
     missing = _missing(phases, writer)
     for phase in phases:
@@ -123,12 +124,13 @@ def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter) -> li
 
 
 def _missing(phases: Sequence[Phase], writer: ArtifactWriter) -> dict[Phase, list[PlannedTask]]:
-    """The phases that make arrays, or whose files are read by tasks that have to run; with their tasks that have to."""
+    """The phases that make arrays or whose files are needed, each with its tasks that have to run."""
     found: dict[Phase, list[PlannedTask]] = {}
     for phase in reversed(phases):
-        is_read = any(phase in later.reads and tasks for later, tasks in found.items())
-        if is_read or phase.makes_arrays:
-            files = phase.files if is_read else ()
+        readers = [later for later in phases if phase in later.reads]
+        is_needed = any(found.get(later) for later in readers) if readers else bool(phase.files)
+        if is_needed or phase.makes_arrays:
+            files = phase.files if is_needed else ()
             found[phase] = missing_tasks(writer, phase.tasks, is_usable=_intact(files))
     return dict(reversed(found.items()))
 
