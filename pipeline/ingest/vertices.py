@@ -165,7 +165,7 @@ def _selects(graph: Graph, source: VertexData) -> bool:
 def _check_others(dataset: Dataset, graph_key: str, identity: JsonObject) -> None:
     key = vertices_key(identity, graph_key)
     for info in dataset.artifacts("vertices"):
-        if info.state == "complete" and info.key != key and info.inputs.get("graph", graph_key) == graph_key:
+        if info.state == "complete" and info.key != key and info.inputs.get("graph") == graph_key:
             found, new = differences([info.parameters, _parameters(identity)])
             raise ExistsError(
                 f"dataset {dataset.name} has vertex data from another source: {info.key} ({in_words(found)}). This"

@@ -11,12 +11,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.arrays import ArrayRecord
 
-#: Version of the on-disk format; this and older versions can be read. Manifests have a version of their own.
+#: Version of the on-disk format.
 FORMAT_VERSION = 1
+#: Entry with the version of the format, in the attributes of a dataset, in manifests and in other indexes.
+VERSION_ENTRY = "format_version"
 
 INDEX = ("int32", "int64")
 FLOAT = ("float32", "float64")
@@ -138,6 +141,29 @@ SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "shards": {**_ROW_SHARDS, **_GRID_SHARDS},
     "samples": _SAMPLES,
 }
+
+
+def check_version(where: Path, content: Mapping[str, object]) -> None:
+    """Check that this version of gnnloom reads a dataset, an artifact or another thing with an index.
+
+    Args:
+        where: what is read, for messages.
+        content: entries of its index, or its attributes.
+
+    Raises:
+        FormatError: the format is newer, or what is read was made before the first release, in a format without this
+            entry.
+    """
+    version = content.get(VERSION_ENTRY)
+    if version is None:
+        raise FormatError(
+            f"{where}: made by a development version of gnnloom, in a format that was never released and is not read;"
+            " remove the dataset's folder and make it again from its sources"
+        )
+    if not isinstance(version, int) or version < 1:
+        raise FormatError(f"{where}: {version!r} is not a version of gnnloom's format")
+    if version > FORMAT_VERSION:
+        raise FormatError(f"{where}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads")
 
 
 def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: Mapping[str, int]) -> None:

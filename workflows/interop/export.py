@@ -55,11 +55,9 @@ def graph_of_run(dataset: Dataset, run: Run) -> Graph:
     """Open the graph that a run was trained on.
 
     Raises:
-        NotFoundError: the graph, or the shards made from it, were removed.
+        NotFoundError: the graph was removed.
     """
-    # Runs of early versions did not record what they read.
-    key = run.inputs().get("shards")
-    return dataset.graph(None if key is None else dataset.find("shards", key).inputs["graph"])
+    return dataset.graph(run.inputs()["graph"])
 
 
 def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table:
@@ -73,7 +71,7 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
     there = {name: vertices.array(name) for name in names if name in vertices.artifact}
     if not there:
         raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")
-    return vertex_table(dataset.graph(vertices.artifact.inputs.get("graph")), there)
+    return vertex_table(dataset.graph(vertices.artifact.inputs["graph"]), there)
 
 
 def partition_table(dataset: Dataset, parts: int | None, method: str | None, key: str | None = None) -> Table:

@@ -189,7 +189,7 @@ def test_records_and_plans_of_earlier_versions_are_not_used(
         ("ids", [["ids/00000-0123", 5, 5]]) if kind == "numbers" else ("names", [{"path": "names/00000-01"}])
     )
     key = "files" if kind == "numbers" else "runs"
-    for path in work.glob("parts/[!.]*.json"):
+    for path in work.glob("records/[!.]*.json"):
         record = read_json(path)
         if key in record["facts"] and "lane" in record["facts"]:
             del record["facts"]["lane"]

@@ -253,7 +253,7 @@ def test_killed_at_any_point_the_next_run_gives_the_same_bytes(catalog: Catalog)
     dataset = make_graph(catalog, 4001, "killed")
     for num_records in (1, 4):
         with subprocess.Popen([sys.executable, "-c", SLOW_INGEST, str(catalog.root)]) as child:
-            while child.poll() is None and len(list(dataset.path.glob("vertices/*/.work/parts/[!.]*"))) < num_records:
+            while child.poll() is None and len(list(dataset.path.glob("vertices/*/.work/records/[!.]*"))) < num_records:
                 time.sleep(0.005)
             child.kill()
         assert child.returncode == -signal.SIGKILL

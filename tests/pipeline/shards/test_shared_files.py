@@ -269,7 +269,7 @@ def test_a_stage_that_an_earlier_version_began_routes_again(
     whole: dict[str, str], dataset: Dataset, layout: str
 ) -> None:
     _, work = stopped(layout, dataset, WRITE[layout])
-    for path in (work / "parts").glob("*.json"):
+    for path in (work / "records").glob("*.json"):
         content = read_json(path)
         if "lane" in content["facts"]:
             content["facts"] = {name: value for name, value in content["facts"].items() if name == "entries"}
