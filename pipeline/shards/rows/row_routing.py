@@ -21,7 +21,6 @@ from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.shards.lane_records import has_lane, lane_facts
 from gnnloom.pipeline.shards.rows.part_file import PartColumn, part_offsets, write_part_lane
 from gnnloom.pipeline.shards.rows.row_merge import VERTEX_DATA, RoutedFiles
-from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
@@ -149,7 +148,7 @@ def _route_vertices(task: _RouteVerticesTask) -> int:
         part = map_part_vector(task.part_path)[task.start : task.stop]
         order = np.argsort(part, kind="stable")
         offset = part_offsets(part, task.num_parts)
-        arrays = (vertices.array(name) for name in VERTEX_ARRAYS if name in vertices.artifact)
+        arrays = (vertices.array(name) for name in vertices.names)
         columns = [PartColumn(array.read(task.start, task.stop)[order], offset) for array in arrays]
         output.facts = lane_facts(task.lane, write_part_lane(task.writer.work, task.lane, columns))
     return task.stop - task.start

@@ -27,7 +27,6 @@ from gnnloom.pipeline.shards.rows.row_rank import ShardRankTask, shard_rank
 from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedVertexArray, rank_folder
 from gnnloom.pipeline.shards.rows.row_routing import route_blocks, route_vertices
 from gnnloom.pipeline.shards.rows.row_send_lists import SendListTask, write_send_lists
-from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph, block_path
@@ -65,19 +64,13 @@ class _Inputs:
     @property
     def sizes(self) -> dict[str, int]:
         sizes = {"vertex": self.graph.num_vertices, "part": self.partition.num_parts}
-        if self.vertices and self.vertices.has_feature:
-            sizes["feature"] = self.vertices.num_features
-        if self.vertices and self.vertices.has_multilabel:
-            sizes["class"] = self.vertices.num_classes
-        if self.vertices and self.vertices.has_target:
-            sizes["target"] = self.vertices.num_targets
-        return sizes
+        return sizes | (self.vertices.widths if self.vertices else {})
 
     @property
     def num_entries(self) -> int:
-        """Numbers to write: nonzeros and features."""
-        sizes = self.sizes
-        return self.graph.nnz + sizes["vertex"] * (sizes.get("feature", 0) + sizes.get("class", 0))
+        """Numbers to write: nonzeros, and columns of the vertex data."""
+        columns = sum(self.vertices.widths.values()) if self.vertices else 0
+        return self.graph.nnz + self.graph.num_vertices * columns
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -200,8 +193,7 @@ def _route_vertices(
     """Route the vertex data, if there are any, and describe each array; see :func:`_route_matrices`."""
     if inputs.vertices is None:
         return ()
-    artifact = inputs.vertices.artifact
-    readers = {name: artifact.array(name) for name in VERTEX_ARRAYS if name in artifact}
+    readers = {name: inputs.vertices.artifact.array(name) for name in inputs.vertices.names}
     bounds = vertex_ranges(inputs.graph.num_vertices, [reader.chunk_rows for reader in readers.values()])
     num_bytes = sum(math.prod(reader.shape) * reader.dtype.itemsize for reader in readers.values())
     files = RoutedFiles(VERTEX_DATA, len(bounds) - 1, inputs.partition.num_parts, num_bytes)

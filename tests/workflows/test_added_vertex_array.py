@@ -1,0 +1,109 @@
+"""An array per vertex is one entry of the registry: its values reach everything that holds or shows vertex data."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.artifacts.grid_shards import GridShards
+
+N = 40
+PROGRAM = Path(__file__).parent / "programs" / "added_arrays.py"
+VALUES = {
+    "weight": np.arange(N, dtype=np.float32) / 3,
+    "timestamp": 2**40 + np.arange(N) ** 2,
+    "position": np.arange(3 * N).reshape(N, 3) / 7,
+}
+
+
+def run_with_added_arrays(catalog: Catalog, *commands: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    program = [sys.executable, str(PROGRAM), str(catalog.root), *commands]
+    return subprocess.run(program, env=environment, check=False, capture_output=True, text=True, timeout=240)
+
+
+def write_files(folder: Path) -> None:
+    """A ring, and each array in each format; a table with ids is in reverse, and the last vertex has no row."""
+    np.save(folder / "edges.npy", np.stack([np.arange(N), np.roll(np.arange(N), 1)]))
+    for name, values in VALUES.items():
+        columns = values.reshape(N, -1)
+        np.save(folder / f"{name}.npy", values)
+        np.savetxt(folder / f"{name}.csv", columns, "%.17g", delimiter=",")
+        np.savetxt(folder / f"{name}.ids", np.c_[np.arange(N), columns][-2::-1], "%.17g", delimiter=",")
+        table = pa.table({f"{name}{number}": column for number, column in enumerate(columns.T)})
+        pq.write_table(table, folder / f"{name}.parquet")
+
+
+def test_an_added_array_is_stored_sharded_exported_and_verified(catalog: Catalog, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    formats = {"npy": "", "csv": "", "parquet": "", "ids": "--by-id"}
+    done = run_with_added_arrays(
+        catalog,
+        *(f"ingest {kind} {tmp_path}/edges.npy --undirected --workers 0" for kind in formats),
+        *(
+            f"features {kind} {option} --workers 0 " + " ".join(f"--{name} {tmp_path}/{name}.{kind}" for name in VALUES)
+            for kind, option in formats.items()
+        ),
+        "partition npy --parts 3 --method random --workers 0",
+        "shard npy --parts 3 --workers 0",
+        "shard npy --grid 2x2 --permutation double --workers 0",
+        f"export npy weights --out {tmp_path}/weights.npz",
+        f"export npy labels --out {tmp_path}/others.npz",
+        *(f"catalog verify {kind}" for kind in formats),
+    )
+    assert done.returncode == 0, done.stderr
+    # Zarr, because the registry of this process does not have the arrays.
+    for kind in formats:
+        vertices = zarr.open_group(catalog[kind].artifacts("vertices")[0].path, mode="r")
+        for name, values in VALUES.items():
+            filled = {"weight": 1}.get(name, 0)
+            wanted = np.concatenate([values[:-1], np.full_like(values[-1:], filled)]) if kind == "ids" else values
+            np.testing.assert_array_equal(vertices[name], wanted, err_msg=f"{name} from {kind}")
+    rows, grid = (catalog["npy"].find("shards", layout=layout) for layout in ("row", "grid"))
+    stored_rows, stored_grid = (zarr.open_group(shards.path, mode="r") for shards in (rows, grid))
+    exported = {**np.load(tmp_path / "weights.npz"), **np.load(tmp_path / "others.npz")}
+    for name, values in VALUES.items():
+        for rank in range(3):
+            ids = np.asarray(stored_rows[f"row/{rank:05d}/vertex"])
+            np.testing.assert_array_equal(stored_rows[f"row/{rank:05d}/{name}"], values[ids])
+        for order in ("rows", "columns"):
+            placed = np.concatenate([stored_grid[f"order/{order}/{row:03d}/{name}"] for row in range(2)])
+            np.testing.assert_array_equal(placed, values[GridShards(grid).vertex_ids(order, (0, N))])
+        np.testing.assert_array_equal(exported[name], values)
+
+
+VERIFY = (
+    "features web --timestamp {0}/timestamp.npy --workers 0",
+    "damage web timestamp -1",
+    "catalog verify web --json",
+)
+
+
+@pytest.mark.parametrize(
+    ("commands", "reason"),
+    [
+        (VERIFY, f"timestamp: vertex {N - 1} has -1, expected 0.."),
+        (["features web --weight {0}/wrong.csv --workers 0"], "wrong.csv, line 2: expected a finite"),
+        (["features web --timestamp {0}/weight.npy --workers 0"], "weight.npy: expected integers of shape (n,)"),
+        (["features web --weight {0}/position.csv --workers 0"], "one weight per line"),
+    ],
+)
+def test_values_of_an_added_array_are_checked(
+    catalog: Catalog, tmp_path: Path, commands: Sequence[str], reason: str
+) -> None:
+    write_files(tmp_path)
+    (tmp_path / "wrong.csv").write_text("1\ninf\n" + "1\n" * (N - 2))
+    ingest = f"ingest web {tmp_path}/edges.npy --workers 0"
+    refused = run_with_added_arrays(catalog, ingest, *(command.format(tmp_path) for command in commands))
+    assert refused.returncode == 1
+    assert reason in refused.stderr
