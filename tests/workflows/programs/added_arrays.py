@@ -1,8 +1,10 @@
 """Runs commands with three more entries in the registry of arrays per vertex: added_arrays.py CATALOG COMMAND...
 
-The command ``damage DATASET ARRAY VALUE`` changes the value of the last vertex and leaves every digest right.
+The command ``damage DATASET ARRAY VALUE`` changes the value of the last vertex and leaves every digest right. Prints
+what the commands that failed said, as JSON by command.
 """
 
+import json
 import shlex
 import sys
 from types import MappingProxyType
@@ -23,7 +25,7 @@ ADDED = (
         name="timestamp", help="(n,) seconds.", dtypes=("int64",), kinds="iu", expected="seconds", fill=0, lowest=0
     ),
     VertexArray(
-        name="position", help="(n, A) numbers.", dims=("axis",), dtypes=("float64",), expected="numbers", fill=0
+        name="coordinate", help="(n, A) numbers.", dims=("axis",), dtypes=("float64",), expected="numbers", fill=0
     ),
 )
 # Before anything that derives something from the registry is imported, as if the entries were in its file.
@@ -37,6 +39,7 @@ from support.damage import replace_array  # noqa: E402
 from support.in_process import run_command  # noqa: E402
 
 catalog, *commands = sys.argv[1:]
+failed = {}
 for command in commands:
     words = shlex.split(command)
     if words[0] == "damage":
@@ -45,4 +48,5 @@ for command in commands:
         continue
     done = run_command("--catalog", catalog, *words)
     if done.returncode:
-        raise SystemExit(f"{command}\n{done.stdout}{done.stderr}")
+        failed[command] = done.stdout + done.stderr
+print(json.dumps(failed))
