@@ -31,6 +31,7 @@ class VertexArray:
     """One array with a row per vertex.
 
     Attributes:
+        name: of the array in every artifact; no other array of shards may have it.
         help: help of the option that names a file; empty if the array has no option.
         given_as: the option of an array with one column, whose file holds this array if it has several.
         dims: named dimensions, without that of the vertices: none, or one.
@@ -120,8 +121,9 @@ class VertexArray:
             # float32 would round the limits.
             values = values.astype(np.float64)
             lowest, highest = max(lowest, -_EXACT), min(highest, _EXACT)
-            whole = np.floor(values) == values
-        return whole & (values >= lowest) & (values <= highest)
+            whole = np.equal(np.floor(values), values)
+        whole &= (values >= lowest) & (values <= highest)
+        return whole
 
     def is_known(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         """(num_rows,) bool; whether a value of a row, (num_rows, ...) as stored, differs from ``fill``."""

@@ -52,7 +52,8 @@ def test_an_added_array_is_stored_sharded_exported_and_verified(catalog: Catalog
     formats = {"npy": "", "csv": "", "parquet": "", "ids": "--by-id"}
     failed = failures(
         catalog,
-        *(f"ingest {kind} {tmp_path}/edges.npy --undirected --workers 0" for kind in formats),
+        *(f"ingest {kind} {tmp_path}/edges.npy --undirected --workers 0" for kind in (*formats, "memory")),
+        f"in-memory memory weight {tmp_path}/weight.npy",
         *(
             f"features {kind} {option} --workers 0 " + " ".join(f"--{name} {tmp_path}/{name}.{kind}" for name in VALUES)
             for kind, option in formats.items()
@@ -72,6 +73,8 @@ def test_an_added_array_is_stored_sharded_exported_and_verified(catalog: Catalog
             filled = {"weight": 1}.get(name, 0)
             wanted = np.concatenate([values[:-1], np.full_like(values[-1:], filled)]) if kind == "ids" else values
             np.testing.assert_array_equal(vertices[name], wanted, err_msg=f"{name} from {kind}")
+    in_memory = zarr.open_group(catalog["memory"].artifacts("vertices")[0].path, mode="r")
+    np.testing.assert_array_equal(in_memory["weight"], VALUES["weight"])
     rows, grid = (catalog["npy"].find("shards", layout=layout) for layout in ("row", "grid"))
     stored_rows, stored_grid = (zarr.open_group(shards.path, mode="r") for shards in (rows, grid))
     exported = {**np.load(tmp_path / "weights.npz"), **np.load(tmp_path / "others.npz")}

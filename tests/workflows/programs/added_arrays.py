@@ -1,7 +1,8 @@
 """Runs commands with three more entries in the registry of arrays per vertex: added_arrays.py CATALOG COMMAND...
 
-The command ``damage DATASET ARRAY VALUE`` changes the value of the last vertex and leaves every digest right. Prints
-what the commands that failed said, as JSON by command.
+Two commands are only known here: ``damage DATASET ARRAY VALUE`` changes the value of the last vertex and leaves every
+digest right, and ``in-memory DATASET ARRAY FILE`` stores an array with the Python API. Prints what the commands that
+failed said, as JSON by command.
 """
 
 import json
@@ -34,6 +35,7 @@ setattr(vertex_arrays, "VERTEX_ARRAYS", added)  # noqa: B010 - it is Final
 
 import numpy as np  # noqa: E402
 
+import gnnloom  # noqa: E402
 from gnnloom.storage import Catalog  # noqa: E402
 from support.damage import replace_array  # noqa: E402
 from support.in_process import run_command  # noqa: E402
@@ -45,6 +47,9 @@ for command in commands:
     if words[0] == "damage":
         vertices, last = Catalog(catalog)[words[1]].find("vertices"), float(words[3])
         replace_array(vertices, words[2], lambda array, last=last: np.append(array[:-1], array.dtype.type(last)))
+        continue
+    if words[0] == "in-memory":
+        gnnloom.features(words[1], catalog=catalog, workers=0, **{words[2]: np.load(words[3])})
         continue
     done = run_command("--catalog", catalog, *words)
     if done.returncode:
