@@ -11,7 +11,6 @@ import numpy as np
 from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
-from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -101,7 +100,7 @@ class VertexSizes:
     def of(cls, vertices: Vertices) -> VertexSizes:
         """The sizes of stored vertex data."""
         artifact = vertices.artifact
-        records = {name: artifact.record(name) for name in VERTEX_ARRAYS if name in artifact}
+        records = {name: artifact.record(name) for name in vertices.names}
         return cls(
             vertices.num_vertices,
             vertices.num_features,

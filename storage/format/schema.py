@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.arrays import ArrayRecord
+from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
 
 #: Version of the on-disk format.
 FORMAT_VERSION = 1
@@ -35,7 +36,9 @@ class ArraySpec:
 
 
 #: Dimensions whose size is a property of the whole artifact.
-GLOBAL_DIMS = frozenset({"vertex", "vertex+1", "part", "part+1", "feature", "class", "target"})
+GLOBAL_DIMS = frozenset(
+    {"vertex", "vertex+1", "part", "part+1", *(dim for array in VERTEX_ARRAYS.values() for dim in array.dims)}
+)
 
 # Offsets count nonzeros, of which one block may have more than 2^31, so they are int64. Column ids take most of the
 # space and are int32 wherever the width allows.
@@ -53,13 +56,11 @@ _GRAPH = {
     "original_name": ArraySpec(("byte",), ("uint8",), required=False),
 }
 
-_VERTICES = {
-    "feature": ArraySpec(("vertex", "feature"), FLOAT, required=False),
-    "label": ArraySpec(("vertex",), ("int32",), required=False),
-    "multilabel": ArraySpec(("vertex", "class"), ("int8",), required=False),
-    "target": ArraySpec(("vertex", "target"), ("float32",), required=False),
-    "split": ArraySpec(("vertex",), ("uint8",), required=False),
-}
+
+def _vertex_arrays(prefix: str, dim: str, names: Iterable[str] = VERTEX_ARRAYS) -> dict[str, ArraySpec]:
+    """Arrays with a row for each of some vertices."""
+    arrays = (VERTEX_ARRAYS[name] for name in names)
+    return {f"{prefix}{array.name}": ArraySpec((dim, *array.dims), array.dtypes, required=False) for array in arrays}
 
 
 def _exchange(direction: str) -> dict[str, ArraySpec]:
@@ -94,11 +95,7 @@ _ROW_SHARDS = {
     "row/*/vertex": ArraySpec(("row",), ("int64",)),
     **_row_shard_matrix("row/*/", required=True),
     **_row_shard_matrix("row/*/transpose/", required=False),
-    "row/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
-    "row/*/label": ArraySpec(("row",), ("int32",), required=False),
-    "row/*/multilabel": ArraySpec(("row", "class"), ("int8",), required=False),
-    "row/*/target": ArraySpec(("row", "target"), ("float32",), required=False),
-    "row/*/split": ArraySpec(("row",), ("uint8",), required=False),
+    **_vertex_arrays("row/*/", "row"),
 }
 
 _GRID_SHARDS = {
@@ -107,11 +104,7 @@ _GRID_SHARDS = {
     "grid/*/*/*/data": ArraySpec(("nonzero",), FLOAT, required=False),
     "order/*/*/vertex": ArraySpec(("row",), ("int64",), required=False),
     "order/*/*/degree": ArraySpec(("row",), ("int64", "float64")),
-    "order/*/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
-    "order/*/*/label": ArraySpec(("row",), ("int32",), required=False),
-    "order/*/*/multilabel": ArraySpec(("row", "class"), ("int8",), required=False),
-    "order/*/*/target": ArraySpec(("row", "target"), ("float32",), required=False),
-    "order/*/*/split": ArraySpec(("row",), ("uint8",), required=False),
+    **_vertex_arrays("order/*/*/", "row"),
 }
 
 _SEGMENT = "rank/*/epoch/*/segment/*"
@@ -128,15 +121,13 @@ _SAMPLES = {
     f"{_SEGMENT}/indices": ArraySpec(("nonzero",), ("int32",)),
     f"{_SEGMENT}/data": ArraySpec(("nonzero",), FLOAT, required=False),
     f"{_SEGMENT}/feature": ArraySpec(("packed", "feature"), FLOAT),
-    f"{_SEGMENT}/label": ArraySpec(("seed",), ("int32",), required=False),
-    f"{_SEGMENT}/multilabel": ArraySpec(("seed", "class"), ("int8",), required=False),
-    f"{_SEGMENT}/target": ArraySpec(("seed", "target"), ("float32",), required=False),
+    **_vertex_arrays(f"{_SEGMENT}/", "seed", LABELS),
 }
 
 SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "graph": _GRAPH,
     "transpose": _GRAPH,
-    "vertices": _VERTICES,
+    "vertices": _vertex_arrays("", "vertex"),
     "partition": _PARTITION,
     "shards": {**_ROW_SHARDS, **_GRID_SHARDS},
     "samples": _SAMPLES,

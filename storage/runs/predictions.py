@@ -38,7 +38,7 @@ class Predictions:
             self.facts: Mapping[str, Any] = dict(content["facts"])
             self._records = {name: ArrayRecord.from_json(name, array) for name, array in content["arrays"].items()}
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._records
 
     @property

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT
 from gnnloom.trainer.algorithms.steps import Communication, ElementWork, Operation, Step
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.traffic import Kind

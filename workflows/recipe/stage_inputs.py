@@ -155,7 +155,7 @@ class StageInputs:
         graph = self._stored_graph
         source = section.open(self.recipe.source, graph) if graph or section.format is None else None
         classes = section.classes or self.recipe.source.given.get("classes") or _ASSUMED_CLASSES
-        features = source.num_features() if source is not None else 0
+        features = source.num_columns("feature") if source is not None else 0
         return VertexSizes.plain(self.graph.num_vertices, features, int(classes))
 
     @cached_property

@@ -121,7 +121,7 @@ def shard_grid(
     with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return GridShards(Artifact(writer.path))
-        width = vertices.sizes.get("feature", 0) + vertices.sizes.get("class", 0) if vertices else 0
+        width = sum(size for dim, size in vertices.sizes.items() if dim != "vertex") if vertices else 0
         cluster = for_few(cluster, graph.nnz + graph.num_vertices * width)
         transpose = transpose_graph(dataset, graph, cluster)
         orders = options.keyed_orders(graph.num_vertices)
@@ -235,11 +235,7 @@ def _write_orders(stage: _Stage) -> list[str]:
 
 
 def _sizes(stage: _Stage) -> dict[str, int]:
-    sizes = {"vertex": stage.graph.num_vertices}
-    for name in ("feature", "class", "target"):
-        if stage.vertices is not None and name in stage.vertices.sizes:
-            sizes[name] = stage.vertices.sizes[name]
-    return sizes
+    return {"vertex": stage.graph.num_vertices} | (dict(stage.vertices.sizes) if stage.vertices else {})
 
 
 def _facts(stage: _Stage) -> dict[str, Any]:

@@ -19,17 +19,8 @@ from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import create_array, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.matrix.ranges import Span, split_range
-
-_DIMS = {
-    "feature": ("row", "feature"),
-    "label": ("row",),
-    "multilabel": ("row", "class"),
-    "target": ("row", "target"),
-    "split": ("row",),
-    "degree": ("row",),
-    "vertex": ("row",),
-}
 
 
 @dataclass(frozen=True)
@@ -70,8 +61,9 @@ def create_order(path: Path, order: str, plan: VertexPlan) -> None:
         folder = order_path(order, row)
         write_group(path / folder, {"encoding-type": "gnnloom-vertex-rows", "row_offset": first})
         for name, (dtype, trailing) in plan.types.items():
+            dims = SCHEMAS["shards"][f"order/*/*/{name}"].dims
             chunk_rows = crop_chunk_rows(last - first, row_bytes(plan.types, name))
-            create_array(path, f"{folder}/{name}", (last - first, *trailing), dtype, _DIMS[name], chunk_rows)
+            create_array(path, f"{folder}/{name}", (last - first, *trailing), dtype, dims, chunk_rows)
 
 
 def write_bucket(task: WriteBucketTask) -> int:

@@ -15,10 +15,10 @@ from gnnloom.pipeline.shards.grid.grid_vertex_plan import Types, VertexPlan
 from gnnloom.pipeline.shards.grid.part_order import Order
 from gnnloom.pipeline.shards.grid.routed_rows import Gathered, RoutedFile, written_rows
 from gnnloom.pipeline.shards.lane_records import lane_facts
-from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.matrix.ranges import Span
 
 

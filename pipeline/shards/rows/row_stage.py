@@ -15,7 +15,6 @@ from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.rows.row_options import REORDERS
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
-from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import run
 from gnnloom.pipeline.tasks.repairs import repairing
@@ -51,19 +50,13 @@ class _Inputs:
     @property
     def sizes(self) -> dict[str, int]:
         sizes = {"vertex": self.graph.num_vertices, "part": self.partition.num_parts}
-        if self.vertices and self.vertices.has_feature:
-            sizes["feature"] = self.vertices.num_features
-        if self.vertices and self.vertices.has_multilabel:
-            sizes["class"] = self.vertices.num_classes
-        if self.vertices and self.vertices.has_target:
-            sizes["target"] = self.vertices.num_targets
-        return sizes
+        return sizes | (self.vertices.widths if self.vertices else {})
 
     @property
     def num_entries(self) -> int:
-        """Numbers to write: nonzeros and features."""
-        sizes = self.sizes
-        return self.graph.nnz + sizes["vertex"] * (sizes.get("feature", 0) + sizes.get("class", 0))
+        """Numbers to write: nonzeros, and columns of the vertex data."""
+        columns = sum(self.vertices.widths.values()) if self.vertices else 0
+        return self.graph.nnz + self.graph.num_vertices * columns
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -87,7 +80,7 @@ class _Inputs:
         if self.vertices is None:
             return RowPlaces(writer, part_path, matrices)
         artifact = self.vertices.artifact
-        dims = {name: ("row", *artifact.record(name).dims[1:]) for name in VERTEX_ARRAYS if name in artifact}
+        dims = {name: ("row", *artifact.record(name).dims[1:]) for name in self.vertices.names}
         return RowPlaces(writer, part_path, matrices, artifact.path, dims)
 
 

@@ -203,8 +203,8 @@ class FailingOnce:
     def num_vertices(self) -> int:
         return self.inner.num_vertices()
 
-    def num_features(self) -> int:
-        return self.inner.num_features()
+    def num_columns(self, array: str) -> int:
+        return self.inner.num_columns(array)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[np.ndarray]:
         with self.log.open("a") as log:
@@ -341,4 +341,4 @@ def test_seed_zero_is_a_seed(catalog: Catalog) -> None:
     graph: Graph = make_graph(catalog, 20).graph()
     source = open_vertices("random", options={"seed": 0, "dim": 3}, graph=graph)
     assert source.identity() == replace(source, seed=0).identity()  # type: ignore[type-var]
-    assert source.num_features() == 3
+    assert source.num_columns("feature") == 3
