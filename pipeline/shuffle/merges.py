@@ -11,7 +11,7 @@ import numpy as np
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
-from gnnloom.pipeline.shuffle.run_list import RunPlace, run_facts
+from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunPlace
 from gnnloom.pipeline.shuffle.runs import Layout, Run, RunWriter, Section
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.ranges import Span
@@ -48,7 +48,7 @@ def merge_runs(task: MergeTask) -> int:
     with task.writer.task(task.name) as output, OpenFiles(work) as files, writable(work, task.lane) as lane:
         runs = [Run(files.lane(place.lane), place.start, task.columns) for place in task.sources]
         layout = _write(lane, task, [run.section(task.positions) for run in runs])
-        output.facts = {"runs": {task.shuffle: run_facts(task.lane, [layout])}}
+        output.facts = {"runs": {task.shuffle: LaneRuns.of(task.lane, [layout]).to_json()}}
     return layout.num_rows
 
 
