@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Section
+from gnnloom.storage.matrix.ranges import Span
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,12 @@ class Gathered:
     Attributes:
         columns: of the rows.
         sections: in the order in which rows of one position follow each other.
+        positions: first and last (exclusive) position.
     """
 
     columns: tuple[Column, ...]
     sections: Sequence[Section]
+    positions: Span
 
     @property
     def num_rows(self) -> int:
@@ -53,9 +56,10 @@ class Gathered:
     def column(self, name: str) -> NDArray[Any]:
         """The elements of a column, in the order of the rows; of a column of lengths, the lengths."""
         column = next(each for each in self.columns if each.name == name)
-        places = self._order[1]
         if len(self.sections) == 1:
             return self.sections[0].read(name)
+        # Rows of one position are in their order already, and nothing has to be read to find it.
+        places = None if self.positions[1] - self.positions[0] == 1 else self._order[1]
         if places is None:
             return np.concatenate([column.empty(0), *(section.read(name) for section in self.sections)])
         if column.lengths is not None:
@@ -94,8 +98,9 @@ def in_steps(
         if num_bytes > most_bytes and step > 1:
             step //= 2
             continue
+        span = (first, first + step)
         first += step
-        yield first, Gathered(columns, [section for section in chosen if section.num_rows])
+        yield first, Gathered(columns, [section for section in chosen if section.num_rows], span)
         if num_bytes < most_bytes // 2:
             step *= 2
 

@@ -11,7 +11,7 @@ import numpy as np
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
-from gnnloom.pipeline.shuffle.run_list import RunList, run_facts
+from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
 from gnnloom.pipeline.shuffle.runs import Layout, Run, RunWriter, Section
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.format.artifact import ArtifactWriter
@@ -63,7 +63,7 @@ def merge_runs(task: MergeTask) -> int:
         places = RunList.read(work / task.list_path).of(range(task.span, task.span + 1), task.group)[task.span]
         runs = [Run(files.lane(place.lane), place.start, task.columns) for place in places if place.num_rows]
         layout = _write(lane, task, [run.section(task.positions) for run in runs])
-        output.facts = {"runs": {task.shuffle: run_facts(task.lane, [layout])}}
+        output.facts = {"runs": {task.shuffle: LaneRuns.of(task.lane, [layout]).to_json()}}
     return layout.num_rows
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet
 from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges, most_sources
 from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
-from gnnloom.pipeline.shuffle.run_list import At, has_runs, recorded_runs, save_sources
+from gnnloom.pipeline.shuffle.run_list import At, LaneRuns, save_sources
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
@@ -143,12 +143,13 @@ class LevelFiles:
 
     def is_intact(self, record: TaskRecord) -> bool:
         # Tasks of one phase may route rows of several shuffles.
-        return self.shuffle.name not in record.facts.get("runs", {}) or has_runs(self.work, record, self.shuffle.name)
+        found = LaneRuns.recorded(record, self.shuffle.name)
+        return found is None or found.is_intact(self.work)
 
     def publish(self, records: Sequence[TaskRecord]) -> None:
-        own = [record for record in records if self.shuffle.name in record.facts.get("runs", {})]
-        found = {at: recorded_runs(record, self.shuffle.name) for at, record in zip(self.order, own, strict=True)}
-        save_sources(self.work / self.list_path, self.spans, found)
+        recorded = (LaneRuns.recorded(record, self.shuffle.name) for record in records)
+        own = (found.places for found in recorded if found is not None)
+        save_sources(self.work / self.list_path, self.spans, dict(zip(self.order, own, strict=True)))
 
     def remove(self) -> None:
         shutil.rmtree(self.work / self.folder, ignore_errors=True)

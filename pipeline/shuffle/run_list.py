@@ -12,6 +12,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.shuffle.runs import Layout
 from gnnloom.storage.format.artifact import TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.matrix.ranges import Span
 
 #: Span, and number among the sources of the span.
 At = tuple[int, int]
@@ -32,28 +33,52 @@ class RunPlace:
     num_rows: int
 
 
-def run_facts(lane: Lane, layouts: Sequence[Layout]) -> dict[str, Any]:
-    """What the record of a task says about the runs in its lane."""
-    return {
-        "lane": lane.to_json(),
-        "bytes": layouts[-1].stop if layouts else 0,
-        "runs": [[layout.start, layout.num_rows] for layout in layouts],
-    }
+@dataclass(frozen=True)
+class LaneRuns:
+    """The runs in the lane of one task: what its record says about them, or, without records, what the task returns.
 
+    Attributes:
+        num_bytes: of the lane.
+        runs: first byte, and number of rows, of each run.
+    """
 
-def recorded_runs(record: TaskRecord, shuffle: str) -> list[RunPlace]:
-    """The runs that a finished task wrote."""
-    facts = record.facts["runs"][shuffle]
-    path, *rest = facts["lane"]
-    # Lanes of one file share its path, so that a task that names many of them is small to send.
-    lane = Lane(sys.intern(path), *rest)
-    return [RunPlace(lane, start, num_rows) for start, num_rows in facts["runs"]]
+    lane: Lane
+    num_bytes: int
+    runs: tuple[Span, ...]
 
+    @classmethod
+    def of(cls, lane: Lane, layouts: Sequence[Layout]) -> LaneRuns:
+        """The runs that were written with these layouts."""
+        num_bytes = layouts[-1].stop if layouts else 0
+        return cls(lane, num_bytes, tuple((layout.start, layout.num_rows) for layout in layouts))
 
-def has_runs(work: Path, record: TaskRecord, shuffle: str) -> bool:
-    """Whether a record names the runs of a shuffle, and the file with their lane is there and long enough."""
-    facts = record.facts.get("runs", {}).get(shuffle)
-    return facts is not None and Lane.from_json(facts["lane"]).is_intact(work, facts["bytes"])
+    @classmethod
+    def recorded(cls, record: TaskRecord, shuffle: str) -> LaneRuns | None:
+        """The runs of a finished task; None if it wrote none of the shuffle."""
+        facts = record.facts.get("runs", {}).get(shuffle)
+        if facts is None:
+            return None
+        path, *rest = facts["lane"]
+        # Lanes of one file share its path, so that a task that names many of them is small to send.
+        return cls(Lane(sys.intern(path), *rest), facts["bytes"], tuple(map(tuple, facts["runs"])))
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is in a record."""
+        return {"lane": self.lane.to_json(), "bytes": self.num_bytes, "runs": list(map(list, self.runs))}
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all runs."""
+        return sum(num_rows for _, num_rows in self.runs)
+
+    @property
+    def places(self) -> list[RunPlace]:
+        """The runs, in their order."""
+        return [RunPlace(self.lane, start, num_rows) for start, num_rows in self.runs]
+
+    def is_intact(self, work: Path) -> bool:
+        """Whether the file with the lane is there and long enough."""
+        return self.lane.is_intact(work, self.num_bytes)
 
 
 def save_sources(path: Path, spans: int, found: Mapping[At, Sequence[RunPlace]]) -> None:
