@@ -38,6 +38,7 @@ def run_facts(lane: Lane, layouts: Sequence[Layout]) -> dict[str, Any]:
     return {
         "lane": lane.to_json(),
         "bytes": layouts[-1].stop if layouts else 0,
+        "column_bytes": sum(layout.stop - layout.columns_at for layout in layouts),
         "runs": [[layout.start, layout.num_rows] for layout in layouts],
     }
 

@@ -37,7 +37,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput, TaskRecord
-from gnnloom.storage.matrix.ranges import range_of
+from gnnloom.storage.matrix.ranges import Span, range_of
 
 #: Folder of all shuffles in the work folder.
 _FOLDER = "shuffle"
@@ -107,7 +107,7 @@ class Shuffle:
 
         Args:
             runs: that are routed.
-            num_bytes: of all rows.
+            num_bytes: of the columns of all rows.
         """
         return merge_levels(runs, most_sources(num_bytes, self.readers))
 
@@ -119,7 +119,7 @@ class Shuffle:
             tasks: that route.
             runs: that they leave.
             num_keys: distinct positions of the rows of each run, summed over all runs.
-            num_bytes: of all rows.
+            num_bytes: of the columns of all rows.
         """
         levels, shared, phases = self.levels(runs, num_bytes), num_shared_files(tasks), []
         for level in levels[1:]:
@@ -133,13 +133,18 @@ class Shuffle:
             shared = num_shared_files(count.tasks)
         return phases
 
-    def reader_files(self, tasks: int, runs: int, num_bytes: int) -> int:
-        """Files that a reader of one position opens, if so many tasks leave so many runs with so many bytes."""
+    def reader_files(self, tasks: int, runs: int, num_bytes: int, positions: Span = (0, 1)) -> int:
+        """Files that a reader of some positions opens, if so many tasks leave so many runs with so many bytes.
+
+        Args:
+            positions: first and last (exclusive) position; by default any single one.
+        """
         levels = self.levels(runs, num_bytes)
         last = levels[-1]
         if last.number:
             tasks = count_merges(levels, last, self.num_positions).tasks
-        return min(last.sources, num_shared_files(tasks))
+        spans = self._spans(last.spans, *positions)
+        return min(last.sources * len(spans), num_shared_files(tasks))
 
     # Reading
 
@@ -154,6 +159,13 @@ class Shuffle:
     def remove(self, work: Path) -> None:
         """Remove all files."""
         shutil.rmtree(work / self._folder, ignore_errors=True)
+
+    def _spans(self, count: int, start: int, stop: int) -> range:
+        """Of so many spans of positions, those that overlap a range."""
+        if start == stop:
+            return range(0)
+        first, last = (range_of(self.num_positions, count, at) for at in (start, stop - 1))
+        return range(first, last + 1)
 
     @property
     def _folder(self) -> str:
@@ -181,6 +193,15 @@ class RunsWriter:
             index: of the rows, which are sorted by position.
             values: the elements of each column, in the order of the rows.
         """
+        self.add_columns(index, values.__getitem__)
+
+    def add_columns(self, index: Index, values: Callable[[str], NDArray[Any]]) -> None:
+        """Write a run whose columns are made one after another, so that memory holds one at a time.
+
+        Args:
+            index: of the rows, which are sorted by position.
+            values: gives the elements of a column, in the order of the rows; asked twice for lengths.
+        """
         start = self.layouts[-1].stop if self.layouts else 0
         self.layouts.append(write_run(self._lane, start, self._shuffle.columns, index, values))
 
@@ -191,7 +212,7 @@ class ShuffledRows:
     def __init__(self, shuffle: Shuffle, work: Path, files: OpenFiles) -> None:
         self._shuffle, self._files = shuffle, files
         self._list = shuffle._list(work)  # noqa: SLF001 - the same file
-        self._spans = num_spans(self._list)
+        self._num_spans = num_spans(self._list)
         self._opened: dict[int, list[Run]] = {}
 
     def sections(self, start: int, stop: int) -> list[Section]:
@@ -212,10 +233,7 @@ class ShuffledRows:
         return Gathered(self._shuffle.columns, self.sections(start, stop))
 
     def _runs(self, start: int, stop: int) -> Iterator[Run]:
-        if start == stop:
-            return
-        first, last = (range_of(self._shuffle.num_positions, self._spans, at) for at in (start, stop - 1))
-        spans = range(first, last + 1)
+        spans = self._shuffle._spans(self._num_spans, start, stop)  # noqa: SLF001 - the same file
         if not self._opened.keys() >= set(spans):
             self._opened = {span: [] for span in spans}
             for span, runs in runs_of_spans(self._list, spans):
@@ -246,7 +264,7 @@ class _Merges:
     @classmethod
     def of(cls, shuffle: Shuffle, writer: ArtifactWriter, records: Sequence[TaskRecord]) -> _Merges:
         runs = [run for record in records for run in recorded_runs(record, shuffle.name)]
-        num_bytes = sum(record.facts["runs"][shuffle.name]["bytes"] for record in records)
+        num_bytes = sum(record.facts["runs"][shuffle.name]["column_bytes"] for record in records)
         digest = xxhash.xxh3_64_hexdigest("".join(f"{run.num_rows} " for run in runs).encode())
         return cls(shuffle, writer, runs, shuffle.levels(len(runs), num_bytes), digest)
 

@@ -32,10 +32,10 @@ from gnnloom.pipeline.shards.rows.row_routing import (
 )
 from gnnloom.pipeline.shards.rows.row_send_lists import SendListTask, write_send_lists
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
-from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.shuffle.routing import route_and_merge
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.repairs import repairing
-from gnnloom.pipeline.tasks.run_missing import Task, missing_tasks, run_missing
+from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.row_shards import RowShards
@@ -248,14 +248,15 @@ class _Stage:
         return tasks, lambda task, record: all(is_usable(task, record) for is_usable in usable)
 
     def _route(self) -> None:
-        """Run the first pass: route the rows of the matrices, and the vertex data."""
+        """Run the first pass: route the rows of the matrices, and the vertex data, and merge both."""
+        blocks = {}
         for matrix, graph in zip(self._matrices, self.graphs.values(), strict=True):
             lanes = matrix.rows.create_lanes(self.writer.work, graph.num_blocks)
-            blocks = [
+            blocks[matrix.rows] = [
                 RouteBlockTask(self.writer, graph.artifact.path, self.part_path, matrix.rows, block, lanes.lane(block))
                 for block in range(graph.num_blocks)
             ]
-            self._run(matrix.rows, "rows", route_block, blocks, "edges")
+        route_and_merge(("route rows", "merge rows"), self.writer, self.cluster, route_block, blocks, "edges")
         if self._vertices is not None and self.inputs.vertices is not None:
             artifact, rows = self.inputs.vertices.artifact, self._vertices.rows
             chunk_rows = [artifact.array(name).chunk_rows for name in self._vertices.dims]
@@ -265,12 +266,5 @@ class _Stage:
                 RouteVerticesTask(self.writer, artifact.path, self.part_path, rows, number, *span, lanes.lane(number))
                 for number, span in enumerate(pairwise(bounds))
             ]
-            self._run(rows, "vertices", route_vertices, ranges, "vertices")
-
-    def _run(
-        self, shuffle: Shuffle, what: str, function: Callable[[Task], int], tasks: Sequence[Task], unit: str
-    ) -> None:
-        """Route rows and merge them, except for what an earlier command has left."""
-        usable = shuffle.is_usable(self.writer, [task.name for task in tasks])
-        records = run_missing(f"route {what}", self.cluster, self.writer, function, tasks, unit, is_usable=usable)
-        shuffle.merge(f"merge {what}", self.writer, self.cluster, records)
+            phases = "route vertices", "merge vertices"
+            route_and_merge(phases, self.writer, self.cluster, route_vertices, {rows: ranges}, "vertices")
