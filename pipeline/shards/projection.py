@@ -11,12 +11,9 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gnnloom.pipeline.external_sort.lanes import num_shared_files
-from gnnloom.pipeline.external_sort.merge_levels import count_merges, merge_levels
 from gnnloom.pipeline.shards.find_vertices import find_vertices
-from gnnloom.pipeline.shards.grid.grid_merge import most_runs
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
-from gnnloom.pipeline.shards.grid.grid_scatter import SCATTER_BYTES, run_entries
+from gnnloom.pipeline.shards.grid.grid_scatter import SCATTER_BYTES, cell_shuffle, run_entries
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.grid.grid_vertex_routing import vertex_types
@@ -191,19 +188,19 @@ def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardN
     stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
     variants, orders = len(stored), 2 if is_double else 1
     plan = grid_vertex_plan(source, options, memory)
+    phases = grid_counts(source, options, memory)
+    merged = {phase.phase for phase in phases}
     weight = 4 if graph.weighted else 0
     index = 4 if n // columns < 1 << 31 else 8
     output = variants * (graph.nnz * (index + weight) + 8 * n * columns) + 8 * orders * n
     peak = max(_grid_peak(graph, options, memory), plan.peak_memory())
-    phases = grid_counts(source, options, memory)
-    is_merged = any(phase.phase == "merge cells" for phase in phases)
-    # A level is removed when the next one is complete.
-    routed = 0 if plan.is_identity else min(2, len(plan.levels)) * orders * n * plan.routed_row_bytes
+    routed = 0 if plan.is_identity else orders * n * plan.routed_row_bytes
     return ShardNeeds(
         tasks=total_tasks(phases) + source.transpose_tasks,
         peak_memory=BASE_MEMORY + peak + (8 * n if follows_parts else 0),
-        # Runs stay until those that they are merged into are complete.
-        spill_bytes=(2 if is_merged else 1) * variants * graph.nnz * (8 + weight) + routed,
+        # Rows stay until those that they are merged into are complete.
+        spill_bytes=(1 + ("merge cells" in merged)) * variants * graph.nnz * (8 + weight)
+        + (1 + ("merge vertices" in merged)) * routed,
         output_bytes=source.compressed(output, orders * source.vertex_bytes),
     )
 
@@ -214,42 +211,30 @@ def grid_counts(source: ShardSource, options: GridOptions, memory: int) -> list[
     Raises:
         BudgetError: a worker's memory is too small for any buffer.
     """
-    graph, (rows, columns) = source.graph, options.grid
+    graph, cells = source.graph, options.grid[0] * options.grid[1]
     is_double = options.permutation == "double"
-    stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
-    variants, of_transpose = len(stored), sum(name.endswith("transposed") for name in stored)
-    blocks = (variants - of_transpose) * graph.num_blocks + of_transpose * _transpose_blocks(source)
-    cells, key_bytes = variants * rows * columns, 12 if graph.weighted else 8
-    heaviest = max(graph.block_nnz, default=0)
-    runs = max(1, -(-heaviest // run_entries(memory)))
-    stored_bytes, keys = variants * graph.nnz * graph.entry_bytes, variants * graph.nnz * key_bytes
-    # Offsets of all cells are in every run; a cell's task reads two of them.
-    header = 8 * (rows * columns + 1)
-    files = -(-blocks // variants) * runs
-    phases = [
-        PhaseCount(
-            "scatter blocks",
-            blocks,
-            bytes_read=stored_bytes,
-            bytes_written=keys + blocks * runs * header,
-            largest_task=heaviest * graph.entry_bytes,
-        )
+    variants = sorted(set(stored_variants(symmetric=graph.symmetric, double=is_double).values()))
+    key_bytes, heaviest = 12 if graph.weighted else 8, max(graph.block_nnz, default=0)
+    stored_bytes, keys = len(variants) * graph.nnz * graph.entry_bytes, len(variants) * graph.nnz * key_bytes
+    scattered = runs = files = most = sources = 0
+    merges = []
+    for variant in variants:
+        shuffle = cell_shuffle(variant, options.grid, weighted=graph.weighted)
+        blocks = _transpose_blocks(source) if variant.endswith("transposed") else graph.num_blocks
+        own = blocks * max(1, -(-heaviest // run_entries(memory)))
+        merges += shuffle.merge_counts("merge cells", blocks, own, own * cells, graph.nnz * key_bytes)
+        opened = shuffle.reader_files(blocks, own, graph.nnz * key_bytes)
+        sources += shuffle.levels(own, graph.nnz * key_bytes)[-1].sources
+        scattered, runs, files, most = scattered + blocks, runs + own, files + opened, max(most, opened)
+    # Every run says where each cell begins, of which a cell's task reads two numbers.
+    written, read = keys + 8 * (cells + 1) * runs, keys + 16 * cells * sources
+    tasks, arrays = len(variants) * cells, 3 if graph.weighted else 2
+    return [
+        PhaseCount("scatter blocks", scattered, 0, 0, 1, stored_bytes, written, heaviest * graph.entry_bytes),
+        *merges,
+        PhaseCount("write cells", tasks, cells * files, most, arrays, read, stored_bytes, -(-read // tasks)),
+        *grid_vertex_plan(source, options, memory).counts() * (2 if is_double else 1),
     ]
-    arrays = 3 if graph.weighted else 2
-    levels = merge_levels(files, most_runs(graph.nnz, rows * columns))
-    # Files with the lanes of the level before.
-    shared = num_shared_files(-(-blocks // variants))
-    for level in levels[1:]:
-        count = count_merges(levels, level, rows * columns)
-        tasks, opens, sources = variants * count.tasks, variants * count.opens(shared), variants * count.sources
-        read = keys + sources * (header // count.spans + 16)
-        largest, made = read * count.most_sources // sources, keys + tasks * header
-        most = min(count.most_sources, shared)
-        phases.append(PhaseCount("merge cells", tasks, opens, most, arrays, read, made, largest))
-        shared = num_shared_files(count.tasks)
-    read, most = keys + 16 * cells * levels[-1].sources, min(levels[-1].sources, shared)
-    phases.append(PhaseCount("write cells", cells, cells * most, most, arrays, read, stored_bytes, -(-read // cells)))
-    return [*phases, *grid_vertex_plan(source, options, memory).counts() * (2 if is_double else 1)]
 
 
 def grid_vertex_plan(source: ShardSource, options: GridOptions, memory: int) -> VertexPlan:

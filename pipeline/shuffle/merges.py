@@ -87,13 +87,9 @@ def _write(lane: LaneWriter, task: MergeTask, sections: Sequence[Section]) -> La
 def _put_one_position(writer: RunWriter, found: Gathered, position: int, rows: int) -> None:
     """Write the rows of one position, which may be more than memory has room for: they follow each other run by run."""
     writer.put_index(np.full(found.num_rows, position), np.array([rows]))
-    lengths = lengths_of(found.columns)
     for column in found.columns:
         for section in found.sections:
-            if column.name in lengths:
-                writer.put(column.name, section.read(column.name))
-                continue
-            for block in section.run.blocks(column.name, section.run.extent(column.name, section.rows)):
+            for block in section.blocks(column.name):
                 writer.put(column.name, block)
 
 

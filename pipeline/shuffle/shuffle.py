@@ -35,7 +35,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput, TaskRecord
-from gnnloom.storage.matrix.ranges import range_of
+from gnnloom.storage.matrix.ranges import Span, range_of
 
 #: Folder of all shuffles in the work folder.
 _FOLDER = "shuffle"
@@ -126,7 +126,7 @@ class Shuffle:
 
         Args:
             runs: that are routed.
-            num_bytes: of all rows.
+            num_bytes: of the columns of all rows.
         """
         return merge_levels(runs, most_sources(num_bytes, self.readers))
 
@@ -138,7 +138,7 @@ class Shuffle:
             tasks: that route.
             runs: that they leave.
             num_keys: distinct positions of the rows of each run, summed over all runs.
-            num_bytes: of all rows.
+            num_bytes: of the columns of all rows.
         """
         levels, shared, phases = self.levels(runs, num_bytes), num_shared_files(tasks), []
         for level in levels[1:]:
@@ -152,13 +152,18 @@ class Shuffle:
             shared = num_shared_files(count.tasks)
         return phases
 
-    def reader_files(self, tasks: int, runs: int, num_bytes: int) -> int:
-        """Files that a reader of one position opens, if so many tasks leave so many runs with so many bytes."""
+    def reader_files(self, tasks: int, runs: int, num_bytes: int, positions: Span = (0, 1)) -> int:
+        """Files that a reader of some positions opens, if so many tasks leave so many runs with so many bytes.
+
+        Args:
+            positions: first and last (exclusive) position; by default any single one.
+        """
         levels = self.levels(runs, num_bytes)
         last = levels[-1]
         if last.number:
             tasks = count_merges(levels, last, self.num_positions).tasks
-        return min(last.sources, num_shared_files(tasks))
+        spans = self.spans(last.spans, *positions)
+        return min(last.sources * len(spans), num_shared_files(tasks))
 
     # Reading
 
@@ -178,6 +183,13 @@ class Shuffle:
     def remove(self, work: Path) -> None:
         """Remove all files."""
         shutil.rmtree(work / self.folder, ignore_errors=True)
+
+    def spans(self, count: int, start: int, stop: int) -> range:
+        """Of so many spans of positions, those that overlap a range."""
+        if start == stop:
+            return range(0)
+        first, last = (range_of(self.num_positions, count, at) for at in (start, stop - 1))
+        return range(first, last + 1)
 
     @property
     def folder(self) -> str:
@@ -208,6 +220,15 @@ class RunsWriter:
         Args:
             index: of the rows, which are sorted by position.
             values: the elements of each column, in the order of the rows.
+        """
+        self.add_columns(index, values.__getitem__)
+
+    def add_columns(self, index: Index, values: Callable[[str], NDArray[Any]]) -> None:
+        """Write a run whose columns are made one after another, so that memory holds one at a time.
+
+        Args:
+            index: of the rows, which are sorted by position.
+            values: gives the elements of a column, in the order of the rows; asked twice for lengths.
         """
         start = self._layouts[-1].stop if self._layouts else 0
         self._layouts.append(write_run(self._opened, start, self._shuffle.columns, index, values))
@@ -260,10 +281,7 @@ class ShuffledRows:
             first += place.num_rows
 
     def _runs(self, start: int, stop: int) -> Iterator[Run]:
-        if start == stop:
-            return
-        first, last = (range_of(self._shuffle.num_positions, self._list.spans, at) for at in (start, stop - 1))
-        spans = range(first, last + 1)
+        spans = self._shuffle.spans(self._list.spans, start, stop)
         if not self._opened.keys() >= set(spans):
             found = self._list.of(spans)
             self._opened = {span: [self._open(run) for run in runs if run.num_rows] for span, runs in found.items()}

@@ -221,7 +221,7 @@ def test_grid_shards_of_four_by_four_cells_open_the_counted_files(
         "write vertices": "write_bucket",
     }
     if is_merged:
-        functions["merge cells"] = "merge_cells"
+        functions["merge cells"] = "merge_runs"
     assert functions.keys() == {phase.phase for phase in phases}
     for name, function in functions.items():
         planned = [phase for phase in phases if phase.phase == name]
