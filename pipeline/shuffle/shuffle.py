@@ -37,7 +37,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput, TaskRecord
-from gnnloom.storage.matrix.ranges import range_of
+from gnnloom.storage.matrix.ranges import Span, range_of
 
 #: Folder of all shuffles in the work folder.
 _FOLDER = "shuffle"
@@ -133,13 +133,15 @@ class Shuffle:
             shared = num_shared_files(count.tasks)
         return phases
 
-    def reader_files(self, tasks: int, runs: int, num_bytes: int) -> int:
-        """Files that a reader of one position opens, if so many tasks leave so many runs with so many bytes."""
+    def reader_files(self, tasks: int, runs: int, num_bytes: int, positions: Span = (0, 1)) -> int:
+        """Files that a reader of some positions opens, if so many tasks leave so many runs with so many bytes."""
         levels = self.levels(runs, num_bytes)
-        last = levels[-1]
+        last, (start, stop) = levels[-1], positions
         if last.number:
             tasks = count_merges(levels, last, self.num_positions).tasks
-        return min(last.sources, num_shared_files(tasks))
+        first_span, last_span = (range_of(self.num_positions, last.spans, at) for at in (start, stop - 1))
+        # The runs of consecutive spans are in consecutive lanes, which are in different files.
+        return min(last.sources * (last_span - first_span + 1), num_shared_files(tasks))
 
     # Reading
 
