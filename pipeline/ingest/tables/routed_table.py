@@ -98,19 +98,21 @@ class RoutedTable:
         lookup, rows = VertexLookup(graph, *vertices), self.buckets.values.empty(num_rows)
         rows[:] = _EMPTY[array]
         # Flags, because rows come in any order and no value of an array can stand for "not yet filled".
-        taken = np.zeros(num_rows, bool)
+        taken, placed = np.zeros(num_rows, bool), 0
         for section in sections:
             for names, at, values in _blocks(section):
                 found = lookup.find(names)
                 known = np.flatnonzero(found >= 0)
                 places = found[known]
-                # Flags from earlier blocks do not show a vertex that occurs twice within this one.
-                again = taken[places] | _repeated(places)
-                if again.any():
-                    raise self.source.row_error(int(at[known[np.argmax(again)]]), "the vertex already has a row")
+                again = taken[places]
                 taken[places], rows[places] = True, values[known]
-                counts.placed += len(known)
+                placed += len(known)
+                # Fewer if a vertex has a row from an earlier block, or two from this one.
+                if np.count_nonzero(taken) < placed:
+                    again |= _repeated(places)
+                    raise self.source.row_error(int(at[known[np.argmax(again)]]), "the vertex already has a row")
                 counts.unknown += len(found) - len(known)
+        counts.placed += placed
         if counts.missing < 0 and not taken.all():
             counts.missing = vertices[0] + int(np.argmin(taken))
         return rows
