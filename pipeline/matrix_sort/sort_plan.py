@@ -17,7 +17,7 @@ from gnnloom.pipeline.external_sort.key_sorter import grouped
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.files import read_json, reading_work, write_json
 from gnnloom.storage.matrix.ranges import Span
 
 #: Maximum number of entries (including added self loops) of a row block, unless a single unit has more. Sorting them
@@ -97,7 +97,13 @@ class SortPlan:
 
     @classmethod
     def load(cls, path: Path) -> SortPlan:
-        content: Mapping[str, Any] = read_json(path)
+        """Read a plan.
+
+        Raises:
+            DamagedWorkError: the file is damaged; without it, the sort makes it again.
+        """
+        with reading_work(path):
+            content: Mapping[str, Any] = read_json(path)
         rest = {name: value for name, value in content.items() if name != "runs"}
         return cls(**rest, files=[SpillFile.from_json(file) for file in content["runs"]])
 

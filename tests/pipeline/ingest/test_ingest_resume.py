@@ -167,6 +167,16 @@ def test_a_flipped_bit_in_every_spill_file_changes_no_byte(
     found.artifact.verify()
 
 
+def test_flipped_bits_in_records_and_plans_change_no_byte(catalog: Catalog, edges: EdgeFiles) -> None:
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    work = _stopped(catalog, edges, 5)
+    flipped = [flip_bit(path) for path in work.rglob("*.json")]
+    assert {"plan.json", "sort.json", "scatter-00003.json"} < {path.name for path in flipped}
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
+    assert found.artifact.digest == expected.artifact.digest
+    found.artifact.verify()
+
+
 def test_ranges_that_are_cut_differently_are_scattered_again(catalog: Catalog, edges: EdgeFiles) -> None:
     _stopped(catalog, edges, 2)
     other = EdgeFiles(edges.folder, range_edges=4000)
