@@ -177,6 +177,17 @@ def test_flipped_bits_in_records_and_plans_change_no_byte(catalog: Catalog, edge
     found.artifact.verify()
 
 
+def test_a_plan_exchanged_with_a_record_changes_no_byte(catalog: Catalog, edges: EdgeFiles) -> None:
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    work = _stopped(catalog, edges, 5)
+    plan, record = work / "sort.json", work / "parts" / "scatter-00001.json"
+    first, second = plan.read_bytes(), record.read_bytes()
+    plan.write_bytes(second)
+    record.write_bytes(first)
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
+    assert found.artifact.digest == expected.artifact.digest
+
+
 def test_ranges_that_are_cut_differently_are_scattered_again(catalog: Catalog, edges: EdgeFiles) -> None:
     _stopped(catalog, edges, 2)
     other = EdgeFiles(edges.folder, range_edges=4000)
