@@ -23,6 +23,7 @@ from gnnloom.pipeline.sources.names import NamedEdgeSource, NameFoundError
 from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
+from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.differences import differences, in_words
@@ -124,6 +125,7 @@ def _admits_names(source: EdgeSource, options: IngestOptions) -> TypeGuard[Named
     return options.ids == "compact" and isinstance(source, NamedEdgeSource)
 
 
+@repairing
 def ingest_graph(
     dataset: Dataset, source: EdgeSource, options: IngestOptions, cluster: Cluster, *, allow_others: bool = False
 ) -> Graph:

@@ -91,7 +91,7 @@ class ShufflePlan:
         before, files = self._levels[level.number - 1][1], self._levels[level.number][1]
         return MergeTask(
             self.writer,
-            f"merge-{self.shuffle.name}/{self._tag(level)}-{merge.span:06d}-{merge.source:06d}",
+            f"merge/{self.shuffle.name}/{self._tag(level)}-{merge.span:06d}-{merge.source:06d}",
             self.shuffle.name,
             self.shuffle.columns,
             before.list_path,

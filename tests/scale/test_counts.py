@@ -15,13 +15,15 @@ import pytest
 from scale.scale_graphs import GRAPHS, Described
 
 from gnnloom.pipeline.ingest.counts import ingest_counts
-from gnnloom.pipeline.ingest.tables.plan import TablePlan
+from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
+from gnnloom.pipeline.ingest.tables.table_counts import table_counts
 from gnnloom.pipeline.ingest.vertices import PIECE_CHUNKS, TASK_PIECES
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.sizes import PartSizes
+from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import count
@@ -62,10 +64,11 @@ def vertex_phases(graph: Described, ranks: int) -> list[PhaseCount]:
 @cache
 def table_phases(graph: Described) -> list[PhaseCount]:
     """Phases of features from a table with ids, as float32 numbers in a file."""
-    n, row = graph.num_vertices, 4 * graph.width
+    n, values = graph.num_vertices, Column("value", "float32", (graph.width,))
     task_rows = PIECE_CHUNKS * TASK_PIECES * default_chunk_rows((n, graph.width), np.dtype(np.float32))
-    num_bytes = n * (8 + row)
-    return TablePlan(n, task_rows, row, 8).counts(n, num_bytes, len(table_ranges(n, num_bytes)), MEMORY)
+    num_bytes = n * (8 + values.num_bytes)
+    buckets = VertexBuckets(n, task_rows, values, 8)
+    return table_counts(buckets, n, num_bytes, len(table_ranges(n, num_bytes)), MEMORY)
 
 
 @cache

@@ -165,7 +165,7 @@ def test_merging_runs_and_stopping_on_the_way_change_no_byte(
     assert merged.artifact.digest == plain.artifact.digest
     assert len(ran) == len(set(ran))
     # Two levels: what twelve tasks scattered for each of the variants becomes at most three runs for each cell.
-    assert {name.split("/")[2].rsplit("-", 2)[0] for _, name in ran if name.startswith("merge-cells/")} == {
+    assert {name.split("/")[3].rsplit("-", 2)[0] for _, name in ran if name.startswith("merge/cells/")} == {
         "12-4x3",
         "12-2x9",
     }
