@@ -11,6 +11,7 @@ import numpy as np
 
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.format.files import tree_bytes
+from gnnloom.trainer.tasks.registry import AUTO, task_of_data
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
@@ -40,7 +41,7 @@ class _Sizes:
     """What both kinds of shards have.
 
     Attributes:
-        num_outputs: width of a model's output: classes, or numbers that a regression predicts.
+        num_outputs: width of the model's output.
     """
 
     num_vertices: int
@@ -69,7 +70,9 @@ class RowSizes(_Sizes):
         return nonzeros * self.num_vertices // max(1, own)
 
     @classmethod
-    def of(cls, shards: RowShards, measure: Callable[[Path], int], ranks: int | None = None) -> RowSizes:
+    def of(
+        cls, shards: RowShards, num_outputs: int, measure: Callable[[Path], int], ranks: int | None = None
+    ) -> RowSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders.
 
         Args:
@@ -82,7 +85,7 @@ class RowSizes(_Sizes):
         return cls(
             num_vertices=shards.num_vertices,
             num_features=shards.num_features,
-            num_outputs=shards.num_outputs,
+            num_outputs=num_outputs,
             symmetric=shards.symmetric,
             weighted=shards.weighted,
             ranks=tuple(_rank_sizes(shards, prefix, measure) for prefix in prefixes),
@@ -115,13 +118,13 @@ class GridSizes(_Sizes):
     order_bytes: int
 
     @classmethod
-    def of(cls, shards: GridShards, measure: Callable[[Path], int]) -> GridSizes:
+    def of(cls, shards: GridShards, num_outputs: int, measure: Callable[[Path], int]) -> GridSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         facts, path = shards.artifact.facts, shards.artifact.path
         return cls(
             num_vertices=shards.num_vertices,
             num_features=shards.num_features,
-            num_outputs=shards.num_outputs,
+            num_outputs=num_outputs,
             symmetric=shards.symmetric,
             weighted=shards.weighted,
             nnz=int(facts["nnz"] * max(facts["balance"].values())),
@@ -135,15 +138,24 @@ class GridSizes(_Sizes):
 ShardSizes = RowSizes | GridSizes
 
 
-def sizes_of(shards: RowShards | GridShards, *, stored: bool = True, ranks: int | None = None) -> ShardSizes:
+def sizes_of(
+    shards: RowShards | GridShards, task: str = AUTO, *, stored: bool = True, ranks: int | None = None
+) -> ShardSizes:
     """The sizes of stored shards.
 
     Args:
+        task: name of the task, which decides how wide the model's output is.
         ranks: of row shards, those of so many of the first ranks; None for all.
         stored: also the stored bytes, for which it looks at every file; otherwise these are 0.
+
+    Raises:
+        InputError: the shards lack what the task predicts.
     """
     measure = tree_bytes if stored else _nothing
-    return RowSizes.of(shards, measure, ranks) if isinstance(shards, RowShards) else GridSizes.of(shards, measure)
+    outputs = task_of_data(task, shards, shards.artifact.path).width(shards)
+    if isinstance(shards, RowShards):
+        return RowSizes.of(shards, outputs, measure, ranks)
+    return GridSizes.of(shards, outputs, measure)
 
 
 def _nothing(path: Path) -> int:  # noqa: ARG001 - stands for tree_bytes

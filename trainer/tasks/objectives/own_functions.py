@@ -13,30 +13,29 @@ of ranks. A loss is differentiable with respect to the scores. A metric for whic
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from gnnloom.storage.descriptors import load_named
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.data.labels import Labels
 from gnnloom.trainer.layout.layout import Layout
-
-OwnFunction = Callable[[Tensor, Tensor], Tensor]
+from gnnloom.trainer.tasks.objectives.own_loss import OwnFunction
 
 #: Rows of the call that tries a function.
 _TRIED = 3
 
 
-def load_function(option: str, text: str, layout: Layout, labels: Labels, dtype: torch.dtype) -> OwnFunction:
+def load_function(
+    option: str, text: str, layout: Layout, labels: Labels, num_outputs: int, dtype: torch.dtype
+) -> OwnFunction:
     """Import a function and try it on a few rows. Communicates nothing.
 
     Args:
         option: ``loss`` or ``metric``.
         text: ``package.module:function``.
         layout: layout of the scores.
-        dtype: dtype of the scores.
+        num_outputs, dtype: width and dtype of the scores.
 
     Raises:
         InputError: it cannot be imported, does not return a number per vertex, cannot be differentiated (loss), or the
@@ -50,10 +49,9 @@ def load_function(option: str, text: str, layout: Layout, labels: Labels, dtype:
             f"{option} {text}: a function of your own needs whole rows of scores, which this algorithm and grid split"
             f" over {layout.column_group.size} ranks; use p2p, broadcast or replicated, or a grid that keeps rows whole"
         )
-    scores = torch.zeros(_TRIED, labels.num_classes, dtype=dtype, requires_grad=option == "loss")
-    shape = (_TRIED,) if labels.label.dim() == 1 else (_TRIED, labels.num_classes)
+    scores = torch.zeros(_TRIED, num_outputs, dtype=dtype, requires_grad=option == "loss")
     try:
-        found = function(scores, torch.zeros(shape, dtype=labels.label.dtype))
+        found = function(scores, torch.zeros((_TRIED, *labels.label.shape[1:]), dtype=labels.label.dtype))
     # Whatever the function raises is the user's to fix: one line says what.
     except Exception as error:
         raise InputError(f"{option} {text}: the function fails: {type(error).__name__}: {error}") from error
