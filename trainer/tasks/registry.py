@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import gnnloom.trainer.tasks
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.tasks.task import Task
+from gnnloom.trainer.tasks.task import Arrays, Task
 
 #: Tasks by name, in the order of choices.
 TASKS: Mapping[str, Task] = load_descriptors(gnnloom.trainer.tasks, "TASK", "gnnloom.tasks", Task)
@@ -17,7 +17,7 @@ TASKS: Mapping[str, Task] = load_descriptors(gnnloom.trainer.tasks, "TASK", "gnn
 AUTO: Final = "auto"
 
 
-def task_of_data(name: str, arrays: Container[str], where: Path | str) -> Task:
+def task_of_data(name: str, arrays: Arrays, where: Path | str) -> Task:
     """The task of a name, or for ``auto`` the first one whose array is there.
 
     Args:
@@ -34,7 +34,7 @@ def task_of_data(name: str, arrays: Container[str], where: Path | str) -> Task:
     return task
 
 
-def task_of_run(config: Mapping[str, Any], predictions: Container[str]) -> Task:
+def task_of_run(config: Mapping[str, Any], predictions: Arrays) -> Task:
     """The task of a run.
 
     Args:

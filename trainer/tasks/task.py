@@ -10,6 +10,12 @@ from typing import Any, Protocol
 from gnnloom.trainer.tasks.splits import PREFIXES
 
 
+class Arrays(Protocol):
+    """Names of arrays, such as vertex data, shards and predictions have."""
+
+    def __contains__(self, name: str, /) -> bool: ...
+
+
 class LabelSizes(Protocol):
     """Sizes of the labels of a dataset, as vertex data, shards and samples state them; 0 for what they lack."""
 
