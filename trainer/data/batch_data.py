@@ -19,8 +19,7 @@ from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.storage.sampling.layered import whole_degree
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
-from gnnloom.trainer.data.labels import Labels
-from gnnloom.trainer.data.vertex_data import normalize_feature
+from gnnloom.trainer.data.vertex_data import Labels, normalize_feature
 from gnnloom.trainer.kernels.arrays import array_dtype
 
 

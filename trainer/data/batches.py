@@ -17,7 +17,7 @@ class Drawn:
 
     Attributes:
         batch: its vertices and rows.
-        label: (num_seeds, ...) labels of the seeds, as in :class:`~gnnloom.trainer.data.labels.Labels`.
+        label: (num_seeds, ...) labels of the seeds, as in :class:`~gnnloom.trainer.data.vertex_data.Labels`.
         feature: (num_vertices, num_features) input features of its vertices, normalized; without rows if they are
             fetched from other ranks.
     """

@@ -1,7 +1,8 @@
-"""Vertex data of a rank's own rows: any array, and features, which are checked and scaled."""
+"""Vertex data of some rows: any array, labels, and features, which are checked and scaled."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,23 @@ from gnnloom.trainer.kernels.arrays import array_dtype
 
 #: Rows that are checked or scaled at once: both need temporary memory of their size.
 _PIECE_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What some rows are to predict; only their task knows what the numbers mean.
+
+    Attributes:
+        label: (num_rows, ...) as the task's :meth:`~gnnloom.trainer.tasks.objectives.objective.Objective.read` has it.
+        split: (num_rows,) uint8, see ``SPLIT``.
+    """
+
+    label: Tensor
+    split: Tensor
+
+    def take(self, rows: Tensor) -> Labels:
+        """Those of some of the rows."""
+        return Labels(self.label[rows], self.split[rows])
 
 
 def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:

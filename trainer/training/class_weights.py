@@ -8,7 +8,7 @@ from torch import Tensor
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.loss_config import BALANCED, NO_WEIGHTS, LossConfig
-from gnnloom.trainer.data.labels import Labels
+from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.tasks.objectives.objective import Objective
 

@@ -26,7 +26,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.networks.global_generator import Draws
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Metrics
-from gnnloom.trainer.tasks.objectives.own_loss import OwnFunction
+from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
 from gnnloom.trainer.tasks.objectives.own_metric import WithOwnMetric, own_figure
 from gnnloom.trainer.tasks.task import Figure
 from gnnloom.trainer.training.buffers import average_buffers

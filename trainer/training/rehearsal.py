@@ -62,7 +62,7 @@ def _chosen_ranks(config: TrainConfig) -> list[int]:
     if not isinstance(opened.shards, RowShards):
         # Ranges of vertices or columns that do not divide evenly are longer at the end.
         return sorted({0, config.ranks - 1})
-    sizes = RowSizes.of(opened.shards, 0, lambda _: 0)
+    sizes = RowSizes.of(opened.shards, lambda _: 0)
     rows = [rank.own + rank.halo + rank.sent for rank in sizes.ranks]
     return sorted(range(config.ranks), key=lambda rank: -rows[rank])[:_MOST_RANKS]
 

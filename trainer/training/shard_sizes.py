@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,6 +51,16 @@ class _Sizes:
     weighted: bool
 
 
+def _common(shards: RowShards | GridShards, task: str) -> dict[str, Any]:
+    return {
+        "num_vertices": shards.num_vertices,
+        "num_features": shards.num_features,
+        "num_outputs": task_of_data(task, shards, shards.artifact.path).width(shards),
+        "symmetric": shards.symmetric,
+        "weighted": shards.weighted,
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowSizes(_Sizes):
     """Row shards.
@@ -71,7 +81,7 @@ class RowSizes(_Sizes):
 
     @classmethod
     def of(
-        cls, shards: RowShards, num_outputs: int, measure: Callable[[Path], int], ranks: int | None = None
+        cls, shards: RowShards, measure: Callable[[Path], int], ranks: int | None = None, task: str = AUTO
     ) -> RowSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders.
 
@@ -83,11 +93,7 @@ class RowSizes(_Sizes):
             shards.artifact.record(f"{prefix}/{side}/indices").dtype for prefix in prefixes for side in ("own", "halo")
         ]
         return cls(
-            num_vertices=shards.num_vertices,
-            num_features=shards.num_features,
-            num_outputs=num_outputs,
-            symmetric=shards.symmetric,
-            weighted=shards.weighted,
+            **_common(shards, task),
             ranks=tuple(_rank_sizes(shards, prefix, measure) for prefix in prefixes),
             index_bytes=max(np.dtype(kind).itemsize for kind in kinds),
         )
@@ -118,15 +124,11 @@ class GridSizes(_Sizes):
     order_bytes: int
 
     @classmethod
-    def of(cls, shards: GridShards, num_outputs: int, measure: Callable[[Path], int]) -> GridSizes:
+    def of(cls, shards: GridShards, measure: Callable[[Path], int], task: str = AUTO) -> GridSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         facts, path = shards.artifact.facts, shards.artifact.path
         return cls(
-            num_vertices=shards.num_vertices,
-            num_features=shards.num_features,
-            num_outputs=num_outputs,
-            symmetric=shards.symmetric,
-            weighted=shards.weighted,
+            **_common(shards, task),
             nnz=int(facts["nnz"] * max(facts["balance"].values())),
             is_double=shards.permutation == "double",
             variant_bytes={folder.name: measure(folder) for folder in (path / "grid").iterdir() if folder.is_dir()},
@@ -152,10 +154,9 @@ def sizes_of(
         InputError: the shards lack what the task predicts.
     """
     measure = tree_bytes if stored else _nothing
-    outputs = task_of_data(task, shards, shards.artifact.path).width(shards)
     if isinstance(shards, RowShards):
-        return RowSizes.of(shards, outputs, measure, ranks)
-    return GridSizes.of(shards, outputs, measure)
+        return RowSizes.of(shards, measure, ranks, task)
+    return GridSizes.of(shards, measure, task)
 
 
 def _nothing(path: Path) -> int:  # noqa: ARG001 - stands for tree_bytes

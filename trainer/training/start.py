@@ -18,10 +18,9 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.labels import Labels
+from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.loggers.registry import check_loggers
-from gnnloom.trainer.tasks.objectives.own_functions import load_function
-from gnnloom.trainer.tasks.objectives.own_loss import OwnFunction
+from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction, load_function
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.class_weights import check_class_weights
 from gnnloom.trainer.training.course import KeptBest

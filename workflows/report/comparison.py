@@ -10,15 +10,7 @@ from typing import Any
 from gnnloom.trainer.tasks.task import Figure
 from gnnloom.workflows.formatting import readable_bytes, readable_seconds
 from gnnloom.workflows.report.facts import SPLITS, RunFacts
-from gnnloom.workflows.report.figures import (
-    Best,
-    best_epoch,
-    last_score,
-    median_seconds,
-    sent_bytes,
-    total_seconds,
-    written,
-)
+from gnnloom.workflows.report.figures import Best, best_epoch, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.tables import LOCATIONS, NONE, plain
 
 #: Inputs of a run that its results depend on, and what the warning calls them.
@@ -90,7 +82,7 @@ def _results(runs: Sequence[RunFacts]) -> list[_Figure]:
     best: Sequence[Best | None] = [best_epoch(facts) for facts in runs]
     # Runs may be judged by different scores, and each of these gets its rows.
     scores = [
-        _Figure(f"{text} {score.label}", [last_score(facts, split, score) for facts in runs], *_formats(score))
+        _Figure(f"{text} {score.label}", [facts.last(f"{split}_{score.name}") for facts in runs], *_formats(score))
         for score in dict.fromkeys(facts.score for facts in runs)
         for split, text in SPLITS.items()
     ]
@@ -115,7 +107,7 @@ def _costs(runs: Sequence[RunFacts]) -> list[_Figure]:
     peak = [max(each) if (each := facts.result.get("peak_memory")) else None for facts in runs]
     read = [sum(each) if (each := facts.result.get("bytes_read")) else None for facts in runs]
     return [
-        _Figure("median time per epoch", [median_seconds(facts) for facts in runs], readable_seconds, _ratio),
+        _Figure("median time per epoch", [facts.epoch_seconds for facts in runs], readable_seconds, _ratio),
         _Figure("epochs", [len(facts.metrics) for facts in runs], _count, _difference),
         _Figure("total time", [total_seconds(facts) for facts in runs], readable_seconds, _ratio),
         _Figure("bytes sent per epoch", [sent_bytes(facts) for facts in runs], readable_bytes, _ratio),

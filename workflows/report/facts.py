@@ -96,6 +96,16 @@ class RunFacts:
         # A run whose task was found from its data has not recorded it: that with most of its figures in the metrics.
         return (named or max(TASKS.values(), key=self._measured)).judge
 
+    def last(self, figure: str) -> float | None:
+        """Return the last value of a figure; None if it was never measured."""
+        _, values = self.curve(figure)
+        return float(values[-1]) if len(values) else None
+
+    @property
+    def epoch_seconds(self) -> float:
+        """The median time per epoch."""
+        return float(np.median(self.curve("seconds")[1]))
+
     def _measured(self, task: Task) -> int:
         """How many figures of a task the run has measured."""
         return sum(len(self.curve(figure.names[0])[0]) > 0 for figure in task.figures) if task.automatic else -1

@@ -45,17 +45,6 @@ def written(score: Figure, value: float, decimals: int = 2) -> str:
     return f"{value:.{decimals}%}" if score.is_share else f"{value:.4g}"
 
 
-def last_score(facts: RunFacts, split: str, score: Figure) -> float | None:
-    """Return the last score of a split; None if it was not measured."""
-    _, values = facts.curve(f"{split}_{score.name}")
-    return float(values[-1]) if len(values) else None
-
-
-def median_seconds(facts: RunFacts) -> float:
-    """Return the median time per epoch."""
-    return float(np.median(facts.curve("seconds")[1]))
-
-
 def total_seconds(facts: RunFacts) -> float | None:
     """Return the time of all sessions of the run; None if one was killed or none was recorded."""
     taken = [session.get("seconds") for session in facts.sessions]

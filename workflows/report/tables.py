@@ -7,15 +7,7 @@ from typing import Any
 
 from gnnloom.workflows.formatting import readable_bytes, readable_seconds
 from gnnloom.workflows.report.facts import RunFacts, shard_nonzeros
-from gnnloom.workflows.report.figures import (
-    best_epoch,
-    last_score,
-    median_seconds,
-    random_rows,
-    sent_bytes,
-    total_seconds,
-    written,
-)
+from gnnloom.workflows.report.figures import best_epoch, random_rows, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.page import table
 
 #: Fields of a configuration that name places and do not affect the result.
@@ -40,15 +32,15 @@ def headline(facts: RunFacts) -> list[tuple[str, str]]:
     best, score = best_epoch(facts), facts.score.label
     total = total_seconds(facts)
     return [
-        (f"test {score}", _score(facts, last_score(facts, "test", facts.score))),
-        (f"validation {score}", _score(facts, last_score(facts, "val", facts.score))),
+        (f"test {score}", _score(facts, facts.last(f"test_{facts.score.name}"))),
+        (f"validation {score}", _score(facts, facts.last(f"val_{facts.score.name}"))),
         (
             f"best validation {score}{f', epoch {best.epoch:,}' if best else ''}",
             _score(facts, best.validation if best else None),
         ),
         ("training loss", f"{facts.metrics[-1]['loss']:.4f}"),
         ("epochs", f"{len(facts.metrics):,}"),
-        ("median time per epoch", readable_seconds(median_seconds(facts))),
+        ("median time per epoch", readable_seconds(facts.epoch_seconds)),
         ("total time", NONE if total is None else readable_seconds(total)),
         (_ranks(facts), str(facts.config.get("ranks"))),
         ("bytes sent per epoch", readable_bytes(sent_bytes(facts))),

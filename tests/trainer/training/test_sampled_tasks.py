@@ -19,7 +19,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.labels import Labels
+from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.tasks.registry import TASKS as DESCRIPTORS
 from gnnloom.trainer.training.loop import train

@@ -11,8 +11,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.vertices import NO_LABEL
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.labels import Labels
-from gnnloom.trainer.data.vertex_data import read_array
+from gnnloom.trainer.data.vertex_data import Labels, read_array
 from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.tasks.objectives.by_class import scores_by_class

@@ -16,14 +16,13 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.labels import Labels
-from gnnloom.trainer.data.vertex_data import read_array
+from gnnloom.trainer.data.vertex_data import Labels, read_array
 from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.own_loss import MaskedOwnLoss, OwnFunction
+from gnnloom.trainer.tasks.objectives.own_functions import MaskedOwnLoss, OwnFunction
 from gnnloom.trainer.tasks.task import Task
 
 #: From (num_rows, columns held) scores to the metrics of all ranks, in the order of the task's ``figures``; None for a

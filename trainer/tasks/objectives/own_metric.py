@@ -7,10 +7,10 @@ from torch import Tensor
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.labels import Labels
+from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.tasks.objectives.objective import Metrics, Objective
-from gnnloom.trainer.tasks.objectives.own_loss import OwnFunction
+from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
 from gnnloom.trainer.tasks.splits import PREFIXES
 from gnnloom.trainer.tasks.task import Figure
 

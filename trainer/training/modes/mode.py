@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.labels import Labels
+from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective

@@ -22,9 +22,9 @@ from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batches import Batches, Drawn
 from gnnloom.trainer.data.drawn_batches import DrawnBatches
-from gnnloom.trainer.data.labels import Labels
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.stored_batches import StoredBatches
+from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.operators.layered import Layered
