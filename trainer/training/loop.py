@@ -139,10 +139,11 @@ class Training:
         self.trained = trained_parameters(self.model)
         layout = self.session.operator.layout(self.model.num_layers)
         self.layout, self.labels = layout, start.labels
-        labels, own = self.labels, start.own_loss
+        labels = self.labels
         space = self.session.operator.workspace
         weights = class_weights(self.config, self.session.objective, layout, labels)
-        self.objective = replace(self.session.objective, class_weights=weights, own_loss=own)
+        self.session.objective = replace(self.session.objective, class_weights=weights, own_loss=start.own_loss)
+        self.objective = self.session.objective
         self.loss = self.objective.loss(layout, labels, space)
         self.metrics = self._build_metrics(start.own_metric)
         if self.loss.num_examples == 0 or self.loss.num_terms == 0:
@@ -166,7 +167,7 @@ class Training:
             self.val_loss = replace(self.objective, class_weights=None).loss(layout, labels, space, "valid")
         for line in self.lines:
             self._follow(line)
-        context = ModeContext(self.session, self.inputs, self.objective, labels, self.loss, self.first_epoch)
+        context = ModeContext(self.session, self.inputs, labels, self.loss, self.first_epoch)
         self.mode: Mode = self.config.mode_kind.load()(context)
         # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
         self.writer = CheckpointWriter(comm, self.run.sync_metrics, lambda: drop_superseded(self.run))

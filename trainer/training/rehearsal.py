@@ -93,12 +93,13 @@ class _Rehearsal:
         self.config, self.comm = config, UnconnectedRank(rank, config.ranks)
         opened = unread(_open(config, rank), rank)
         self.session = self._session(opened, workspace)
-        session, objective = self.session, self._objective(self.session.objective)
-        labels = objective.read(session.label_rows)
+        session = self.session
+        labels = session.objective.read(session.label_rows)
         inputs = session.take_inputs()
         self.optimizer = build_optimizer(session.model, config)
-        loss = objective.loss(session.operator.layout(session.model.num_layers), labels, session.operator.workspace)
-        self.mode = FullMode(ModeContext(session, inputs, objective, labels, loss, 0))
+        layout = session.operator.layout(session.model.num_layers)
+        loss = session.objective.loss(layout, labels, session.operator.workspace)
+        self.mode = FullMode(ModeContext(session, inputs, labels, loss, 0))
 
     def _session(self, opened: OpenedShards, workspace: Workspace) -> Session:
         """As :func:`gnnloom.trainer.training.session.open_session` makes it, with features that are zeros."""
@@ -114,7 +115,7 @@ class _Rehearsal:
             Catalog(config.catalog).dataset(config.dataset),
             shards,
             label_rows,
-            objective,
+            self._weighted(objective),
             operator,
             build_model(operator, config, options, threads),
             feature,
@@ -122,7 +123,7 @@ class _Rehearsal:
             Loaded(0.0, 0),
         )
 
-    def _objective(self, objective: Objective) -> Objective:
+    def _weighted(self, objective: Objective) -> Objective:
         # What a function of the user's takes is not in the workspace, whatever it computes.
         own = None if self.config.loss == "auto" else _any_loss
         # The values of weights do not matter, but they take memory.

@@ -62,7 +62,7 @@ class Session:
 
     Attributes:
         label_rows: the rows of the last layer's output, whose labels this rank has.
-        objective: the task, without weights of classes or a loss of the user's.
+        objective: the task; a training adds the weights of classes and the user's loss.
         feature: (num_rows, num_features) the input features that this rank read; None after :meth:`take_inputs`.
         feature_norm: how the features are scaled; ``auto`` until :meth:`take_inputs` has settled it.
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.

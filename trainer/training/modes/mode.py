@@ -22,9 +22,8 @@ class ModeContext:
     """What a mode may use on one rank.
 
     Attributes:
-        session: the shards, operator and model; the loop evaluates with them.
+        session: the shards, objective, operator and model; the loop evaluates with them.
         inputs: the input features of this rank's rows, in the first layer's layout, as the loop evaluates with them.
-        objective: the task, with weights of classes and the user's loss, for losses of batches.
         labels: labels and split of this rank's rows of the output.
         loss: the loss over all training vertices.
         first_epoch: epoch at which this process begins.
@@ -32,7 +31,6 @@ class ModeContext:
 
     session: Session
     inputs: Inputs
-    objective: Objective
     labels: Labels
     loss: MaskedLoss
     first_epoch: int
@@ -40,6 +38,11 @@ class ModeContext:
     @property
     def comm(self) -> Communicator:
         return self.session.comm
+
+    @property
+    def objective(self) -> Objective:
+        """For losses of batches."""
+        return self.session.objective
 
     @property
     def config(self) -> TrainConfig:
