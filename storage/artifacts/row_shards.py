@@ -162,7 +162,7 @@ class RowShards:
 
     def __contains__(self, name: str) -> bool:
         """Whether the vertex data have an array such as ``label``."""
-        return f"row/{0:05d}/{name}" in self.artifact
+        return f"row/00000/{name}" in self.artifact
 
     def shard(self, rank: int, counter: ReadCounter | None = None, *, on_disk: bool = False) -> RowShard:
         """The shard of one rank.

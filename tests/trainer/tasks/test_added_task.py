@@ -183,8 +183,9 @@ def test_an_added_task_trains_resumes_predicts_exports_and_is_reported(
 
 
 def test_the_help_lists_an_added_task(installed: dict[str, str]) -> None:
-    shown = run_python(installed, "-m", "gnnloom.workflows.cli.main", "train", "--help")
-    assert "--task [auto|class|multilabel|number|ordinal]" in " ".join(shown.split())
+    shown = " ".join(run_python(installed, "-m", "gnnloom.workflows.cli.main", "train", "--help").split())
+    assert "--task [auto|class|multilabel|number|ordinal]" in shown
+    assert "ordinal Ordered classes" in shown
 
 
 def test_a_named_task_is_the_one_that_the_data_suggest_and_others_are_refused(data: Data) -> None:
