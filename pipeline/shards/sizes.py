@@ -83,7 +83,7 @@ class VertexSizes:
 
     Attributes:
         num_features: width of the features.
-        num_outputs: width of a model's output: classes, or numbers that a regression predicts.
+        num_classes: number of classes; 0 if there are none.
         types: dtype and trailing shape of each array.
         chunk_rows: rows of a chunk of each array.
         stored_bytes: bytes on disk.
@@ -91,7 +91,7 @@ class VertexSizes:
 
     num_vertices: int
     num_features: int
-    num_outputs: int
+    num_classes: int
     types: Mapping[str, tuple[str, tuple[int, ...]]]
     chunk_rows: tuple[int, ...]
     stored_bytes: int
@@ -104,7 +104,7 @@ class VertexSizes:
         return cls(
             vertices.num_vertices,
             vertices.num_features,
-            vertices.num_targets or vertices.num_classes,
+            vertices.num_classes,
             {name: (record.dtype, record.shape[1:]) for name, record in records.items()},
             tuple(artifact.array(name).chunk_rows for name in records),
             artifact.stored_bytes(),

@@ -97,8 +97,7 @@ class GridShards:
         self.nnz: int = artifact.facts["nnz"]
         self.num_features: int = artifact.sizes.get("feature", 0)
         self.num_classes: int = artifact.facts.get("num_classes", 0)
-        #: Width of a model's output: the classes, or the numbers that a regression predicts.
-        self.num_outputs: int = artifact.facts.get("num_targets", 0) or self.num_classes
+        self.num_targets: int = artifact.facts.get("num_targets", 0)
         self.symmetric: bool = artifact.facts["symmetric"]
         self.weighted: bool = artifact.facts["weighted"]
         self.grid: tuple[int, int] = tuple(artifact.parameters["grid"])
@@ -109,6 +108,11 @@ class GridShards:
 
     def __repr__(self) -> str:
         return f"GridShards({self.grid[0]} x {self.grid[1]}, {self.num_vertices:,} vertices, {self.permutation})"
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the vertex data have an array such as ``label``."""
+        # Every range of rows has the same arrays, so the first one answers for all.
+        return f"{order_path('rows', 0)}/{name}" in self.artifact
 
     def stored_variant(self, variant: str) -> str:
         """The stored variant that equals this one."""

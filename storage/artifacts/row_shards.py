@@ -147,8 +147,7 @@ class RowShards:
         self.num_parts: int = artifact.sizes["part"]
         self.num_features: int = artifact.sizes.get("feature", 0)
         self.num_classes: int = artifact.facts.get("num_classes", 0)
-        #: Width of a model's output: the classes, or the numbers that a regression predicts.
-        self.num_outputs: int = artifact.facts.get("num_targets", 0) or self.num_classes
+        self.num_targets: int = artifact.facts.get("num_targets", 0)
         self.symmetric: bool = artifact.facts["symmetric"]
         self.weighted: bool = artifact.facts["weighted"]
         #: Order of the local numbers of a rank's vertices: ``none`` for ascending ids, or ``degree``.
@@ -158,6 +157,10 @@ class RowShards:
 
     def __repr__(self) -> str:
         return f"RowShards({self.num_parts} parts of {self.num_vertices:,} vertices)"
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the vertex data have an array such as ``label``."""
+        return f"row/00000/{name}" in self.artifact
 
     def shard(self, rank: int, counter: ReadCounter | None = None, *, on_disk: bool = False) -> RowShard:
         """The shard of one rank.

@@ -67,8 +67,6 @@ class Samples:
         self.num_vertices: int = artifact.sizes["vertex"]
         self.num_features: int = artifact.sizes["feature"]
         self.num_classes: int = artifact.facts["num_classes"]
-        #: Width of a model's output: the classes, or the numbers that a regression predicts.
-        self.num_outputs: int = artifact.facts["num_targets"] or self.num_classes
         self.weighted: bool = artifact.facts["weighted"]
         self.has_negative_feature: bool = artifact.facts["has_negative_feature"]
         self.num_ranks: int = artifact.parameters["ranks"]

@@ -1,4 +1,4 @@
-"""What a run minimizes and measures."""
+"""What a run predicts, minimizes and measures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.config.fields import Config, option
+from gnnloom.trainer.tasks.registry import AUTO, TASKS
 
 #: Values of ``class_weights`` other than a list of numbers.
 NO_WEIGHTS, BALANCED = "none", "balanced"
@@ -14,11 +15,17 @@ NO_WEIGHTS, BALANCED = "none", "balanced"
 
 @dataclass(frozen=True, kw_only=True)
 class LossConfig(Config):
-    """The loss, the weights of the classes in it, and a metric of the user's own."""
+    """The task, its loss, the weights of the classes in it, and a metric of the user's own."""
 
+    task: str = option(
+        AUTO,
+        "What to predict; auto: what the vertex data have",
+        choices=(AUTO, *TASKS),
+        later=True,
+    )
     loss: str = option(
         "auto",
-        "Loss: the usual one of the labels, or a function of your own as package.module:function",
+        "Loss: the usual one of the task, or a function of your own as package.module:function",
         choices=("auto",),
         importable=True,
     )

@@ -87,18 +87,17 @@ class VertexTable:
     """Features and labels of all vertices, for random access to those of a batch; any thread may read them."""
 
     def __init__(
-        self, arrays: Mapping[str, NDArray[Any]], num_outputs: int, feature_norm: str, dtype: torch.dtype
+        self, arrays: Mapping[str, NDArray[Any]], feature_norm: str, dtype: torch.dtype, label: tuple[str, torch.dtype]
     ) -> None:
         """Wrap arrays that are in memory or mapped.
 
         Args:
-            arrays: (num_vertices, ...) ``feature``, ``split`` and one of ``label``, ``multilabel`` and ``target``.
-            num_outputs: number of classes, or of the numbers that a regression predicts.
+            arrays: (num_vertices, ...) ``feature``, ``split`` and labels.
             feature_norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
             dtype: dtype of the features.
+            label: name of the array of labels, and the dtype in which they are wanted.
         """
-        self._arrays, self._num_outputs, self._feature_norm, self._dtype = arrays, num_outputs, feature_norm, dtype
-        self._label = next(name for name in ("target", "multilabel", "label") if name in arrays)
+        self._arrays, self._feature_norm, self._dtype, self._label = arrays, feature_norm, dtype, label
 
     def feature(self, vertices: NDArray[np.int64]) -> Tensor:
         """(num_vertices, num_features) scaled features of some vertices."""
@@ -108,8 +107,6 @@ class VertexTable:
 
     def labels(self, vertices: NDArray[np.int64]) -> Labels:
         """Labels and split of some vertices."""
-        label = np.take(self._arrays[self._label], vertices, axis=0)
-        # int64, because torch indexes with labels.
-        label = label.astype(np.int64) if self._label == "label" else label
-        split = np.take(self._arrays["split"], vertices, axis=0)
-        return Labels(torch.from_numpy(label), torch.from_numpy(split), self._num_outputs)
+        name, dtype = self._label
+        label, split = (torch.from_numpy(np.take(self._arrays[each], vertices, axis=0)) for each in (name, "split"))
+        return Labels(label.to(dtype), split)

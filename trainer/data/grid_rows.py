@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.grid_shards import GridShards, order_path
+from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.ranges import Span
 
@@ -33,8 +33,7 @@ class GridRows:
         return f"order/{self.order}"
 
     def __contains__(self, name: str) -> bool:
-        # Every range of rows has the same arrays, so the first one answers for all.
-        return f"{order_path('rows', 0)}/{name}" in self.shards.artifact
+        return name in self.shards
 
     def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
         """(num_rows, ...) the rows of an array such as ``feature``, converted to ``dtype`` if given."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
@@ -42,7 +39,7 @@ class StoredBatches:
         Args:
             feature_norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
             dtype: dtype of the features.
-            no_label: (0, ...) labels of no vertex.
+            no_label: (0, ...) labels of no vertex, of the dtype in which labels are wanted.
             ahead: read a segment while the one before is in use.
         """
         self._samples, self._rank, self._counter = samples, rank, counter
@@ -72,11 +69,9 @@ class StoredBatches:
             segments.close()
 
     def _drawn(self, stored: StoredBatch) -> Drawn:
-        label: NDArray[Any] = stored.label
-        # int64, because torch indexes with classes.
-        label = label.astype(np.int64) if label.dtype == np.int32 else label
         feature = torch.from_numpy(stored.feature.astype(array_dtype(self._dtype), copy=False))
-        return Drawn(stored.batch, torch.from_numpy(label), normalize_feature(feature, self._feature_norm))
+        label = torch.from_numpy(stored.label).to(self._no_label.dtype)
+        return Drawn(stored.batch, label, normalize_feature(feature, self._feature_norm))
 
     def nothing(self) -> Drawn:
         feature = torch.empty((0, self._samples.num_features), dtype=self._dtype)

@@ -1,4 +1,4 @@
-"""Features, labels and split of a rank's own vertices, read and checked."""
+"""Vertex data of some rows: any array, labels, and features, which are checked and scaled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_rows import VertexRows
@@ -23,75 +22,19 @@ _PIECE_ROWS = 256
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels and split of this rank's rows.
+    """What some rows are to predict; only their task knows what the numbers mean.
 
     Attributes:
-        label: (num_rows,) int64, -1 for none; in a multi-label task (num_rows, num_classes) int8, 1 or 0, -1 for
-            unknown; in a regression (num_rows, num_classes) float, NaN for unknown.
+        label: (num_rows, ...) as the task's :meth:`~gnnloom.trainer.tasks.objectives.objective.Objective.read` has it.
         split: (num_rows,) uint8, see ``SPLIT``.
-        num_classes: number of classes, or of the numbers that a regression predicts.
     """
 
     label: Tensor
     split: Tensor
-    num_classes: int
 
-    @property
-    def is_regression(self) -> bool:
-        return self.label.is_floating_point()
-
-    @property
-    def is_multilabel(self) -> bool:
-        return self.label.dim() == 2 and not self.is_regression
-
-    def known(self, split: str) -> Tensor:
-        """(num_rows,) bool: vertices of a split of which at least one label is known."""
-        known = ~self.label.isnan() if self.is_regression else self.label >= 0
-        return (self.split == SPLIT[split]) & (known.any(1) if self.label.dim() == 2 else known)
-
-
-def read_labels(rows: VertexRows) -> Labels:
-    """Read the labels and split of some rows. Communicates nothing.
-
-    Raises:
-        InputError: the shards lack labels or a split, or have labels out of range or for another number of classes.
-    """
-    if "target" in rows:
-        return Labels(_read_target(rows), torch.from_numpy(_read(rows, "split")), rows.shards.num_outputs)
-    if "multilabel" in rows:
-        return Labels(_read_multilabel(rows), torch.from_numpy(_read(rows, "split")), rows.shards.num_classes)
-    # int64, because torch indexes with labels.
-    label = torch.from_numpy(_read(rows, "label").astype(np.int64))
-    num_classes = rows.shards.num_classes
-    if len(label) and (int(label.max()) >= num_classes or int(label.min()) < NO_LABEL):
-        raise InputError(
-            f"{rows.shards.artifact.path}/{rows.prefix}/label: labels from {int(label.min())} to {int(label.max())},"
-            f" expected {NO_LABEL} (none) to {num_classes - 1}"
-        )
-    return Labels(label, torch.from_numpy(_read(rows, "split")), num_classes)
-
-
-def _read_target(rows: VertexRows) -> Tensor:
-    target = torch.from_numpy(_read(rows, "target"))
-    if target.shape[1] != rows.shards.num_outputs:
-        where = f"{rows.shards.artifact.path}/{rows.prefix}/target"
-        raise InputError(f"{where}: {target.shape[1]} columns, expected {rows.shards.num_outputs}")
-    if bool(target.isinf().any()):
-        row = int(target.isinf().any(1).nonzero()[0, 0])
-        raise InputError(
-            f"{rows.shards.artifact.path}/{rows.prefix}/target: vertex {int(rows.vertex()[row])} has an infinite value"
-        )
-    return target
-
-
-def _read_multilabel(rows: VertexRows) -> Tensor:
-    label, num_classes = torch.from_numpy(_read(rows, "multilabel")), rows.shards.num_classes
-    where = f"{rows.shards.artifact.path}/{rows.prefix}/multilabel"
-    if label.shape[1] != num_classes:
-        raise InputError(f"{where}: {label.shape[1]} columns, expected the {num_classes} classes of the dataset")
-    if label.numel() and not NO_LABEL <= int(label.min()) <= int(label.max()) <= 1:
-        raise InputError(f"{where}: labels from {int(label.min())} to {int(label.max())}, expected 0, 1 or {NO_LABEL}")
-    return label
+    def take(self, rows: Tensor) -> Labels:
+        """Those of some of the rows."""
+        return Labels(self.label[rows], self.split[rows])
 
 
 def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:
@@ -103,7 +46,7 @@ def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:
     Raises:
         InputError: the shards have no features, or a feature that is not a finite number.
     """
-    feature = torch.from_numpy(_read(rows, "feature", array_dtype(dtype)))
+    feature = torch.from_numpy(read_array(rows, "feature", array_dtype(dtype)))
     # A few rows at a time, so the check's masks do not add to the peak memory.
     if not all(bool(part.isfinite().all()) for part in torch.split(feature, _PIECE_ROWS)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
@@ -143,7 +86,12 @@ def normalize_feature(feature: Tensor, norm: str) -> Tensor:
     return feature
 
 
-def _read(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+def read_array(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+    """Read an array of some rows. Communicates nothing.
+
+    Raises:
+        InputError: the shards do not have it.
+    """
     if name not in rows:
         dataset = rows.shards.artifact.path.parent.parent.name
         raise InputError(

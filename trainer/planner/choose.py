@@ -40,7 +40,7 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
         return fields
     config = TrainConfig.from_json({**fields, "ranks": fields.get("ranks") or ranks or 1})
     profile = open_profile(Catalog(fields["catalog"]).root, LOCAL)
-    plans = make_plans(config, situation_of(dataset), profile)
+    plans = make_plans(config, situation_of(dataset, task=config.task), profile)
     plan = next((each for each in plans if each.fits and _has_shards(dataset, each)), None)
     if plan is None:
         raise InputError(

@@ -41,9 +41,9 @@ class GraphFacts:
 
     Attributes:
         nnz: nonzeros of the adjacency, self loops included.
-        num_outputs: classes, or numbers that a regression predicts.
+        num_outputs: width of the model's output.
         num_training: labeled vertices of the training split.
-        one_class: every vertex has one class, so the loss is a softmax.
+        one_class: the task couples the columns of scores, as a softmax does.
     """
 
     num_vertices: int

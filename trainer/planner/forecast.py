@@ -44,7 +44,7 @@ def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
     shards, profile = begun.shards, _profile(dataset.path.parent)
     config = with_drawn_options(begun.config, dataset, shards.artifact)
     # The shards are there, so their sizes are known better than before there were any.
-    memory = max(project_new_training(config, sizes_of(shards)).peak_memory)
+    memory = max(project_new_training(config, sizes_of(shards, config.task)).peak_memory)
     fitting = fits(memory, profile.memory_per_rank)
     if config.mode_kind.is_sampled:
         content: dict[str, Any] = {
@@ -56,7 +56,7 @@ def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
             "fits": fitting,
         }
     else:
-        situation = situation_of(dataset, shards.artifact.inputs.get("graph"), begun.num_training)
+        situation = situation_of(dataset, shards.artifact.inputs.get("graph"), begun.num_training, config.task)
         plan = plan_of(config, situation, profile, shards.artifact.inputs.get("partition", ""))
         content = replace(plan, peak_memory=memory, fits=fitting).to_json()
     return {**content, "profile": profile.name, "clock": profile.clock}

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.trainer.planner.candidates import Situation
 from gnnloom.trainer.planner.describe import GraphFacts, count_training, exchanges_of
 from gnnloom.trainer.planner.law import KnownPartition
+from gnnloom.trainer.tasks.registry import AUTO, task_of_data
 
 
-def situation_of(dataset: Dataset, graph_key: str | None = None, num_training: int | None = None) -> Situation:
+def situation_of(
+    dataset: Dataset, graph_key: str | None = None, num_training: int | None = None, task: str = AUTO
+) -> Situation:
     """What is known about a dataset; reads manifests, the split and the labels.
 
     Args:
         graph_key: chooses between several graphs.
         num_training: labeled training vertices, if they are known already: then split and labels are not read.
+        task: name of the task.
 
     Raises:
         NotFoundError: the dataset has no graph or no vertex data.
-        InputError: it lacks features or labels, or has several graphs.
+        InputError: it lacks features or what the task predicts, or has several graphs.
     """
     graph = dataset.graph(graph_key)
     vertices = dataset.vertices(graph=graph.artifact.key)
-    num_outputs = vertices.num_targets or vertices.num_classes
+    predicted = task_of_data(task, vertices.artifact, vertices.artifact.path)
+    num_outputs = predicted.width(vertices)
     if not vertices.num_features or not num_outputs:
         raise InputError(f"{vertices.artifact.path}: the dataset lacks features or labels; there is nothing to train")
     facts = GraphFacts(
@@ -36,14 +40,10 @@ def situation_of(dataset: Dataset, graph_key: str | None = None, num_training: i
         num_training=count_training(vertices) if num_training is None else num_training,
         symmetric=graph.symmetric,
         weighted=graph.weighted,
-        one_class=_has_one_class(vertices),
+        one_class=predicted.couples_columns,
     )
     key = graph.artifact.key
     return Situation(facts, _partitions(dataset, key), _grid_heaviest(dataset, key))
-
-
-def _has_one_class(vertices: Vertices) -> bool:
-    return vertices.has_label and not vertices.num_targets
 
 
 def _partitions(dataset: Dataset, graph: str) -> list[KnownPartition]:

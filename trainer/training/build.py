@@ -1,4 +1,4 @@
-"""Builds what a configuration asks for: the operator of its algorithm, and its model."""
+"""Builds what a configuration asks for: the operator of its algorithm, its model, and what its task computes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.networks.whole_batch_norm import share_batch_norms
 from gnnloom.trainer.operators.layer_plan import LayerPlan
 from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.tasks.registry import task_of_data
 
 
 def build_operator(
@@ -46,6 +48,18 @@ def build_operator(
         options=config.own_options(),
     )
     return algorithm.build(context)
+
+
+def build_objective(shards: OpenedShards, config: TrainConfig) -> Objective:
+    """The objective of the configured task, or of that which the vertex data suggest. Communicates nothing.
+
+    Raises:
+        InputError: the shards lack what the task predicts.
+    """
+    # Any rows say which arrays the shards have.
+    task = task_of_data(config.task, shards.vertex_rows("rows", (0, 0)), shards.shards.artifact.path)
+    found: Objective = task.load()(task, task.width(shards.shards))
+    return found
 
 
 def build_model(operator: Operator, config: TrainConfig, options: ModelOptions, threads: Threads) -> Model:

@@ -10,10 +10,11 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.loss_config import BALANCED, NO_WEIGHTS, LossConfig
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.tasks.objectives.objective import Objective
 
 
-def check_class_weights(config: LossConfig, labels: Labels) -> None:
-    """Check that the configured weights fit the labels. Communicates nothing.
+def check_class_weights(config: LossConfig, objective: Objective) -> None:
+    """Check that the configured weights fit the task. Communicates nothing.
 
     Raises:
         InputError: there is another number of classes, or the task has none.
@@ -21,16 +22,15 @@ def check_class_weights(config: LossConfig, labels: Labels) -> None:
     if config.class_weights == NO_WEIGHTS:
         return
     where = f"class_weights {config.class_weights!r}"
-    if labels.is_regression:
-        raise InputError(f"{where}: the labels are numbers to predict, not classes; remove the option")
-    if labels.is_multilabel and config.loss != "auto":
-        raise InputError(f"{where}: a loss of your own over several labels per vertex has to weight them itself")
+    refused = objective.refused_weights(own_loss=config.loss != "auto")
+    if refused:
+        raise InputError(f"{where}: {refused}")
     given = config.given_class_weights
-    if given and len(given) != labels.num_classes:
-        raise InputError(f"{where}: {len(given)} weights, but the dataset has {labels.num_classes} classes")
+    if given and len(given) != objective.num_outputs:
+        raise InputError(f"{where}: {len(given)} weights, but the dataset has {objective.num_outputs} classes")
 
 
-def class_weights(config: LossConfig, layout: Layout, labels: Labels) -> Tensor | None:
+def class_weights(config: LossConfig, objective: Objective, layout: Layout, labels: Labels) -> Tensor | None:
     """(num_classes,) float64, the same on every rank; None for equal weights. Collective.
 
     ``balanced`` is the mean number of training vertices per class over the class's own number, as in scikit-learn.
@@ -42,11 +42,10 @@ def class_weights(config: LossConfig, layout: Layout, labels: Labels) -> Tensor 
         return None
     if config.class_weights != BALANCED:
         return torch.tensor(config.given_class_weights, dtype=torch.float64)
-    counts = torch.zeros(labels.num_classes, dtype=torch.int64)
-    label = labels.label[labels.known("train")]
+    counts = torch.zeros(objective.num_outputs, dtype=torch.int64)
     # The layout does not split labels, so one rank counts the rows that it shares with others.
     if layout.speaks_for_rows:
-        counts += (label == 1).sum(0) if labels.is_multilabel else label.bincount(minlength=labels.num_classes)
+        counts += objective.class_counts(labels.label[objective.known(labels, "train")])
     layout.grid.comm.all_reduce(counts, Kind.SETUP)
     # A class without a training vertex is in no term of the loss.
     each = counts.to(torch.float64)

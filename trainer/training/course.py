@@ -10,6 +10,7 @@ from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.runs.checkpoint import checkpoint_facts
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.tasks.task import Figure
 from gnnloom.trainer.training.monitor import LOSS, VAL_LOSS, Best, find_metric
 from gnnloom.trainer.training.schedule import Schedule
 
@@ -50,26 +51,23 @@ class Course:
         best: the best checkpoint so far; None if the run keeps none, or has not measured any yet.
     """
 
-    def __init__(
-        self, config: TrainConfig, names: tuple[str, ...], own: Mapping[str, bool], best: KeptBest | None
-    ) -> None:
+    def __init__(self, config: TrainConfig, figures: Mapping[str, Figure], best: KeptBest | None) -> None:
         """Begin before the first epoch.
 
         Args:
-            names: metrics that the run reports.
-            own: metrics of the user's, and whether lower is better.
+            figures: metrics that the run reports, by name.
             best: the best checkpoint on disk, if the run goes on from it.
 
         Raises:
             InputError: an option names a metric that the run does not report, or does not measure between its epochs.
         """
-        monitored = find_metric("monitor", config.monitor, names, own)
+        monitored = find_metric("monitor", config.monitor, figures)
         if (config.patience or config.schedule == "plateau") and monitored.name != LOSS and not config.eval_every:
             raise InputError(f"monitor {monitored.name}: it is measured only at the end; set eval_every, such as to 1")
         keeps = config.keep_best != "none"
         if keeps and config.keep_best != LOSS and not config.evaluates:
             raise InputError(f"keep_best {config.keep_best}: the run measures no metrics; leave out --no-final-eval")
-        self._kept = Best(find_metric("keep_best", config.keep_best, names, own)) if keeps else None
+        self._kept = Best(find_metric("keep_best", config.keep_best, figures)) if keeps else None
         self._monitored, self._patience = Best(monitored), config.patience
         self.schedule = Schedule(config, monitored)
         # A checkpoint that another metric chose is replaced by the first one that this metric chooses.

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,21 +24,21 @@ from gnnloom.trainer.config.continuation import run_of
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.networks.global_generator import Draws
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
+from gnnloom.trainer.tasks.objectives.objective import Metrics
+from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
+from gnnloom.trainer.tasks.objectives.own_metric import WithOwnMetric, own_figure
+from gnnloom.trainer.tasks.task import Figure
 from gnnloom.trainer.training.buffers import average_buffers
 from gnnloom.trainer.training.checkpoint import restore, restore_parameters
 from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter, Destination
-from gnnloom.trainer.training.class_scores import class_scores
 from gnnloom.trainer.training.class_weights import class_weights
 from gnnloom.trainer.training.clipping import clip_gradients
 from gnnloom.trainer.training.course import Course
-from gnnloom.trainer.training.loss import MaskedLoss, build_loss
-from gnnloom.trainer.training.metrics import Metrics, build_metrics
 from gnnloom.trainer.training.model_checks import agree_on_model, check_epoch
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.monitor import VAL_LOSS
 from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients, trained_parameters
-from gnnloom.trainer.training.own_functions import OwnFunction
-from gnnloom.trainer.training.own_metric import WithOwnMetric, lower_is_better
 from gnnloom.trainer.training.predict import write_predictions
 from gnnloom.trainer.training.record import recorded
 from gnnloom.trainer.training.result import EXPOSED, describe_result, gather_costs
@@ -112,7 +112,7 @@ def train(
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
             begin_run(training.run, training.config, training.first_epoch, training.session.shards.artifact)
-            begun(training.run, Begun(training.config, training.session.shards, training.loss.num_vertices))
+            begun(training.run, Begun(training.config, training.session.shards, training.loss.num_examples))
         comm.barrier()
         with closing(training), recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
             stopped = training.run_epochs(stop)
@@ -141,10 +141,12 @@ class Training:
         self.layout, self.labels = layout, start.labels
         labels = self.labels
         space = self.session.operator.workspace
-        weights = class_weights(self.config, layout, labels)
-        self.loss = build_loss(layout, labels, "train", weights, start.own_loss, space)
+        weights = class_weights(self.config, self.session.objective, layout, labels)
+        self.session.objective = replace(self.session.objective, class_weights=weights, own_loss=start.own_loss)
+        self.objective = self.session.objective
+        self.loss = self.objective.loss(layout, labels, space)
         self.metrics = self._build_metrics(start.own_metric)
-        if self.loss.num_vertices == 0 or self.loss.num_terms == 0:
+        if self.loss.num_examples == 0 or self.loss.num_terms == 0:
             message = f"{self.session.shards.artifact.path}: no vertex has a label and is in the training split"
             raise CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
         self.first_epoch = 0 if start.checkpoint is None else start.checkpoint.epoch
@@ -157,14 +159,15 @@ class Training:
         self.unsaved_seconds = 0.0
         self.log = RunLog()
         self.details: dict[str, Any] | None = None
-        lower = lower_is_better(start.own_metric)
-        self.course = together(comm, lambda: Course(self.config, self.metrics.names, lower, start.best))
+        own_figures = () if start.own_metric is None else (own_figure(start.own_metric),)
+        self.figures = {name: each for each in (*self.objective.task.figures, *own_figures) for name in each.names}
+        self.course = together(comm, lambda: Course(self.config, self.figures, start.best))
         self.val_loss = None
         if self.course.needs_val_loss:
-            self.val_loss = build_loss(layout, labels, "valid", own=start.own_loss, workspace=space)
+            self.val_loss = replace(self.objective, class_weights=None).loss(layout, labels, space, "valid")
         for line in self.lines:
             self._follow(line)
-        context = ModeContext(self.session, self.inputs, labels, self.loss, weights, start.own_loss, self.first_epoch)
+        context = ModeContext(self.session, self.inputs, labels, self.loss, self.first_epoch)
         self.mode: Mode = self.config.mode_kind.load()(context)
         # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
         self.writer = CheckpointWriter(comm, self.run.sync_metrics, lambda: drop_superseded(self.run))
@@ -206,10 +209,11 @@ class Training:
 
     def _build_metrics(self, own: OwnFunction | None) -> Metrics:
         """The metrics of the task, and the user's. Collective."""
-        metrics = build_metrics(self.layout, self.labels)
+        objective = self.objective
+        metrics = objective.metrics(self.layout, self.labels)
         if own is None:
             return metrics
-        return together(self.comm, lambda: WithOwnMetric(metrics, self.layout, self.labels, own))
+        return together(self.comm, lambda: WithOwnMetric(metrics, self.layout, self.labels, objective, own))
 
     def run_epochs(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
@@ -249,7 +253,7 @@ class Training:
         if (is_last and self.config.final_eval) or _is_due(line["epoch"] + 1, self.config.eval_every):
             line |= self._evaluate(is_last=is_last)
         self._follow(line)
-        if self.course.ends and self.config.final_eval and self.metrics.names[0] not in line:
+        if self.course.ends and self.config.final_eval and not self.figures.keys() <= line.keys():
             line |= self._evaluate(is_last=True)
         return is_last or self.course.ends
 
@@ -332,7 +336,7 @@ class Training:
         with torch.no_grad(), draws, self.comm.traffic.recording():
             scores = self.mode.scores()
             if is_last:
-                self.details = class_scores(self.layout, self.labels, scores)
+                self.details = self.objective.details(self.layout, self.labels, scores)
             figures = self.metrics(scores)
             if self.val_loss is not None:
                 figures |= {VAL_LOSS: self._total_loss(self.val_loss, scores)}
@@ -365,8 +369,8 @@ class Training:
         if self.comm.rank == 0:
             self.run.append_metrics(line)
             self.log.write(line)
-            if self.metrics.names[0] in line:
-                figures = "  ".join(f"{name} {_shown(name, line[name])}" for name in self.metrics.names)
+            if self.figures.keys() <= line.keys():
+                figures = "  ".join(f"{name} {_shown(each, line[name])}" for name, each in self.figures.items())
                 logger.info(
                     "epoch %d  loss %.5f  %s  %.3f s", shown_epoch(line), line["loss"], figures, line["seconds"]
                 )
@@ -414,7 +418,7 @@ class Training:
         if self.details:
             self.details["class_epoch"] = kept
         found = {**self.course.summary, **(self.details or {})}
-        result = describe_result(self.session, self.run, self.lines, self.metrics.names, found, stopped=stopped)
+        result = describe_result(self.session, self.run, self.lines, list(self.figures), found, stopped=stopped)
         result |= gather_costs(self.session, self.last_traffic)
         if self.comm.rank == 0:
             for what, facts in self.course.summary.items():
@@ -430,8 +434,8 @@ def _is_due(done: int, every: int) -> bool:
     return every > 0 and done % every == 0
 
 
-def _shown(name: str, value: float | None) -> str:
+def _shown(figure: Figure, value: float | None) -> str:
     """A metric for the log; shares as percentages."""
     if value is None:
         return "-"
-    return f"{value:.2%}" if name.endswith(("accuracy", "f1")) else f"{value:.5g}"
+    return f"{value:.2%}" if figure.is_share else f"{value:.5g}"

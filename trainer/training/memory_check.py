@@ -36,7 +36,8 @@ def check_memory(config: TrainConfig, run: str, shards: RowShards | GridShards, 
     """
     if config.chosen_algorithm.footprint is None and not isinstance(shards, RowShards):
         return  # an algorithm of another package, which does not say what it needs
-    needed = sum(memory_beyond_process(config, sizes_of(shards, stored=False, ranks=ranks_here))[:ranks_here])
+    sizes = sizes_of(shards, config.task, stored=False, ranks=ranks_here)
+    needed = sum(memory_beyond_process(config, sizes)[:ranks_here])
     available = available_memory()
     if needed <= available:
         return

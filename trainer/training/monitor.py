@@ -8,11 +8,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.tasks.task import Figure, judge_of
 
 #: The training's loss, which every epoch has, and the loss of the validation split, which is formed on request.
 LOSS, VAL_LOSS = "loss", "val_loss"
-#: Ends of the names of metrics for which lower is better.
-_LOWER = ("loss", "rmse", "mae")
 
 
 @dataclass(frozen=True)
@@ -31,26 +30,25 @@ class Metric:
         return before is None or (value < before if self.lower else value > before)
 
 
-def find_metric(option: str, name: str, names: tuple[str, ...], own: Mapping[str, bool]) -> Metric:
+def find_metric(option: str, name: str, figures: Mapping[str, Figure]) -> Metric:
     """The metric that an option names.
 
     Args:
         option: name of the option, for messages.
-        name: ``auto`` is the validation split's F1 if the task has one, otherwise its first figure.
-        names: metrics that the run reports.
-        own: metrics of the user's, and whether lower is better.
+        name: ``auto`` is the figure that judges the run, of the validation split.
+        figures: metrics that the run reports.
 
     Raises:
         InputError: the run reports no such metric.
     """
     if name == "auto":
-        name = "val_f1" if "val_f1" in names else next(each for each in names if each.startswith("val_"))
-    known = (LOSS, VAL_LOSS, *names)
+        name = f"val_{judge_of(list(figures.values())).name}"
+    known = {LOSS: True, VAL_LOSS: True} | {each: figure.lower for each, figure in figures.items()}
     if name not in known:
         close = get_close_matches(name, known, 1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
         raise InputError(f"{option} {name!r}: this run reports no such metric; {hint}")
-    return Metric(name, own.get(name, name.endswith(_LOWER)))
+    return Metric(name, known[name])
 
 
 class Best:

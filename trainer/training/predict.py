@@ -27,17 +27,8 @@ from gnnloom.trainer.networks.global_generator import Draws
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.checkpoint import restore_parameters
-from gnnloom.trainer.training.metrics import predicted_class
 from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
 from gnnloom.trainer.training.start import read_inputs
-
-_DIMS = {
-    "label": ("vertex",),
-    "multilabel": ("vertex", "class"),
-    "target": ("vertex", "target"),
-    "score": ("vertex", "class"),
-    "embedding": ("vertex", "feature"),
-}
 
 
 def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
@@ -127,8 +118,9 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
     num_layers = session.model.num_layers
     # The embedding is the input of the last layer and has that layer's layout; all other arrays belong to its output.
     layers = {name: num_layers - (name == "embedding") for name in outputs}
+    dims = {**session.objective.task.predicts, "embedding": ("vertex", "feature")}
     arrays = [
-        VertexArray(name, rows, session.operator.layout(layers[name]), _DIMS[name]) for name, rows in outputs.items()
+        VertexArray(name, rows, session.operator.layout(layers[name]), dims[name]) for name, rows in outputs.items()
     ]
     records = write_vertex_arrays(comm, folder, arrays, session.shards.num_vertices, Kind.PREDICTION)
     if comm.rank == 0:
@@ -139,18 +131,11 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
 
 def _forward(session: Session, inputs: Inputs, embeddings: bool) -> dict[str, torch.Tensor]:
     """The arrays to write for this rank's rows, by name. Collective."""
-    model, num_outputs = session.model.eval(), session.shards.num_outputs
+    model = session.model.eval()
     with torch.no_grad(), session.comm.traffic.recording():
         hidden = model.embed(inputs)
-        score = model.classify(hidden)
         layout = session.operator.layout(model.num_layers)
-        whole = whole_rows(score, layout, num_outputs, Kind.PREDICTION)
-        if "target" in session.label_rows:
-            outputs = {"target": whole}
-        elif "multilabel" in session.label_rows:
-            outputs = {"multilabel": (whole > 0).to(torch.int8), "score": whole}
-        else:
-            outputs = {"label": predicted_class(layout, score, num_outputs).to(torch.int32), "score": whole}
+        outputs = session.objective.predict(layout, model.classify(hidden))
         if embeddings and model.num_layers > 1:
             last = model.num_layers - 1
             before, width = session.operator.layout(last), model.options.dims[last]

@@ -136,12 +136,13 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     # Rank 0 stands for all: whether the shards fit the ranks does not depend on it.
     shards = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter()).shards
     check_graph(config.model, shards)
-    if not shards.num_features or not shards.num_outputs:
+    sizes = sizes_of(shards, config.task)
+    if not sizes.num_features or not sizes.num_outputs:
         raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
     start = find_start(config, inputs_of(shards.artifact), restart=restart)
     seconds, measured = _known_seconds(dataset, config, shards.artifact.key)
     return replace(
-        project_new_training(with_drawn_options(config, dataset, shards.artifact), sizes_of(shards)),
+        project_new_training(with_drawn_options(config, dataset, shards.artifact), sizes),
         run=run,
         first_epoch=start.first_epoch,
         epoch_seconds=seconds,

@@ -7,6 +7,8 @@ tensor, so it takes a fraction of a second, once torch is imported, and some byt
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,11 +20,10 @@ from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS, OpenedShards
 from gnnloom.trainer.data.unread_shards import unread
-from gnnloom.trainer.data.vertex_data import Labels, read_labels
 from gnnloom.trainer.kernels.dispatch import IdleThreads, Unperformed, Workspace
-from gnnloom.trainer.training.build import build_model
+from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.training.build import build_model, build_objective
 from gnnloom.trainer.training.clipping import clip_gradients
-from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.full import FullMode
 from gnnloom.trainer.training.modes.mode import ModeContext
 from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients, trained_parameters
@@ -92,24 +93,29 @@ class _Rehearsal:
         self.config, self.comm = config, UnconnectedRank(rank, config.ranks)
         opened = unread(_open(config, rank), rank)
         self.session = self._session(opened, workspace)
-        labels = read_labels(self.session.label_rows)
-        inputs = self.session.take_inputs()
-        self.optimizer = build_optimizer(self.session.model, config)
-        loss = self._loss(self.session, labels)
-        self.mode = FullMode(ModeContext(self.session, inputs, labels, loss, None, None, 0))
+        session = self.session
+        labels = session.objective.read(session.label_rows)
+        inputs = session.take_inputs()
+        self.optimizer = build_optimizer(session.model, config)
+        layout = session.operator.layout(session.model.num_layers)
+        loss = session.objective.loss(layout, labels, session.operator.workspace)
+        self.mode = FullMode(ModeContext(session, inputs, labels, loss, 0))
 
     def _session(self, opened: OpenedShards, workspace: Workspace) -> Session:
         """As :func:`gnnloom.trainer.training.session.open_session` makes it, with features that are zeros."""
         config, shards, counter, threads = self.config, opened.shards, ReadCounter(), IdleThreads()
-        operator, feature_rows, label_rows = build_share(self.comm, config, opened, threads, counter, workspace)
+        objective = build_objective(opened, config)
+        options = model_options(config, shards.num_features, objective.num_outputs)
+        share = build_share(self.comm, config, opened, options, threads, counter, workspace)
+        operator, feature_rows, label_rows = share
         feature = torch.from_numpy(feature_rows.read("feature", np.dtype(config.dtype)))
-        options = model_options(config, shards.num_features, shards.num_outputs)
         return Session(
             self.comm,
             config,
             Catalog(config.catalog).dataset(config.dataset),
             shards,
             label_rows,
+            self._weighted(objective),
             operator,
             build_model(operator, config, options, threads),
             feature,
@@ -117,13 +123,13 @@ class _Rehearsal:
             Loaded(0.0, 0),
         )
 
-    def _loss(self, session: Session, labels: Labels) -> MaskedLoss:
-        layout = session.operator.layout(session.model.num_layers)
+    def _weighted(self, objective: Objective) -> Objective:
         # What a function of the user's takes is not in the workspace, whatever it computes.
         own = None if self.config.loss == "auto" else _any_loss
         # The values of weights do not matter, but they take memory.
-        weights = None if self.config.class_weights == "none" else torch.ones(labels.num_classes, dtype=torch.float64)
-        return build_loss(layout, labels, "train", weights, own, session.operator.workspace)
+        ones = torch.ones(objective.num_outputs, dtype=torch.float64)
+        weights = None if self.config.class_weights == "none" else ones
+        return replace(objective, class_weights=weights, own_loss=own)
 
     def run(self) -> None:
         model = self.session.model

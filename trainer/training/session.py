@@ -32,8 +32,10 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows
 from gnnloom.trainer.networks.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.networks.model import Inputs, Model
+from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.training.build import build_model, build_operator
+from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.training.build import build_model, build_objective, build_operator
 from gnnloom.trainer.training.requested import check_graph, model_options
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class Session:
 
     Attributes:
         label_rows: the rows of the last layer's output, whose labels this rank has.
+        objective: the task; a training adds the weights of classes and the user's loss.
         feature: (num_rows, num_features) the input features that this rank read; None after :meth:`take_inputs`.
         feature_norm: how the features are scaled; ``auto`` until :meth:`take_inputs` has settled it.
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
@@ -71,6 +74,7 @@ class Session:
     dataset: Dataset
     shards: RowShards | GridShards
     label_rows: VertexRows
+    objective: Objective
     operator: Operator
     model: Model
     feature: torch.Tensor | None
@@ -166,28 +170,30 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, counter)
     shards = opened.shards
     check_graph(config.model, shards)
+    objective = build_objective(opened, config)
     if config.samples is not None and isinstance(opened, OwnRowShard):
-        return _open_samples(comm, config, dataset, opened.shard, threads, counter)
-    operator, feature_rows, label_rows = build_share(comm, config, opened, threads, counter, Workspace())
+        return _open_samples(comm, config, dataset, opened.shard, objective, threads, counter)
+    options = model_options(config, shards.num_features, objective.num_outputs)
+    operator, feature_rows, label_rows = build_share(comm, config, opened, options, threads, counter, Workspace())
     feature = read_feature(feature_rows, getattr(torch, config.dtype))
     loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
-    options = model_options(config, shards.num_features, shards.num_outputs)
     model = build_model(operator, config, options, threads)
-    return Session(comm, config, dataset, shards, label_rows, operator, model, feature, counter, loaded)
+    return Session(comm, config, dataset, shards, label_rows, objective, operator, model, feature, counter, loaded)
 
 
 def build_share(
     comm: Communicator,
     config: TrainConfig,
     opened: OpenedShards,
+    options: ModelOptions,
     threads: Threads,
     counter: ReadCounter,
     workspace: Workspace,
 ) -> tuple[Operator, VertexRows, VertexRows]:
     """This rank's operator, and its rows of the features and the labels, not yet read. Communicates nothing."""
     # The plan of the model comes before the operator, which reads only what the plan multiplies with.
-    plan = model_options(config, opened.shards.num_features, opened.shards.num_outputs).layer_plan()
+    plan = options.layer_plan()
     operator = build_operator(comm, opened, config, plan, threads, counter, workspace)
     first, last = operator.layout(0), operator.layout(plan.num_layers)
     # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
@@ -197,7 +203,13 @@ def build_share(
 
 
 def _open_samples(
-    comm: Communicator, config: TrainConfig, dataset: Dataset, shard: RowShard, threads: Threads, counter: ReadCounter
+    comm: Communicator,
+    config: TrainConfig,
+    dataset: Dataset,
+    shard: RowShard,
+    objective: Objective,
+    threads: Threads,
+    counter: ReadCounter,
 ) -> Session:
     """A session that reads batches from disk: only the ids, labels and split of the rank's vertices are in memory.
 
@@ -209,13 +221,16 @@ def _open_samples(
 
     started, before = time.perf_counter(), peak_memory()
     samples = open_samples(dataset, config, shard.shards.artifact, comm.size, counter)
-    options = model_options(config, samples.num_features, samples.num_outputs)
+    options = model_options(config, samples.num_features, objective.num_outputs)
     dtype, layers = np.dtype(config.dtype), len(options.pairs)
     operator = Layered(comm, layers, config.normalization, dtype, threads)
     operator.rest(shard.vertex())
     loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
     model = build_model(operator, config, options, threads)
-    return Session(comm, config, dataset, shard.shards, shard, operator, model, None, counter, loaded, samples=samples)
+    shards = shard.shards
+    return Session(
+        comm, config, dataset, shards, shard, objective, operator, model, None, counter, loaded, samples=samples
+    )
 
 
 def _vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:

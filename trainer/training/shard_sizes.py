@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.format.files import tree_bytes
+from gnnloom.trainer.tasks.registry import AUTO, task_of_data
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
@@ -40,7 +41,7 @@ class _Sizes:
     """What both kinds of shards have.
 
     Attributes:
-        num_outputs: width of a model's output: classes, or numbers that a regression predicts.
+        num_outputs: width of the model's output.
     """
 
     num_vertices: int
@@ -48,6 +49,16 @@ class _Sizes:
     num_outputs: int
     symmetric: bool
     weighted: bool
+
+
+def _common(shards: RowShards | GridShards, task: str) -> dict[str, Any]:
+    return {
+        "num_vertices": shards.num_vertices,
+        "num_features": shards.num_features,
+        "num_outputs": task_of_data(task, shards, shards.artifact.path).width(shards),
+        "symmetric": shards.symmetric,
+        "weighted": shards.weighted,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +80,9 @@ class RowSizes(_Sizes):
         return nonzeros * self.num_vertices // max(1, own)
 
     @classmethod
-    def of(cls, shards: RowShards, measure: Callable[[Path], int], ranks: int | None = None) -> RowSizes:
+    def of(
+        cls, shards: RowShards, measure: Callable[[Path], int], ranks: int | None = None, task: str = AUTO
+    ) -> RowSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders.
 
         Args:
@@ -80,11 +93,7 @@ class RowSizes(_Sizes):
             shards.artifact.record(f"{prefix}/{side}/indices").dtype for prefix in prefixes for side in ("own", "halo")
         ]
         return cls(
-            num_vertices=shards.num_vertices,
-            num_features=shards.num_features,
-            num_outputs=shards.num_outputs,
-            symmetric=shards.symmetric,
-            weighted=shards.weighted,
+            **_common(shards, task),
             ranks=tuple(_rank_sizes(shards, prefix, measure) for prefix in prefixes),
             index_bytes=max(np.dtype(kind).itemsize for kind in kinds),
         )
@@ -115,15 +124,11 @@ class GridSizes(_Sizes):
     order_bytes: int
 
     @classmethod
-    def of(cls, shards: GridShards, measure: Callable[[Path], int]) -> GridSizes:
+    def of(cls, shards: GridShards, measure: Callable[[Path], int], task: str = AUTO) -> GridSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         facts, path = shards.artifact.facts, shards.artifact.path
         return cls(
-            num_vertices=shards.num_vertices,
-            num_features=shards.num_features,
-            num_outputs=shards.num_outputs,
-            symmetric=shards.symmetric,
-            weighted=shards.weighted,
+            **_common(shards, task),
             nnz=int(facts["nnz"] * max(facts["balance"].values())),
             is_double=shards.permutation == "double",
             variant_bytes={folder.name: measure(folder) for folder in (path / "grid").iterdir() if folder.is_dir()},
@@ -135,15 +140,23 @@ class GridSizes(_Sizes):
 ShardSizes = RowSizes | GridSizes
 
 
-def sizes_of(shards: RowShards | GridShards, *, stored: bool = True, ranks: int | None = None) -> ShardSizes:
+def sizes_of(
+    shards: RowShards | GridShards, task: str = AUTO, *, stored: bool = True, ranks: int | None = None
+) -> ShardSizes:
     """The sizes of stored shards.
 
     Args:
+        task: name of the task, which decides how wide the model's output is.
         ranks: of row shards, those of so many of the first ranks; None for all.
         stored: also the stored bytes, for which it looks at every file; otherwise these are 0.
+
+    Raises:
+        InputError: the shards lack what the task predicts.
     """
     measure = tree_bytes if stored else _nothing
-    return RowSizes.of(shards, measure, ranks) if isinstance(shards, RowShards) else GridSizes.of(shards, measure)
+    if isinstance(shards, RowShards):
+        return RowSizes.of(shards, measure, ranks, task)
+    return GridSizes.of(shards, measure, task)
 
 
 def _nothing(path: Path) -> int:  # noqa: ARG001 - stands for tree_bytes

@@ -18,13 +18,13 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.vertex_data import Labels, read_labels
+from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.loggers.registry import check_loggers
+from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction, load_function
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.class_weights import check_class_weights
 from gnnloom.trainer.training.course import KeptBest
 from gnnloom.trainer.training.memory_check import check_memory
-from gnnloom.trainer.training.own_functions import OwnFunction, load_function
 from gnnloom.trainer.training.projection import with_drawn_options
 from gnnloom.trainer.training.session import Session, open_session
 
@@ -128,10 +128,11 @@ class ReadStart:
         run = run_of(config)
         share = (comm.rank, comm.size)
         checkpoint = _read_checkpoint(run, first_epoch, share, session.counter) if first_epoch else None
-        labels, layout = read_labels(session.label_rows), session.operator.layout(session.model.num_layers)
-        check_class_weights(config, labels)
+        objective, layout = session.objective, session.operator.layout(session.model.num_layers)
+        labels, scores = objective.read(session.label_rows), (objective.num_outputs, session.model.dtype)
+        check_class_weights(config, objective)
         own_loss, own_metric = (
-            None if text in {"auto", "none"} else load_function(option, text, layout, labels, session.model.dtype)
+            None if text in {"auto", "none"} else load_function(option, text, layout, labels, *scores)
             for option, text in (("loss", config.loss), ("metric", config.metric))
         )
         best = None if checkpoint is None else KeptBest.read(run)

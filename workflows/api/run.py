@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError, MissingPackageError
-from gnnloom.storage.format.vertex_arrays import label_name
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run as StoredRun
+from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
 from gnnloom.workflows.api.html import curve, fact_table
 from gnnloom.workflows.formatting import readable
@@ -164,7 +164,7 @@ class Run:
             NotFoundError: the run has no predictions.
         """
         stored = self._stored.predictions()
-        return stored.array(label_name(stored)).read(start, stop)
+        return stored.array(task_of_run(self.config(), stored).prediction).read(start, stop)
 
     def scores(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """(stop - start, num_classes) scores before the softmax or sigmoid.

@@ -20,6 +20,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import launch, prepare_launch
 from gnnloom.trainer.modes.registry import MODES
+from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.workflows.cli.options import (
     Fanouts,
     MemorySize,
@@ -125,10 +126,11 @@ def _type(field: dataclasses.Field[Any], option: Option) -> Any:
 
 
 def _epilog() -> str:
-    """Return the algorithms and the modes, and what they do, for the end of the help."""
+    """Return the algorithms, the modes and the tasks, and what they do, for the end of the help."""
     algorithms = [f"  {kind.name:12}{kind.help}" for kind in ALGORITHMS.values()]
     modes = [f"  {kind.name:12}{kind.help}" for kind in MODES.values()]
-    return "\n".join(["\b", "Algorithms:", *algorithms, "", "\b", "Modes:", *modes])
+    tasks = [f"  {kind.name:12}{kind.help}" for kind in TASKS.values()]
+    return "\n".join(["\b", "Algorithms:", *algorithms, "", "\b", "Modes:", *modes, "", "\b", "Tasks:", *tasks])
 
 
 @click.command("train", epilog=_epilog())

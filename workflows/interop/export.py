@@ -15,8 +15,9 @@ from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.format.own_folder import own_folder
-from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, label_name
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.interop.metrics import metrics_table
 from gnnloom.workflows.interop.tables import Column, Table, write_table
 
@@ -31,12 +32,12 @@ _INT64 = np.dtype(np.int64)
 
 
 def write_predictions(dataset: Dataset, run: Run, path: Path) -> None:
-    """Write the predicted class of every vertex, zeros and ones for all classes of a multilabel model, or numbers."""
+    """Write what the run's task predicts of every vertex, such as its class."""
     write_table(run_table(dataset, run, "predictions"), path)
 
 
 def run_table(dataset: Dataset, run: Run, what: str) -> Table:
-    """Return a run's ``predictions`` (class or target), ``scores`` or ``embeddings``, or its ``metrics`` by epoch.
+    """Return a run's ``predictions`` (such as classes), ``scores`` or ``embeddings``, or its ``metrics`` by epoch.
 
     Raises:
         NotFoundError: the run has no predictions, or none of this kind.
@@ -44,10 +45,9 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
     if what == "metrics":
         return metrics_table(run)
     predictions = run.predictions()
-    # A multilabel model predicts several classes per vertex, and a regression numbers, in arrays of their own.
-    kind = label_name(predictions)
+    task = task_of_run(run.config(), predictions)
     stored, name = {
-        "predictions": (kind, "target" if kind == "target" else "class"),
+        "predictions": (task.prediction, task.column),
         "scores": ("score", "score"),
         "embeddings": ("embedding", "embedding"),
     }[what]

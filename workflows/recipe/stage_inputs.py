@@ -38,6 +38,7 @@ from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.trainer.tasks.registry import task_of_data
 from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
@@ -235,8 +236,17 @@ class StageInputs:
         """The stored shards, or those that are expected of the graph and the partition."""
         stored = self._stored("shards")
         if stored is not None:
-            return sizes_of(RowShards(stored) if self.recipe.grid is None else GridShards(stored))
+            shards = RowShards(stored) if self.recipe.grid is None else GridShards(stored)
+            return sizes_of(shards, self.assignment.workload.config.task)
         return self._row_shards() if self.recipe.grid is None else self._grid_shards()
+
+    @property
+    def _num_outputs(self) -> int:
+        """Width of the model's output; before there are vertex data, that of one class per vertex."""
+        stored = self._stored_vertices
+        if stored is None:
+            return self.vertices.num_classes
+        return task_of_data(self.assignment.workload.config.task, stored.artifact, stored.artifact.path).width(stored)
 
     def _row_shards(self) -> RowSizes:
         graph, vertices, parts = self.graph, self.vertices, self.parts
@@ -245,7 +255,7 @@ class StageInputs:
         return RowSizes(
             num_vertices=graph.num_vertices,
             num_features=vertices.num_features,
-            num_outputs=vertices.num_outputs,
+            num_outputs=self._num_outputs,
             symmetric=graph.symmetric,
             weighted=graph.weighted,
             ranks=tuple(RankSizes(*sizes, read) for sizes in ranks),
@@ -261,7 +271,7 @@ class StageInputs:
         return GridSizes(
             num_vertices=graph.num_vertices,
             num_features=vertices.num_features,
-            num_outputs=vertices.num_outputs,
+            num_outputs=self._num_outputs,
             symmetric=graph.symmetric,
             weighted=graph.weighted,
             nnz=graph.nnz,

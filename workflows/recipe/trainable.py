@@ -5,7 +5,7 @@ from __future__ import annotations
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-from gnnloom.storage.format.vertex_arrays import missing_for_training
+from gnnloom.trainer.tasks.registry import AUTO, task_of_data
 from gnnloom.workflows.recipe.recipe import Recipe
 
 
@@ -16,8 +16,8 @@ def check_trainable(recipe: Recipe, key: str | None) -> None:
         key: key of the vertex data; None if the recipe has none.
 
     Raises:
-        InputError: features or labels are missing, no vertex is in the training split, or there are more classes than
-            the recipe says.
+        InputError: features or what the task predicts are missing, no vertex is in the training split, or there are
+            more classes than the recipe says.
     """
     section = f"{recipe.source_name}: [vertices]"
     if key is None:
@@ -26,9 +26,11 @@ def check_trainable(recipe: Recipe, key: str | None) -> None:
     if not (path / MANIFEST).exists():
         return
     vertices = Vertices(Artifact(path))
-    if missing := missing_for_training(vertices.names):
+    task = task_of_data(recipe.train.task if recipe.train else AUTO, vertices.artifact, path)
+    missing = [name for name in ("feature", task.array, "split") if name not in vertices.artifact]
+    if missing:
         raise InputError(f"{section}: {', '.join(missing)} missing; training needs feature, label and split")
-    if not vertices.artifact.facts["train"] or not (vertices.num_classes or vertices.num_targets):
+    if not vertices.artifact.facts["train"] or not task.width(vertices):
         raise InputError(f"{section}: no vertex to train on; some need both a label and the split 'train'")
     most = recipe.vertices.most_classes
     if most is not None and vertices.num_classes > most:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gnnloom.trainer.tasks.task import Figure
 from gnnloom.workflows.formatting import readable_bytes, readable_seconds
-from gnnloom.workflows.report.facts import ERRORS, SCORES, SPLITS, RunFacts
-from gnnloom.workflows.report.figures import Best, best_epoch, last_values, sent_bytes, total_seconds, written
+from gnnloom.workflows.report.facts import SPLITS, RunFacts
+from gnnloom.workflows.report.figures import Best, best_epoch, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.tables import LOCATIONS, NONE, plain
 
 #: Inputs of a run that its results depend on, and what the warning calls them.
@@ -60,9 +61,9 @@ def _cells(figure: _Figure) -> list[str]:
     return cells
 
 
-def _formats(score: str) -> tuple[Callable[[Any], str], Callable[[Any, Any], str]]:
+def _formats(score: Figure) -> tuple[Callable[[Any], str], Callable[[Any, Any], str]]:
     """Return how to format a score, and its difference from that of the first run."""
-    return partial(written, score), _ratio if score in ERRORS else _points
+    return partial(written, score), _points if score.is_share else _ratio
 
 
 def _points(value: float, first: float) -> str:
@@ -75,11 +76,10 @@ def _ratio(value: float, first: float) -> str:
 
 
 def _results(runs: Sequence[RunFacts]) -> list[_Figure]:
-    last: Sequence[Mapping[str, Any]] = [last_values(facts) for facts in runs]
     best: Sequence[Best | None] = [best_epoch(facts) for facts in runs]
     # Runs may be judged by different scores, and each of these gets its rows.
     scores = [
-        _Figure(f"{text} {SCORES[score]}", [values[f"{split}_{score}"] for values in last], *_formats(score))
+        _Figure(f"{text} {score.label}", [facts.last(f"{split}_{score.name}") for facts in runs], *_formats(score))
         for score in dict.fromkeys(facts.score for facts in runs)
         for split, text in SPLITS.items()
     ]
@@ -94,17 +94,17 @@ def _results(runs: Sequence[RunFacts]) -> list[_Figure]:
         _Figure("best validation score", validation, *formats),
         _Figure("its epoch", [each.epoch if each else None for each in best], _count, _difference),
         _Figure("test score in that epoch", test, *formats),
-        _Figure("training loss", [values["loss"] for values in last], "{:.4f}".format, _ratio),
-        *_costs(runs, [values["epoch_seconds"] for values in last]),
+        _Figure("training loss", [facts.metrics[-1]["loss"] for facts in runs], "{:.4f}".format, _ratio),
+        *_costs(runs),
     ]
 
 
-def _costs(runs: Sequence[RunFacts], seconds: Sequence[float]) -> list[_Figure]:
+def _costs(runs: Sequence[RunFacts]) -> list[_Figure]:
     messages = [sum(facts.metrics[-1].get("messages", {}).values()) for facts in runs]
     peak = [max(each) if (each := facts.result.get("peak_memory")) else None for facts in runs]
     read = [sum(each) if (each := facts.result.get("bytes_read")) else None for facts in runs]
     return [
-        _Figure("median time per epoch", seconds, readable_seconds, _ratio),
+        _Figure("median time per epoch", [facts.epoch_seconds for facts in runs], readable_seconds, _ratio),
         _Figure("epochs", [len(facts.metrics) for facts in runs], _count, _difference),
         _Figure("total time", [total_seconds(facts) for facts in runs], readable_seconds, _ratio),
         _Figure("bytes sent per epoch", [sent_bytes(facts) for facts in runs], readable_bytes, _ratio),

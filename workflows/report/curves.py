@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
-from gnnloom.workflows.report.facts import ERRORS, SCORES, SPLITS, RunFacts
+from gnnloom.trainer.tasks.task import Figure
+from gnnloom.workflows.report.facts import SPLITS, RunFacts
 from gnnloom.workflows.report.figures import best_epoch, written
 from gnnloom.workflows.report.hover import Spot, chosen, column_spots
 from gnnloom.workflows.report.style import (
@@ -73,15 +74,15 @@ def accuracy_picture(runs: Sequence[RunFacts], split: str = "test") -> Picture |
     """Draw the score on every split, for several runs on one split; None if it was never measured."""
     score = runs[0].score
     if len(runs) == 1:
-        curves = {text: runs[0].curve(f"{name}_{score}") for name, text in SPLITS.items()}
+        curves = {text: runs[0].curve(f"{name}_{score.name}") for name, text in SPLITS.items()}
     else:
-        curves = {_label(facts, runs, split): facts.curve(f"{split}_{score}") for facts in runs}
+        curves = {_label(facts, runs, split): facts.curve(f"{split}_{score.name}") for facts in runs}
     curves = {name: curve for name, curve in curves.items() if len(curve[0])}
     if not curves:
         return None
     figure, axes = new_axes()
     _draw_scores(axes, score, curves)
-    title = SCORES[score] if len(runs) == 1 else f"{SPLITS[split]} {SCORES[score]}"
+    title = score.label if len(runs) == 1 else f"{SPLITS[split]} {score.label}"
     note = _mark_best(axes, runs[0]) if len(runs) == 1 else ""
     name = "accuracy" if split == "test" else SPLITS[split]
     return Picture(name, title[0].upper() + title[1:], figure, note, _spots(curves, partial(written, score)))
@@ -93,14 +94,14 @@ def progress_picture(runs: Sequence[RunFacts]) -> Picture | None:
     Modes of training differ in what an epoch is, so only their time can be compared.
     """
     score = runs[0].score
-    curves = {_label(facts, runs, "test"): _over_time(facts, f"test_{score}") for facts in runs}
+    curves = {_label(facts, runs, "test"): _over_time(facts, f"test_{score.name}") for facts in runs}
     curves = {name: curve for name, curve in curves.items() if len(curve[0])}
     if not curves:
         return None
     figure, axes = new_axes()
     _draw_scores(axes, score, curves, "seconds of training")
     note = "Time of all epochs so far, on the slowest rank and without evaluations. Compare runs of one machine only."
-    return Picture("progress", f"Test {SCORES[score]} over time", figure, note)
+    return Picture("progress", f"Test {score.label} over time", figure, note)
 
 
 def _over_time(facts: RunFacts, figure: str) -> Curve:
@@ -109,15 +110,15 @@ def _over_time(facts: RunFacts, figure: str) -> Curve:
     return np.cumsum(facts.curve("seconds")[1])[epochs - 1], values
 
 
-def _draw_scores(axes: Axes, score: str, curves: dict[str, Curve], over: str = "epoch") -> None:
+def _draw_scores(axes: Axes, score: Figure, curves: dict[str, Curve], over: str = "epoch") -> None:
     """Draw curves of a score, labeled with their last values."""
     labels = {name: f"{name}  {written(score, values[-1], 1)}" for name, (_, values) in curves.items()}
     _draw(axes, curves, labels, over)
-    if score in ERRORS:
-        axes.set_ylim(bottom=0)
-    else:
+    if score.is_share:
         _limit_shares(axes, np.concatenate([values for _, values in curves.values()]))
-    axes.set_ylabel("labels predicted correctly" if score == "accuracy" else SCORES[score])
+    elif score.lower:
+        axes.set_ylim(bottom=0)
+    axes.set_ylabel(score.axis or score.label)
 
 
 def _limit_shares(axes: Axes, values: NDArray[np.float64]) -> None:
@@ -138,9 +139,9 @@ def _mark_best(axes: Axes, facts: RunFacts) -> str:
         return ""
     axes.scatter([best.epoch], [best.validation], 30, "none", edgecolors=color("ink"), clip_on=False, zorder=3)
     score = facts.score
-    test = "" if best.test is None else f"; test {SCORES[score]} then: {written(score, best.test)}"
+    test = "" if best.test is None else f"; test {score.label} then: {written(score, best.test)}"
     value = written(score, best.validation)
-    return f"Circle: best validation {SCORES[score]}, {value} in epoch {best.epoch:,}{test}."
+    return f"Circle: best validation {score.label}, {value} in epoch {best.epoch:,}{test}."
 
 
 def seconds_picture(runs: Sequence[RunFacts]) -> Picture:

@@ -19,6 +19,8 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.provenance import read_sessions
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.upkeep.lineage import Node, lineage
+from gnnloom.trainer.tasks.registry import AUTO, TASKS
+from gnnloom.trainer.tasks.task import Figure, Task
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +34,6 @@ COMPUTING = {
 WAITING = "waiting"
 #: Splits by their names in the metrics, and their labels.
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
-#: Scores by their names in the metrics, and their labels. F1 comes first: where it is measured, it says more.
-SCORES = {"f1": "micro F1", "accuracy": "accuracy", "rmse": "RMSE"}
-#: Scores that are errors of a regression: lower is better, and they are not percentages.
-ERRORS = frozenset({"rmse"})
 
 
 @dataclass(frozen=True)
@@ -92,9 +90,25 @@ class RunFacts:
         return np.array(epochs, np.int64), np.array(values, np.float64)
 
     @cached_property
-    def score(self) -> str:
-        """Name (in ``SCORES``) of the score that the run is judged by."""
-        return next((name for name in SCORES if len(self.curve(f"train_{name}")[0])), "accuracy")
+    def score(self) -> Figure:
+        """The score that the run is judged by, as its task says."""
+        named = TASKS.get(self.config.get("task", AUTO))
+        # A run whose task was found from its data has not recorded it: that with most of its figures in the metrics.
+        return (named or max(TASKS.values(), key=self._measured)).judge
+
+    def last(self, figure: str) -> float | None:
+        """Return the last value of a figure; None if it was never measured."""
+        _, values = self.curve(figure)
+        return float(values[-1]) if len(values) else None
+
+    @property
+    def epoch_seconds(self) -> float:
+        """The median time per epoch."""
+        return float(np.median(self.curve("seconds")[1]))
+
+    def _measured(self, task: Task) -> int:
+        """How many figures of a task the run has measured."""
+        return sum(len(self.curve(figure.names[0])[0]) > 0 for figure in task.figures) if task.automatic else -1
 
     @cached_property
     def artifacts(self) -> list[Artifact]:

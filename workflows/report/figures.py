@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import artifact_key
-from gnnloom.workflows.report.facts import ERRORS, SCORES, SPLITS, RunFacts
+from gnnloom.trainer.tasks.task import Figure
+from gnnloom.workflows.report.facts import RunFacts
 
 #: Vertices whose degrees are in memory at once: 8 MiB.
 _VERTICES_AT_ONCE = 1 << 20
@@ -31,28 +31,18 @@ class Best:
 
 def best_epoch(facts: RunFacts) -> Best | None:
     """Return the first epoch with the best validation score; None if it was never measured."""
-    epochs, values = facts.curve(f"val_{facts.score}")
+    epochs, values = facts.curve(f"val_{facts.score.name}")
     if not len(values):
         return None
-    position = int((np.argmin if facts.score in ERRORS else np.argmax)(values))
+    position = int((np.argmin if facts.score.lower else np.argmax)(values))
     epoch = int(epochs[position])
-    test = facts.metrics[epoch - 1].get(f"test_{facts.score}")
+    test = facts.metrics[epoch - 1].get(f"test_{facts.score.name}")
     return Best(epoch, float(values[position]), test)
 
 
-def written(score: str, value: float, decimals: int = 2) -> str:
+def written(score: Figure, value: float, decimals: int = 2) -> str:
     """Format a score: a share as a percentage, an error as a number."""
-    return f"{value:.4g}" if score in ERRORS else f"{value:.{decimals}%}"
-
-
-def last_values(facts: RunFacts) -> dict[str, Any]:
-    """Return the last loss, the last score of every split (None if not measured), and the median time per epoch."""
-    values: dict[str, Any] = {"loss": facts.metrics[-1]["loss"]}
-    for name in (f"{split}_{score}" for split in SPLITS for score in SCORES):
-        _, curve = facts.curve(name)
-        values[name] = float(curve[-1]) if len(curve) else None
-    _, seconds = facts.curve("seconds")
-    return values | {"epoch_seconds": float(np.median(seconds))}
+    return f"{value:.{decimals}%}" if score.is_share else f"{value:.4g}"
 
 
 def total_seconds(facts: RunFacts) -> float | None:

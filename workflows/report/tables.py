@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnloom.workflows.formatting import readable_bytes, readable_seconds
-from gnnloom.workflows.report.facts import SCORES, RunFacts, shard_nonzeros
-from gnnloom.workflows.report.figures import best_epoch, last_values, random_rows, sent_bytes, total_seconds, written
+from gnnloom.workflows.report.facts import RunFacts, shard_nonzeros
+from gnnloom.workflows.report.figures import best_epoch, random_rows, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.page import table
 
 #: Fields of a configuration that name places and do not affect the result.
@@ -29,18 +29,18 @@ _SESSION_FACTS: Mapping[str, str] = {
 
 def headline(facts: RunFacts) -> list[tuple[str, str]]:
     """Return the most important figures; always ten, which fill two rows."""
-    last, best, score = last_values(facts), best_epoch(facts), SCORES[facts.score]
+    best, score = best_epoch(facts), facts.score.label
     total = total_seconds(facts)
     return [
-        (f"test {score}", _score(facts, last[f"test_{facts.score}"])),
-        (f"validation {score}", _score(facts, last[f"val_{facts.score}"])),
+        (f"test {score}", _score(facts, facts.last(f"test_{facts.score.name}"))),
+        (f"validation {score}", _score(facts, facts.last(f"val_{facts.score.name}"))),
         (
             f"best validation {score}{f', epoch {best.epoch:,}' if best else ''}",
             _score(facts, best.validation if best else None),
         ),
-        ("training loss", f"{last['loss']:.4f}"),
+        ("training loss", f"{facts.metrics[-1]['loss']:.4f}"),
         ("epochs", f"{len(facts.metrics):,}"),
-        ("median time per epoch", readable_seconds(last["epoch_seconds"])),
+        ("median time per epoch", readable_seconds(facts.epoch_seconds)),
         ("total time", NONE if total is None else readable_seconds(total)),
         (_ranks(facts), str(facts.config.get("ranks"))),
         ("bytes sent per epoch", readable_bytes(sent_bytes(facts))),

@@ -20,7 +20,7 @@ def test_algorithms_are_listed_in_the_order_of_choices() -> None:
 
 def test_descriptors_load_neither_torch_nor_mpi() -> None:
     # The models' registry loads the algorithms' one too.
-    program = "import sys, gnnloom.trainer.algorithms.registry, gnnloom.trainer.models.registry\n"
+    program = "import sys, gnnloom.trainer.models.registry, gnnloom.trainer.tasks.registry\n"
     program += "print({'torch', 'mpi4py'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

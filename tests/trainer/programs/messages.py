@@ -17,8 +17,9 @@ from gnnloom.trainer.comm.mpi import MAX_COUNT, MpiCommunicator, world
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.training.loss import MaskedBinaryCrossEntropy, MaskedCrossEntropy
-from gnnloom.trainer.training.metrics import predicted_class
+from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
+from gnnloom.trainer.tasks.objectives.classes import predicted_class
+from gnnloom.trainer.tasks.objectives.cross_entropy import MaskedCrossEntropy
 from gnnloom.trainer.training.session import threads_per_rank
 
 

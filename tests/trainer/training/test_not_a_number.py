@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Reduction
-from gnnloom.trainer.training.metrics import predicted_class
+from gnnloom.trainer.tasks.objectives.classes import predicted_class
 
 
 class _Pair:

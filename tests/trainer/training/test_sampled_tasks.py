@@ -21,8 +21,9 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.tasks.registry import TASKS as DESCRIPTORS
 from gnnloom.trainer.training.loop import train
-from gnnloom.trainer.training.loss import build_loss
 from support.edge_files import write_edges
 from support.lone import LoneCommunicator
 from support.own_functions import cross_entropy
@@ -107,17 +108,17 @@ def test_weights_of_vertices_multiply_their_terms() -> None:
     targets[2, 1] = torch.nan
     classes = torch.tensor([0.5, 2.0, 1.0], dtype=torch.float64)
     cases = [
-        (torch.tensor([0, 1, 2, 1, 0, 2]), classes, None),
-        (torch.tensor([[1, 0, -1]] * 6, dtype=torch.int8), classes, None),
-        (targets, None, None),
-        (torch.tensor([0, 1, 2, 1, 0, 2]), classes, cross_entropy),
+        ("class", torch.tensor([0, 1, 2, 1, 0, 2]), classes, None),
+        ("multilabel", torch.tensor([[1, 0, -1]] * 6, dtype=torch.int8), classes, None),
+        ("number", targets, None, None),
+        ("class", torch.tensor([0, 1, 2, 1, 0, 2]), classes, cross_entropy),
     ]
-    for label, class_weights, own in cases:
+    for name, label, class_weights, own in cases:
+        objective: Objective = DESCRIPTORS[name].load()(DESCRIPTORS[name], 3, class_weights, own)
         found = []
         for rows, given in ((torch.arange(6), weights), (repeated, None)):
             layout = Layout(ProcessGrid(LoneCommunicator(), {"row": 1}), rows.numpy(), ("row",))
-            labels = Labels(label[rows], split[rows], 3)
-            loss = build_loss(layout, labels, "train", class_weights, own, row_weights=given)
+            loss = objective.loss(layout, Labels(label, split).take(rows), row_weights=given)
             loss.divisor = 4.0
             entered = scores[rows].clone().requires_grad_()
             value = loss(entered)

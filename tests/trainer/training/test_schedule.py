@@ -10,13 +10,20 @@ import pytest
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.config.stopping_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.tasks.registry import TASKS
+from gnnloom.trainer.tasks.task import Figure
 from gnnloom.trainer.training.course import Course, KeptBest
 from gnnloom.trainer.training.monitor import Metric, find_metric
 from gnnloom.trainer.training.schedule import Schedule
 from support.tolerance import tolerance
 
-NAMES = ("train_accuracy", "val_accuracy", "test_accuracy")
-ERRORS = ("train_rmse", "val_rmse", "test_rmse")
+
+def named(*figures: Figure) -> dict[str, Figure]:
+    """Figures by the names of their metrics."""
+    return {name: figure for figure in figures for name in figure.names}
+
+
+ACCURACY = named(*TASKS["class"].figures)
 
 
 def config(**options: Any) -> TrainConfig:
@@ -74,14 +81,15 @@ def test_what_decides_the_course_of_a_training_must_not_change() -> None:
 
 
 def test_metrics_are_named_with_a_suggestion() -> None:
-    assert find_metric("monitor", "auto", NAMES, {}) == Metric("val_accuracy", lower=False)
-    assert find_metric("monitor", "auto", ERRORS, {}) == Metric("val_rmse", lower=True)
-    assert find_metric("monitor", "val_loss", NAMES, {}).lower
-    assert find_metric("monitor", "val_cost", (*NAMES, "val_cost"), {"val_cost": True}).lower
+    assert find_metric("monitor", "auto", ACCURACY) == Metric("val_accuracy", lower=False)
+    assert find_metric("monitor", "auto", named(*TASKS["multilabel"].figures)) == Metric("val_f1", lower=False)
+    assert find_metric("monitor", "auto", named(*TASKS["number"].figures)) == Metric("val_rmse", lower=True)
+    assert find_metric("monitor", "val_loss", ACCURACY).lower
+    assert find_metric("monitor", "val_cost", ACCURACY | named(Figure("cost", lower=True))).lower
     with pytest.raises(
         InputError, match="keep_best 'val_acc': this run reports no such metric; did you mean val_accuracy"
     ):
-        find_metric("keep_best", "val_acc", NAMES, {})
+        find_metric("keep_best", "val_acc", ACCURACY)
 
 
 def follow(course: Course, values: list[float | None]) -> list[tuple[bool, bool]]:
@@ -95,7 +103,7 @@ def follow(course: Course, values: list[float | None]) -> list[tuple[bool, bool]
 
 
 def test_patience_counts_epochs_and_the_best_checkpoint_is_the_first_of_equal_ones() -> None:
-    course = Course(config(patience=3, keep_best="val_accuracy"), NAMES, {}, None)
+    course = Course(config(patience=3, keep_best="val_accuracy"), ACCURACY, None)
     found = follow(course, [0.5, None, 0.6, 0.6, None, 0.4])
     assert found == [(True, False), (False, False), (True, False), (False, False), (False, False), (False, True)]
     assert course.summary == {
@@ -108,23 +116,23 @@ def test_patience_counts_epochs_and_the_best_checkpoint_is_the_first_of_equal_on
 
 def test_a_metric_that_is_measured_only_at_the_end_cannot_decide_before() -> None:
     with pytest.raises(InputError, match="monitor val_accuracy: it is measured only at the end; set eval_every"):
-        Course(config(patience=3, eval_every=0), NAMES, {}, None)
-    Course(config(patience=3, eval_every=0, monitor="loss"), NAMES, {}, None)
+        Course(config(patience=3, eval_every=0), ACCURACY, None)
+    Course(config(patience=3, eval_every=0, monitor="loss"), ACCURACY, None)
 
 
 def test_a_run_without_evaluations_keeps_no_best_checkpoint_by_a_metric() -> None:
     never = {"eval_every": 0, "final_eval": False}
     with pytest.raises(InputError, match="keep_best val_accuracy: the run measures no metrics; leave out --no-final"):
-        Course(config(keep_best="val_accuracy", **never), NAMES, {}, None)
-    Course(config(keep_best="loss", **never), NAMES, {}, None)
-    Course(config(keep_best="val_accuracy", eval_every=0), NAMES, {}, None)
+        Course(config(keep_best="val_accuracy", **never), ACCURACY, None)
+    Course(config(keep_best="loss", **never), ACCURACY, None)
+    Course(config(keep_best="val_accuracy", eval_every=0), ACCURACY, None)
 
 
 def test_the_best_checkpoint_of_another_metric_is_replaced() -> None:
     kept = KeptBest(7, "val_accuracy", 0.7)
-    same = Course(config(keep_best="val_accuracy"), NAMES, {}, kept)
+    same = Course(config(keep_best="val_accuracy"), ACCURACY, kept)
     assert follow(same, [0.6, 0.8]) == [(False, False), (True, False)]
-    other = Course(config(keep_best="loss"), NAMES, {}, kept)
+    other = Course(config(keep_best="loss"), ACCURACY, kept)
     assert follow(other, [0.6, 0.8]) == [(True, False), (False, False)]
 
 

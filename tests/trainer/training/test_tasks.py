@@ -26,8 +26,8 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.vertex_data import read_labels
 from gnnloom.trainer.data.vertex_rows import VertexRows
+from gnnloom.trainer.tasks.registry import TASKS
 from support.covering import FEW_OR_EVERY
 from support.dense import DenseGCN, DenseMultilabelGCN, from_arrays, normalized, train_dense
 from support.edge_files import write_edges
@@ -353,11 +353,13 @@ def rows(label: list[list[int]]) -> VertexRows:
 
 
 def test_labels_that_do_not_fit_the_classes_are_named() -> None:
-    assert read_labels(rows([[0, 1, -1], [-1, -1, -1]])).known("train").tolist() == [True, False]
+    objective = TASKS["multilabel"].load()(TASKS["multilabel"], 3)
+    labels = objective.read(rows([[0, 1, -1], [-1, -1, -1]]))
+    assert objective.known(labels, "train").tolist() == [True, False]
     with pytest.raises(InputError, match="multilabel: 2 columns, expected the 3 classes"):
-        read_labels(rows([[0, 1]]))
+        objective.read(rows([[0, 1]]))
     with pytest.raises(InputError, match="multilabel: labels from 0 to 2, expected 0, 1 or -1"):
-        read_labels(rows([[0, 1, 2]]))
+        objective.read(rows([[0, 1, 2]]))
 
 
 def curve_of(task: Task, kind: type[DenseGCN], label: np.ndarray, mask: np.ndarray, **facts: Any) -> list[float]:

@@ -16,7 +16,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.report.comparison import comparison_rows, data_warning
 from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, progress_picture, seconds_picture
 from gnnloom.workflows.report.facts import RunFacts
-from gnnloom.workflows.report.figures import best_epoch, last_values, random_rows, total_seconds
+from gnnloom.workflows.report.figures import best_epoch, random_rows, total_seconds
 from gnnloom.workflows.report.hover import MOST_SPOTS
 from gnnloom.workflows.report.tables import headline
 from support.reported_runs import store_reported
@@ -40,7 +40,7 @@ def store(dataset: Dataset, name: str, seconds: list[float], validation: list[fl
 
 def test_the_median_of_an_even_number_of_epochs_is_the_same_everywhere(dataset: Dataset) -> None:
     facts = store(dataset, "even", [0.1, 0.2, 0.4, 0.5], [0.5] * 4)
-    assert last_values(facts)["epoch_seconds"] == pytest.approx(0.3)
+    assert facts.epoch_seconds == pytest.approx(0.3)
     assert dict(headline(facts))["median time per epoch"] == "300 ms"
     (axes,) = seconds_picture([facts]).figure.axes
     assert axes.lines[0].get_label() == "slowest rank  300 ms"

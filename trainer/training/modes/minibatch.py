@@ -21,12 +21,11 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.batch_share import EpochShare
-from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.networks.gat import NeighborOperator
 from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
-from gnnloom.trainer.training.loss import MaskedLoss, build_loss
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.modes.sampled import add_gradients, awaited, batch_operator
 
@@ -103,10 +102,8 @@ class MinibatchMode(Mode):
         rows = share.rows(batch, config.normalization, np.dtype(config.dtype))
         operator = batch_operator(context, self._whole.grid, rows)
         members = torch.from_numpy(share.members(batch))
-        given = context.labels
-        labels = Labels(given.label[members], given.split[members], given.num_classes)
         layout = Layout(self._alone, rows.vertex, (AXIS,))
-        loss = build_loss(layout, labels, "train", context.class_weights, context.own_loss, operator.workspace)
+        loss = context.objective.loss(layout, context.labels.take(members), operator.workspace)
         return _Share(number, operator, members, loss)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order

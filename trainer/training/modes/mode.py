@@ -6,15 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.networks.model import Inputs, Model
-from gnnloom.trainer.training.loss import MaskedLoss
-from gnnloom.trainer.training.own_functions import OwnFunction
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
+from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.session import Session
 
 
@@ -23,12 +22,10 @@ class ModeContext:
     """What a mode may use on one rank.
 
     Attributes:
-        session: the shards, operator and model; the loop evaluates with them.
+        session: the shards, objective, operator and model; the loop evaluates with them.
         inputs: the input features of this rank's rows, in the first layer's layout, as the loop evaluates with them.
         labels: labels and split of this rank's rows of the output.
         loss: the loss over all training vertices.
-        class_weights: (num_classes,) float64 weights of the classes; None for equal ones.
-        own_loss: the user's loss, if there is one.
         first_epoch: epoch at which this process begins.
     """
 
@@ -36,13 +33,16 @@ class ModeContext:
     inputs: Inputs
     labels: Labels
     loss: MaskedLoss
-    class_weights: torch.Tensor | None
-    own_loss: OwnFunction | None
     first_epoch: int
 
     @property
     def comm(self) -> Communicator:
         return self.session.comm
+
+    @property
+    def objective(self) -> Objective:
+        """For losses of batches."""
+        return self.session.objective
 
     @property
     def config(self) -> TrainConfig:

@@ -28,8 +28,8 @@ from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.training.layerwise import layerwise_scores
-from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.mapped_graph import map_graph
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.modes.sampled import awaited, multiplying_by
@@ -78,7 +78,8 @@ class NeighborMode(Mode):
         session, config, feature = context.session, context.config, context.model.as_features(context.inputs.value)
         graph, owner = together(context.comm, lambda: map_graph(session))
         vertex = session.operator.layout(0).vertex
-        own, seeds = LocalNumbers.of(vertex), np.sort(vertex[as_array(context.labels.known("train"))])
+        own = LocalNumbers.of(vertex)
+        seeds = np.sort(vertex[as_array(context.objective.known(context.labels, "train"))])
 
         def make() -> NeighborSampler | None:
             if not len(seeds):
@@ -138,9 +139,8 @@ class NeighborMode(Mode):
         """The mean loss over the seeds of all ranks' batches. Collective."""
         context, operator = self.context, self._operator
         split = torch.full((drawn.batch.num_seeds,), SPLIT["train"], dtype=torch.uint8)
-        labels = Labels(drawn.label, split, context.labels.num_classes)
         layout = operator.layout(context.model.num_layers)
-        return build_loss(layout, labels, "train", context.class_weights, context.own_loss, operator.workspace)
+        return context.objective.loss(layout, Labels(drawn.label, split), operator.workspace)
 
     @contextmanager
     def _on_blocks(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.sampled import SampledRows
-from gnnloom.trainer.training.loss import MaskedLoss
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.training.modes.mode import ModeContext
 
 Batch = TypeVar("Batch")

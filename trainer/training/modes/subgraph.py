@@ -30,7 +30,7 @@ from gnnloom.trainer.data.batch_data import VertexTable, subgraph_rows
 from gnnloom.trainer.modes.batches import AUTO
 from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
-from gnnloom.trainer.training.loss import MaskedLoss, build_loss
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.modes.sampled import add_gradients, awaited, batch_operator
 
@@ -76,7 +76,8 @@ class SubgraphMode(Mode):
         inputs = session.shards.artifact.inputs
         graph = map_whole_graph(session.dataset.graph(inputs["graph"]))
         vertices = map_vertices(session.dataset.vertices(inputs["vertices"]))
-        table = VertexTable(vertices, session.shards.num_outputs, session.feature_norm, session.model.dtype)
+        label = self.context.objective.task.array, self.context.labels.label.dtype
+        table = VertexTable(vertices, session.feature_norm, session.model.dtype, label)
         kind: Callable[..., Any] = SAMPLERS[config.sampler].load()
         arguments = dict(config.sampler_arguments())
         if config.sampler == "cluster":
@@ -120,15 +121,12 @@ class SubgraphMode(Mode):
 
     def _batch_loss(self, sample: Sample, operator: SampledRows, weights: Weights | None) -> MaskedLoss:
         context = self.context
-        return build_loss(
+        return context.objective.loss(
             operator.layout(context.model.num_layers),
             self._table.labels(sample.vertices),
-            "train",
-            context.class_weights,
-            context.own_loss,
             operator.workspace,
             # The weighted sum estimates a mean over all vertices; the divisor makes it one over the training vertices.
-            None if weights is None else torch.from_numpy(weights.loss * self._graph.num_vertices),
+            row_weights=None if weights is None else torch.from_numpy(weights.loss * self._graph.num_vertices),
         )
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order

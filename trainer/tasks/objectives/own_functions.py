@@ -22,6 +22,7 @@ from gnnloom.storage.descriptors import load_named
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 
 OwnFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -29,14 +30,16 @@ OwnFunction = Callable[[Tensor, Tensor], Tensor]
 _TRIED = 3
 
 
-def load_function(option: str, text: str, layout: Layout, labels: Labels, dtype: torch.dtype) -> OwnFunction:
+def load_function(
+    option: str, text: str, layout: Layout, labels: Labels, num_outputs: int, dtype: torch.dtype
+) -> OwnFunction:
     """Import a function and try it on a few rows. Communicates nothing.
 
     Args:
         option: ``loss`` or ``metric``.
         text: ``package.module:function``.
         layout: layout of the scores.
-        dtype: dtype of the scores.
+        num_outputs, dtype: width and dtype of the scores.
 
     Raises:
         InputError: it cannot be imported, does not return a number per vertex, cannot be differentiated (loss), or the
@@ -50,10 +53,9 @@ def load_function(option: str, text: str, layout: Layout, labels: Labels, dtype:
             f"{option} {text}: a function of your own needs whole rows of scores, which this algorithm and grid split"
             f" over {layout.column_group.size} ranks; use p2p, broadcast or replicated, or a grid that keeps rows whole"
         )
-    scores = torch.zeros(_TRIED, labels.num_classes, dtype=dtype, requires_grad=option == "loss")
-    shape = (_TRIED,) if labels.label.dim() == 1 else (_TRIED, labels.num_classes)
+    scores = torch.zeros(_TRIED, num_outputs, dtype=dtype, requires_grad=option == "loss")
     try:
-        found = function(scores, torch.zeros(shape, dtype=labels.label.dtype))
+        found = function(scores, torch.zeros((_TRIED, *labels.label.shape[1:]), dtype=labels.label.dtype))
     # Whatever the function raises is the user's to fix: one line says what.
     except Exception as error:
         raise InputError(f"{option} {text}: the function fails: {type(error).__name__}: {error}") from error
@@ -65,3 +67,47 @@ def load_function(option: str, text: str, layout: Layout, labels: Labels, dtype:
             f"{option} {text}: the result does not depend on the scores in a way that torch can differentiate"
         )
     return function
+
+
+class MaskedOwnLoss(MaskedLoss):
+    """Mean of a user's loss over given vertices, normalized by their number (or weight) over all ranks.
+
+    Every rank holds whole rows of scores (see :func:`load_function`), so the function needs no other rank.
+    """
+
+    def __init__(
+        self, layout: Layout, label: Tensor, mask: Tensor, function: OwnFunction, weights: Tensor | None = None
+    ) -> None:
+        """Count the vertices of all ranks. Collective.
+
+        Args:
+            layout: layout of the scores.
+            label: labels of this rank's rows, as in :class:`~gnnloom.trainer.data.vertex_data.Labels`.
+            mask: (num_rows,) bool, the vertices that contribute to the loss.
+            function: the loss of each vertex.
+            weights: (num_classes,) float64 weights of the classes of one class per vertex.
+        """
+        super().__init__(layout, mask)
+        self._function, self._label = function, label[self._rows]
+        weight = None if weights is None else weights[self._label]
+        self._num_terms = self.num_examples if weight is None else self._total_weight(weight)
+        self._weight = None if weight is None else weight.unsqueeze(1)
+
+    @property
+    def num_terms(self) -> float:
+        return self._num_terms
+
+    def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of the vertices' losses, and its derivative by automatic differentiation. Communicates nothing."""
+        # A function such as a maximum may fail on no rows at all.
+        if not len(scores):
+            return torch.zeros((), dtype=torch.float64), torch.zeros_like(scores)
+        with torch.enable_grad():
+            scores = scores.requires_grad_()
+            losses = self._function(scores, self._label)
+            if self._weight is not None:
+                losses = losses * self._weight.squeeze(1).to(losses.dtype)
+            total = losses.sum(dtype=torch.float64)
+            (derivative,) = torch.autograd.grad(total, scores)
+        # A copy, because torch may give memory that the function still needs, or the same number for all elements.
+        return total.detach(), self.workspace.like(derivative).copy_(derivative)

@@ -6,5 +6,5 @@ from gnnloom.storage.format.vertex_arrays import SPLIT
 
 #: Prefix of the metrics of a split, and its name in the vertex data.
 PREFIXES = {"train": "train", "val": "valid", "test": "test"}
-#: Name of the accuracy of each split, and the split's code.
-ACCURACIES = {f"{prefix}_accuracy": SPLIT[split] for prefix, split in PREFIXES.items()}
+#: The same prefixes, and the split's code.
+CODES = {prefix: SPLIT[split] for prefix, split in PREFIXES.items()}

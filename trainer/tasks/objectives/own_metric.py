@@ -9,15 +9,18 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.training.metrics import Metrics
-from gnnloom.trainer.training.own_functions import OwnFunction
-from gnnloom.trainer.training.splits import PREFIXES
+from gnnloom.trainer.tasks.objectives.objective import Metrics, Objective
+from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
+from gnnloom.trainer.tasks.splits import PREFIXES
+from gnnloom.trainer.tasks.task import Figure
 
 
 class WithOwnMetric:
     """The metrics of a task, and the mean of a user's function over each split."""
 
-    def __init__(self, metrics: Metrics, layout: Layout, labels: Labels, function: OwnFunction) -> None:
+    def __init__(
+        self, metrics: Metrics, layout: Layout, labels: Labels, objective: Objective, function: OwnFunction
+    ) -> None:
         """Remember what to measure. Communicates nothing.
 
         Args:
@@ -27,15 +30,12 @@ class WithOwnMetric:
             InputError: a metric of the task has the function's name.
         """
         self._metrics, self._layout, self._function = metrics, layout, function
-        self._names = _names(function)
-        if set(self._names) & set(metrics.names):
-            raise InputError(f"metric: {', '.join(metrics.names)} are metrics of the task; rename the function")
+        self._names = own_figure(function).names
+        of_task = [name for figure in objective.task.figures for name in figure.names]
+        if set(self._names) & set(of_task):
+            raise InputError(f"metric: {', '.join(of_task)} are metrics of the task; rename the function")
         self._label = labels.label
-        self._rows = [labels.known(split).nonzero().squeeze(1) for split in PREFIXES.values()]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (*self._metrics.names, *self._names)
+        self._rows = [objective.known(labels, split).nonzero().squeeze(1) for split in PREFIXES.values()]
 
     def __call__(self, scores: Tensor) -> dict[str, float | None]:
         """The figures over all ranks; None for a split without known labels. Collective."""
@@ -47,19 +47,11 @@ class WithOwnMetric:
                 totals[number, 0] = self._function(scores[rows], self._label[rows]).sum(dtype=torch.float64)
                 totals[number, 1] = len(rows)
         self._layout.grid.comm.all_reduce(totals, Kind.METRICS)
-        means = {name: total / count if count else None for name, (total, count) in self._pairs(totals)}
-        return {**figures, **means}
-
-    def _pairs(self, totals: Tensor) -> list[tuple[str, list[float]]]:
-        return list(zip(self._names, totals.tolist(), strict=True))
+        pairs = zip(self._names, totals.tolist(), strict=True)
+        return {**figures, **{name: total / count if count else None for name, (total, count) in pairs}}
 
 
-def lower_is_better(function: OwnFunction | None) -> dict[str, bool]:
-    """The names under which a user's function is reported, and whether lower is better."""
-    lower = not getattr(function, "higher_is_better", True)
-    return {} if function is None else dict.fromkeys(_names(function), lower)
-
-
-def _names(function: OwnFunction) -> tuple[str, ...]:
+def own_figure(function: OwnFunction) -> Figure:
+    """The figure that a user's function is reported as."""
     name = getattr(function, "__name__", type(function).__name__)
-    return tuple(f"{prefix}_{name}" for prefix in PREFIXES)
+    return Figure(name, lower=not getattr(function, "higher_is_better", True))

@@ -1,0 +1,199 @@
+"""Another package adds a task: a descriptor and a class, which train, predict and are reported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.sources.formats import open_vertices
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.loop import train
+from support.edge_files import write_edges
+from support.lone import LoneCommunicator
+from support.plugins import install_plugin
+from support.tolerance import ADAM_BITS, assert_close
+
+N, LEVELS, EPOCHS = 50, 4, 6
+OPTIONS: dict[str, Any] = {
+    "hidden": (6,),
+    "lr": 0.05,
+    "precision": "float64",
+    "seed": 4,
+    "threads": 1,
+    "eval_every": 1,
+}
+
+DESCRIPTOR = '''
+"""Ordered classes."""
+
+from gnnloom.trainer.tasks.task import Figure, Task
+
+TASK = Task(
+    name="ordinal",
+    order=10,
+    help="Ordered classes",
+    array="label",
+    place=("ordinal_steps", "Steps"),
+    width=lambda sizes: sizes.num_classes - 1,
+    figures=(Figure("accuracy", "accuracy", is_share=True), Figure("distance", "distance", lower=True, judges=True)),
+    predicts={"label": ("vertex",), "score": ("vertex", "step")},
+    column="level",
+)
+'''
+
+#: A class above k is a yes to the steps 0 to k - 1 (Frank and Hall, ECML 2001).
+CLASS = """
+import torch
+
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
+from gnnloom.trainer.tasks.objectives.classes import Classes
+from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.tasks.splits import CODES
+
+
+class Steps(Classes):
+    refused_weights, details = Objective.refused_weights, Objective.details
+
+    def task_loss(self, layout, labels, mask):
+        label = labels.label.unsqueeze(1)
+        above = (label > torch.arange(self.num_outputs)).to(torch.int8).masked_fill(label < 0, -1)
+        return MaskedBinaryCrossEntropy(layout, above, mask, self.num_outputs)
+
+    def metrics(self, layout, labels):
+        def measure(scores):
+            error = (self.predict(layout, scores)["label"] - labels.label).abs()
+            chosen = [(labels.split == code) & (labels.label >= 0) for code in CODES.values()]
+            sums = torch.tensor([[(error[rows] == 0).sum(), error[rows].sum(), rows.sum()] for rows in chosen])
+            sums *= layout.speaks_for_rows
+            layout.grid.comm.all_reduce(sums, Kind.METRICS)
+            return {
+                f"{prefix}_{name}": float(row[number] / row[2]) if row[2] else None
+                for number, name in enumerate(("accuracy", "distance"))
+                for prefix, row in zip(CODES, sums, strict=True)
+            }
+
+        return measure
+
+    def predict(self, layout, scores):
+        whole = self.whole(layout, scores)
+        return {"label": (whole > 0).sum(1).to(torch.int32), "score": whole}
+"""
+
+#: What a user does with the task; the training goes on after three epochs.
+USE = """
+import json, sys
+import gnnloom
+
+folder, options = sys.argv[1], json.loads(sys.argv[2])
+gnnloom.train("ordered", **options, epochs=3)
+run = gnnloom.train("ordered", **options, epochs=6)
+gnnloom.predict(run, out=f"{folder}/predicted.csv", checkpoint="last")
+page = run.report(f"{folder}/report").read_text()
+print(json.dumps({**run.result(), "predicted": run.predictions().tolist(), "page": page}))
+"""
+
+
+class Data:
+    """A graph whose vertices have ordered classes, and the same with a yes or a no for each step between classes."""
+
+    def __init__(self, folder: Path) -> None:
+        rng = np.random.default_rng(3)
+        edges = rng.integers(0, N, (2, 150))
+        feature, level = rng.standard_normal((N, 5)).astype(np.float32), rng.integers(-1, LEVELS, N)
+        steps = np.where(level[:, None] < 0, np.nan, level[:, None] > np.arange(LEVELS - 1)).astype(np.float32)
+        self.catalog, cluster = Catalog(folder / "catalog"), InProcessCluster()
+        np.save(folder / "feature.npy", feature)
+        np.save(folder / "split.npy", rng.integers(0, 4, N).astype(np.uint8))
+        for name, label in {"ordered": level.astype(np.int32), "steps": steps}.items():
+            dataset = self.catalog.create(name)
+            source = write_edges(folder / name, *edges, vertices=N)
+            graph = ingest_graph(dataset, source, IngestOptions(), cluster)
+            np.save(folder / f"{name}.npy", label)
+            files = {"feature": "feature", "split": "split", "label": name}
+            files = {array: str(folder / f"{file}.npy") for array, file in files.items()}
+            ingest_vertices(dataset, open_vertices("files", (), files), cluster)
+            for parts in (1, 2):
+                options = PartitionOptions(parts=parts, method="random", seed=2)
+                shard_rows(dataset, partition_graph(dataset, graph, options, cluster), cluster)
+
+    def config(self, dataset: str, **options: Any) -> TrainConfig:
+        return TrainConfig(catalog=str(self.catalog.root), dataset=dataset, **{**OPTIONS, "epochs": EPOCHS, **options})
+
+    def train(self, dataset: str, run: str, **options: Any) -> dict[str, Any]:
+        return train(LoneCommunicator(), self.config(dataset, run=run, **options))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    return Data(tmp_path_factory.mktemp("tasks"))
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which the task is installed."""
+    folder = tmp_path_factory.mktemp("site")
+    environment = install_plugin(folder, "ordinal", DESCRIPTOR, "gnnloom.tasks", "TASK")
+    (folder / "ordinal_steps.py").write_text(CLASS)
+    return environment
+
+
+def run_python(environment: dict[str, str], *arguments: str) -> str:
+    program = [sys.executable, *arguments]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 2])
+def test_an_added_task_trains_resumes_predicts_exports_and_is_reported(
+    data: Data, installed: dict[str, str], tmp_path: Path, ranks: int
+) -> None:
+    options = {"catalog": str(data.catalog.root), "task": "ordinal", "ranks": ranks, "run": f"on-{ranks}"}
+    options |= {**OPTIONS, "keep_best": "auto"}
+    result = json.loads(run_python(installed, "-c", USE, str(tmp_path), json.dumps(options)))
+    # The built-in task with a yes or a no for each step has the same loss, and says yes to as many steps.
+    expected = data.train("steps", f"expected-{ranks}", save_embeddings=True)
+    level = Run(data.catalog["steps"].run_path(f"expected-{ranks}")).predictions().multilabel().sum(1).tolist()
+    assert_close(np.array(result["loss"]), np.array(expected["loss"]), steps=EPOCHS * 4, bits=ADAM_BITS)
+    assert result["best"]["metric"] == "val_distance"
+    assert result["best"]["value"] <= result["val_distance"]
+    assert result["predicted"] == level
+    header, *rows = (tmp_path / "predicted.csv").read_text().splitlines()
+    assert header == "vertex,level"
+    assert [int(row.partition(",")[2]) for row in rows] == level
+    assert "best validation distance" in result["page"]
+    assert "Confusion matrix" not in result["page"]
+
+
+def test_the_help_lists_an_added_task(installed: dict[str, str]) -> None:
+    shown = " ".join(run_python(installed, "-m", "gnnloom.workflows.cli.main", "train", "--help").split())
+    assert "--task [auto|class|multilabel|number|ordinal]" in shown
+    assert "ordinal Ordered classes" in shown
+
+
+def test_a_named_task_is_the_one_that_the_data_suggest_and_others_are_refused(data: Data) -> None:
+    named, found = (data.train("ordered", f"{task}-run", task=task, epochs=2) for task in ("class", "auto"))
+    assert named["loss"] == found["loss"]
+    assert named["test_accuracy"] == found["test_accuracy"]
+    with pytest.raises(CollectiveError, match=r"task number: .* has no target, which this task predicts"):
+        data.train("ordered", "refused", task="number")
+    with pytest.raises(InputError, match="task 'ordinal': expected one of auto, class, multilabel, number"):
+        data.config("ordered", task="ordinal")
+    assert "task" not in data.config("ordered").to_json()

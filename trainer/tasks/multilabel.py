@@ -1,0 +1,23 @@
+"""``multilabel``: several labels per vertex, each with a yes or a no of its own."""
+
+from __future__ import annotations
+
+from gnnloom.trainer.tasks.task import Figure, Task
+
+TASK = Task(
+    name="multilabel",
+    order=1,
+    help="Several labels per vertex: binary cross-entropy, accuracy and F1",
+    array="multilabel",
+    place=("gnnloom.trainer.tasks.objectives.multilabel", "Multilabel"),
+    width=lambda sizes: sizes.num_classes,
+    figures=(
+        Figure("accuracy", "accuracy", "labels predicted correctly", is_share=True),
+        # Most labels are a no, so accuracy says less.
+        Figure("f1", "micro F1", is_share=True, judges=True),
+        Figure("macro_f1", "macro F1", is_share=True),
+    ),
+    predicts={"multilabel": ("vertex", "class"), "score": ("vertex", "class")},
+    column="class",
+    automatic=True,
+)

@@ -1,0 +1,1 @@
+"""What tasks compute from a model's output: losses, metrics and predictions, one class per task."""

@@ -1,0 +1,129 @@
+"""The contract of a task's class: how it reads labels, what it minimizes and measures, and what it predicts.
+
+Scores are the model's output, a matrix that a layout spreads over the ranks. Labels have one row for each row of the
+scores unless a task reads others: only its own methods look inside both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnloom.storage.artifacts.vertices import SPLIT
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.vertex_data import Labels, read_array
+from gnnloom.trainer.data.vertex_rows import VertexRows
+from gnnloom.trainer.kernels.dispatch import Workspace
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.layout.redistribute import whole_rows
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
+from gnnloom.trainer.tasks.objectives.own_functions import MaskedOwnLoss, OwnFunction
+from gnnloom.trainer.tasks.task import Task
+
+#: From (num_rows, columns held) scores to the metrics of all ranks, in the order of the task's ``figures``; None for a
+#: split without a known label. Collective.
+Metrics = Callable[[Tensor], dict[str, float | None]]
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
+    """What a training run minimizes, measures and predicts; the same on every rank.
+
+    Attributes:
+        num_outputs: width of the model's output.
+        class_weights: (num_outputs,) float64 weights of the classes in the loss; None for equal ones.
+        own_loss: the user's loss, which replaces that of the task.
+    """
+
+    task: Task
+    num_outputs: int
+    class_weights: Tensor | None = None
+    own_loss: OwnFunction | None = None
+
+    def read(self, rows: VertexRows) -> Labels:
+        """Read what some rows are to predict, and their split. Communicates nothing.
+
+        Raises:
+            InputError: an array is missing, or has values that the task cannot use.
+        """
+        label = self.read_label(rows)
+        return Labels(label, torch.from_numpy(read_array(rows, "split")))
+
+    @abstractmethod
+    def read_label(self, rows: VertexRows) -> Tensor:
+        """(num_rows, ...) the labels of some rows, checked; see :meth:`read`."""
+
+    def is_known(self, label: Tensor) -> Tensor:
+        """Bool of the shape of ``label``; negative numbers stand for unknown ones."""
+        return label >= 0
+
+    def known(self, labels: Labels, split: str) -> Tensor:
+        """(num_rows,) bool: rows of a split of which at least one label is known."""
+        known = self.is_known(labels.label)
+        return (labels.split == SPLIT[split]) & (known.any(1) if known.dim() == 2 else known)
+
+    def loss(
+        self,
+        layout: Layout,
+        labels: Labels,
+        workspace: Workspace | None = None,
+        split: str = "train",
+        row_weights: Tensor | None = None,
+    ) -> MaskedLoss:
+        """The loss over the rows of a split. Collective.
+
+        Args:
+            layout: layout of the scores.
+            workspace: where scores and their gradients are; of its own by default.
+            row_weights: (num_rows,) float64 factors of the rows' terms; ``num_terms`` does not depend on them.
+        """
+        mask = self.known(labels, split)
+        if self.own_loss is None:
+            loss = self.task_loss(layout, labels, mask)
+        else:
+            loss = MaskedOwnLoss(layout, labels.label, mask, self.own_loss, self.class_weights)
+        loss.weigh_rows(row_weights)
+        loss.workspace = workspace or loss.workspace
+        return loss
+
+    @abstractmethod
+    def task_loss(self, layout: Layout, labels: Labels, mask: Tensor) -> MaskedLoss:
+        """The task's own loss over the rows in a mask, with the weights of the classes. Collective.
+
+        Args:
+            layout: layout of the scores.
+            mask: (num_rows,) bool.
+        """
+
+    @abstractmethod
+    def metrics(self, layout: Layout, labels: Labels) -> Metrics:
+        """What measures scores of a layout. Collective."""
+
+    def details(self, layout: Layout, labels: Labels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
+        """More about the test split, as JSON for the run's result and its report; nothing by default. Collective."""
+        return {}
+
+    @abstractmethod
+    def predict(self, layout: Layout, scores: Tensor) -> dict[str, Tensor]:
+        """The arrays that the task's ``predicts`` names, whole rows of this rank. Collective."""
+
+    def whole(self, layout: Layout, scores: Tensor) -> Tensor:
+        """(num_rows, num_outputs) whole rows of scores. Collective."""
+        return whole_rows(scores, layout, self.num_outputs, Kind.PREDICTION)
+
+    def refused_weights(self, *, own_loss: bool) -> str:  # noqa: ARG002 - for subclasses
+        """Why classes cannot have weights; empty if they can, and :meth:`class_counts` counts them.
+
+        Args:
+            own_loss: the loss is the user's.
+        """
+        return f"task {self.task.name} has no classes to weigh; remove the option"
+
+    def class_counts(self, label: Tensor) -> Tensor:
+        """(num_outputs,) int64, how many of some rows have each class."""
+        raise NotImplementedError(f"task {self.task.name} has no classes")

@@ -1,0 +1,107 @@
+"""The descriptor of a task: what a training run predicts."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gnnloom.trainer.tasks.splits import PREFIXES
+
+
+class Arrays(Protocol):
+    """Names of arrays, such as vertex data, shards and predictions have."""
+
+    def __contains__(self, name: str, /) -> bool: ...
+
+
+class LabelSizes(Protocol):
+    """Sizes of the labels of a dataset, as vertex data, shards and samples state them; 0 for what they lack."""
+
+    @property
+    def num_classes(self) -> int: ...
+
+    @property
+    def num_targets(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure that is reported of every split.
+
+    Attributes:
+        name: end of its names in metrics, such as ``accuracy`` of ``val_accuracy``.
+        label: what reports call it.
+        axis: label of an axis of its values, if that is another one.
+        lower: lower is better.
+        is_share: between 0 and 1; shown as a percentage.
+        judges: the figure that stands for the task: reports show it, and ``auto`` means its value on the validation
+            split. Without such a figure, the first one.
+    """
+
+    name: str
+    label: str = ""
+    axis: str = ""
+    lower: bool = False
+    is_share: bool = False
+    judges: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its names in metrics, in the order of the splits."""
+        return tuple(f"{prefix}_{self.name}" for prefix in PREFIXES)
+
+
+def judge_of(figures: Sequence[Figure]) -> Figure:
+    """The figure that stands for others; see :class:`Figure`."""
+    return max(figures, key=lambda figure: figure.judges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a training run predicts.
+
+    Attributes:
+        name: as given with ``--task``.
+        order: position among the choices; equal ones are sorted by name.
+        help: one line of help text.
+        array: array of the vertex data with what is to be predicted, such as ``label``; the split is read too.
+        automatic: ``auto`` chooses this task for data that have the array. Of several such tasks, it is the first one.
+        place: module and class, a subclass of :class:`gnnloom.trainer.tasks.objectives.objective.Objective`. Named
+            instead of imported: the class needs torch.
+        width: width of the model's output; 0 if there is nothing to train.
+        couples_columns: the loss of a row needs all of its scores, so ranks that hold some of its columns exchange a
+            maximum, and then two sums.
+        figures: what is reported of every split, in the order of the metrics.
+        predicts: arrays over the vertices that a prediction writes, and their dimensions; the first one is the
+            prediction itself.
+        column: name of the prediction in exported tables.
+    """
+
+    name: str
+    order: int
+    help: str
+    array: str
+    place: tuple[str, str]
+    width: Callable[[LabelSizes], int]
+    figures: tuple[Figure, ...]
+    predicts: Mapping[str, tuple[str, ...]]
+    column: str
+    automatic: bool = False
+    couples_columns: bool = False
+
+    @property
+    def judge(self) -> Figure:
+        """The figure that a run is judged by."""
+        return judge_of(self.figures)
+
+    @property
+    def prediction(self) -> str:
+        """Name of the array of the prediction."""
+        return next(iter(self.predicts))
+
+    def load(self) -> type[Any]:
+        """Import the class."""
+        found: type[Any] = getattr(importlib.import_module(self.place[0]), self.place[1])
+        return found
