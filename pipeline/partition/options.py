@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from gnnloom.pipeline.partition.partitioner import Partitioner
-from gnnloom.pipeline.partition.partitioners import METHODS, MODELS
+from gnnloom.pipeline.partition.partitioners import METHODS, MODELS, PRESETS
 from gnnloom.pipeline.partition.settings import (
     BATCH_RATE,
     DIRECTIONS,
@@ -19,7 +20,17 @@ from gnnloom.pipeline.partition.settings import (
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Group, option
 from gnnloom.storage.sampling.kinds import BATCHES
+
+_option = partial(option, group=Group.PARTITION)
+
+
+def _default_models() -> str:
+    """The default of ``model`` for help: that of most methods, and the exceptions."""
+    usual = MODELS[0]
+    others = [f"{name}: {method.models[0]}" for name, method in METHODS.items() if method.models[0] != usual]
+    return "; ".join([usual, *others])
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,27 @@ class PartitionOptions(PartitionSettings):
     Raises:
         InputError: a value is out of range, or the method does not offer it.
     """
+
+    method: str = _option(
+        "",
+        "Partitioner, in place of the one that --quality chooses; `gnnloom partition --help-all` describes each.",
+        is_common=True,
+        choices=tuple(METHODS),
+    )
+    model: str = _option(
+        "",
+        "Model of the communication that the method cuts.",
+        choices=MODELS,
+        default_text=_default_models(),
+    )
+    preset: str = _option("", "Preset of the method.", choices=PRESETS, default_text="the method's first")
+    quality: str = _option(
+        "",
+        "How good a partition to make: chooses the method by the graph.",
+        is_common=True,
+        choices=METHODS[QUALITY_METHOD].preset_names,
+        default_text=METHODS[QUALITY_METHOD].preset_names[0],
+    )
 
     def __post_init__(self) -> None:
         self._settle_method()

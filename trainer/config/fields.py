@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Option, option_field, options_of
 
 
 def option(
@@ -29,21 +29,15 @@ def option(
         free: may change when a run is resumed, as it controls how far and where the run goes, not what it computes.
         later: added after the first version. It is stored only if it differs from its default, so that the names and
             stored configurations of runs stay what they were.
-        checks: choices and bounds; see :class:`Option`.
+        checks: choices, bounds and more; see :class:`~gnnloom.storage.option.Option`.
     """
-    return field_of(Option(default=default, help=text, **checks), former=former, free=free, later=later)
+    given = Option(default=default, help=text, required=default is dataclasses.MISSING, **checks)
+    return field_of(given, former=former, free=free, later=later)
 
 
 def field_of(given: Option, *, former: str = "", free: bool = False, later: bool = False) -> Any:
     """A field of a configuration from a complete option; see :func:`option`."""
-    metadata = {"option": given, "help": given.help, "former": former, "free": free, "later": later}
-    return dataclasses.field(default=given.default, metadata=metadata)
-
-
-def option_of(field: dataclasses.Field[Any]) -> Option:
-    """The option that a field was made from."""
-    found: Option = field.metadata["option"]
-    return found
+    return option_field(given, former=former, free=free, later=later)
 
 
 #: Fields of earlier versions that decide nothing any more; stored configurations and command lines may name them.
@@ -60,10 +54,8 @@ class Config:
     """A part of a configuration, or a whole one: every field is checked where the object is built (InputError)."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = option_of(field).current(getattr(self, field.name))
-            _check_type(field, value)
-            self.settle(field.name, option_of(field).settle(field.name, value))
+        for name in options_of(type(self)):
+            self.settle(name, self.settled_field(name, getattr(self, name)))
 
     def settle(self, name: str, value: Any) -> None:
         """Replace the value that was given by the one it stands for; only while the object is built."""
@@ -97,9 +89,10 @@ class Config:
         if field is None:
             raise InputError(f"configuration: unknown fields {[name]}, missing fields []")
         # JSON has no tuples.
-        value = option_of(field).current(tuple(value) if isinstance(value, list) else value)
+        given = options_of(cls)[name]
+        value = given.current(tuple(value) if isinstance(value, list) else value)
         _check_type(field, value)
-        return option_of(field).settle(name, value)
+        return given.check(value)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Group
 from gnnloom.trainer.config.fields import Config, option
 
 #: Values of ``class_weights`` other than a list of numbers.
 NO_WEIGHTS, BALANCED = "none", "balanced"
 
 
+_option = partial(option, group=Group.TASK)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LossConfig(Config):
     """The loss, the weights of the classes in it, and a metric of the user's own."""
 
-    loss: str = option(
+    loss: str = _option(
         "auto",
         "Loss: the usual one of the labels, or a function of your own as package.module:function",
         choices=("auto",),
         importable=True,
         later=True,
     )
-    class_weights: str = option(
+    class_weights: str = _option(
         NO_WEIGHTS,
         "Weights of the classes in the loss: none, balanced (inverse to their numbers), or one per class such as 1,2.5",
         later=True,
     )
-    metric: str = option(
+    metric: str = _option(
         "none",
         "Metric of your own to report too, as package.module:function",
         choices=("none",),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Option
 
 
 def parse_named(
@@ -28,5 +29,5 @@ def parse_named(
         if not equals or name not in options:
             known = f"name=value with the names {', '.join(options)}" if options else else_expected
             raise InputError(f"{field} {item!r}: expected {known}")
-        found[name] = options[name].parse(name, text)
+        found[name] = replace(options[name], name=name).parse(text)
     return found

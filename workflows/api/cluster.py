@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage.errors import InputError
-from gnnloom.workflows.parsing import parse_bytes
+from gnnloom.storage.option import parse_bytes
 
 
 def choose_cluster(

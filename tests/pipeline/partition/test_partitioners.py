@@ -82,7 +82,7 @@ def test_one_file_adds_a_partitioner_to_every_command(catalog: Catalog, tmp_path
     key = next(info.key for info in catalog["x"].artifacts("partition") if "preset" not in info.parameters)
     shard = ["shard", "x", "--parts", "3", "--method", "toy", "--partition", key, "--workers", "0", "--json"]
     assert json.loads(gnnloom(*shard))["parts"] == 3
-    text = gnnloom("partition", "--help")
+    text = gnnloom("partition", "--help-all")
     for words in ("toy          Deals the vertices like cards.", "single ", "one card at a time", "pairs "):
         assert words in text
     projected = json.loads(gnnloom("partition", "x", "--parts", "3", "--plan", "--json"))["methods"]
