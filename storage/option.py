@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from functools import cache
@@ -72,6 +72,7 @@ class Option:
         importable: also takes ``package.module:NAME`` of something that the user wrote.
         is_size: bytes, which a text may give as ``512M``.
         separator: what separates the items of a tuple on the command line.
+        example: a value for messages about a list.
         lengths: fewest and most items of a tuple of sizes, such as 2 and 3; None for any number of any integers.
         required: must be given; on the command line of a generator, the default serves as an example.
         deniable: True and False both differ from "not given", so the command line has ``--NAME/--no-NAME``.
@@ -101,6 +102,7 @@ class Option:
     importable: bool = False
     is_size: bool = False
     separator: str = ","
+    example: str = ""
     lengths: tuple[int, int] | None = None
     required: bool = False
     deniable: bool = False
@@ -159,7 +161,7 @@ class Option:
         for item in value if isinstance(value, tuple | list) else (value,):
             expected = self._violated(item)
             if expected:
-                raise self._refused(item, expected)
+                raise self._refused(item, expected + self._such_as)
         return value
 
     def read(self, text: str) -> Any:
@@ -208,13 +210,17 @@ class Option:
             raise ValueError
         return tuple(map(get_args(self.kind)[0], items))
 
+    @property
+    def _such_as(self) -> str:
+        return f", such as {self.example}" if self.example else ""
+
     def _noun(self) -> str:
         if self.is_size:
             return "a size such as 512M or 1G"
         if not self.is_list:
             return ", or ".join([_NOUNS.get(self.kind, self.kind.__name__), *self.words])
         if self.lengths is None:
-            return "integers separated by commas, such as 128,128"
+            return f"integers separated by commas{self._such_as}"
         fewest, most = self.lengths
         number = str(fewest) if fewest == most else f"{fewest} to {most}"
         example = self.separator.join(["4"] * most)
@@ -276,6 +282,27 @@ def check_options(checked: Any) -> None:
     """
     for name, found in options_of(type(checked)).items():
         found.check(getattr(checked, name))
+
+
+def parse_named(field: str, given: Iterable[str], options: Mapping[str, Option], else_expected: str) -> dict[str, Any]:
+    """Name to checked value of options that are given as ``name=value``.
+
+    Args:
+        field: name of the field that holds the texts, for messages.
+        options: the options that are allowed.
+        else_expected: what to expect, for the message if no option is allowed.
+
+    Raises:
+        InputError: an item is not ``name=value``, there is no such option, or its value is not allowed.
+    """
+    found = {}
+    for item in given:
+        name, equals, text = item.partition("=")
+        if not equals or name not in options:
+            known = f"name=value with the names {', '.join(options)}" if options else else_expected
+            raise InputError(f"{field} {item!r}: expected {known}")
+        found[name] = replace(options[name], name=name).parse(text)
+    return found
 
 
 def parse_bytes(text: str) -> int:

@@ -20,7 +20,7 @@ from gnnloom.pipeline.partition.settings import (
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, option
+from gnnloom.storage.option import Group, option, parse_named
 from gnnloom.storage.sampling.kinds import BATCHES
 
 _option = partial(option, group=Group.PARTITION)
@@ -79,6 +79,8 @@ class PartitionOptions(PartitionSettings):
         object.__setattr__(self, "quality", self.preset if self.method == QUALITY_METHOD else "")
         super().__post_init__()
         self._check_meaning()
+        # Only a check here: the field keeps the texts.
+        own_options(self)
 
     def _settle_method(self) -> None:
         """Translate ``quality`` to a method and its preset, and fill in the method if none is given.
@@ -167,4 +169,19 @@ class PartitionOptions(PartitionSettings):
         # earlier key has it.
         if self.partitioner.depends_on_memory and (self.method != QUALITY_METHOD or memory != DEFAULT_MEMORY):
             parameters["memory"] = memory
-        return parameters
+        known = self.partitioner.options
+        own = {name: value for name, value in own_options(self).items() if value != known[name].default}
+        return parameters | ({"method_options": own} if own else {})
+
+
+def own_options(settings: PartitionSettings) -> dict[str, Any]:
+    """The options of the method's own by name, with defaults filled in.
+
+    Raises:
+        InputError: the method has no such option, or a value is not allowed.
+    """
+    known = METHODS[settings.method].options
+    given = parse_named(
+        "method_options", settings.method_options, known, f"none: method {settings.method} has no options of its own"
+    )
+    return {name: option.default for name, option in known.items()} | given

@@ -45,6 +45,7 @@ class PartitionSettings:
         batches: for model ``stochastic``: how mini-batches are drawn, one of ``BATCHES``.
         batch_rate: for model ``stochastic``: vertices drawn for a batch, repeats included, as a share of all.
         quality: how good a partition the method that chooses makes, and how long it may take; empty for other methods.
+        method_options: options of the method's own, each as ``name=value``.
     """
 
     parts: int = _option(text="Number of parts, one for each rank that trains.", kind=int, is_common=True, least=1)
@@ -101,6 +102,9 @@ class PartitionSettings:
         most=1,
     )
     quality: str = ""
+    method_options: tuple[str, ...] = _option(
+        (), "Options of a method from another package, each as name=value.", kind=tuple[str, ...]
+    )
 
     def __post_init__(self) -> None:
         check_options(self)

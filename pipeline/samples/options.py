@@ -28,6 +28,7 @@ class SampleOptions:
         is_common=True,
         least=1,
         also=(-1,),
+        example="15,10,5",
         metavar="FAN-OUTS",
     )
     batch_size: int = _option(1024, "Training vertices of a batch.", is_common=True, least=1)

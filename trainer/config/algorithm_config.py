@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from gnnloom.storage.option import Group, Option
+from gnnloom.storage.option import Group, Option, parse_named
 from gnnloom.trainer.algorithms.algorithm import Algorithm
 from gnnloom.trainer.algorithms.registry import ALGORITHMS, algorithms_with_option, declared_options
 from gnnloom.trainer.config.fields import Config, field_of, option
-from gnnloom.trainer.config.named_options import parse_named
 
 #: In place of an algorithm, leaves the choice to the planner; replaced before there is a configuration.
 AUTO: Final = "auto"

@@ -8,9 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group
+from gnnloom.storage.option import Group, parse_named
 from gnnloom.trainer.config.fields import Config, field_of, option
-from gnnloom.trainer.config.named_options import parse_named
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind
 from gnnloom.trainer.models.registry import MODELS, model_kind, shown_option
@@ -39,6 +38,7 @@ class ModelConfig(Config):
         is_common=True,
         least=1,
         most=_MOST_COLUMNS,
+        example="128,128",
         metavar="WIDTHS",
     )
     bias: bool = _option(True, "Add a bias in every layer")

@@ -25,6 +25,7 @@ MODE = ModeKind(
             " by default 10 in every layer",
             least=1,
             also=(-1,),
+            example="15,10,5",
             metavar="FAN-OUTS",
         ),
         "batch_size": BATCH_SIZE,

@@ -29,11 +29,11 @@ class OptionType(click.ParamType[Any, object]):
     """Texts of the command line as values of an option.
 
     Args:
-        checks: refuse values out of range too. False if the command itself refuses them.
+        checks: refuse numbers out of range too. False if the command itself refuses them.
     """
 
     def __init__(self, option: Option, *, checks: bool = True) -> None:
-        self._read = option.parse if checks else option.read
+        self._read = option.parse if checks or option.is_list else option.read
         self._prefix = f"{option.name} "
         kind = "size" if option.is_size else "sizes" if option.lengths else _KINDS.get(option.kind, "text")
         self.name = "|".join([kind, *option.words])

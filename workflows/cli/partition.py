@@ -48,6 +48,10 @@ def _method_table() -> str:
         missing = f" Not installed: `{method.install}`." if method.package and not find_spec(method.package) else ""
         lines.append(f"  {name:12} {method.help}{missing}")
         lines += [f"    {preset.name:22} {preset.help}" for preset in method.presets if preset.name]
+        lines += [
+            f"    --method-options {own}={option.shown(option.default)}: {option.help}"
+            for own, option in method.options.items()
+        ]
     memory = (
         "--memory-limit applies to native partitioners and to the state that multilevel holds for each vertex. --memory"
         " applies to each worker, and to the partitioner that multilevel runs on the coarsest hypergraph."
