@@ -267,9 +267,15 @@ def option_field(given: Option, **metadata: Any) -> Any:
     return field(default=given.default, metadata={"option": given, **metadata})
 
 
-@cache
 def options_of(kind: type[Any]) -> Mapping[str, Option]:
     """The options that are fields of a dataclass, by name."""
+    # Mypy takes a dataclass for not hashable, although only its objects may be.
+    hashable: Any = kind
+    return _options_of(hashable)
+
+
+@cache
+def _options_of(kind: Any) -> Mapping[str, Option]:
     fields = [each for each in dataclasses.fields(kind) if "option" in each.metadata]
     return {each.name: replace(each.metadata["option"], name=each.name) for each in fields}
 
@@ -326,5 +332,5 @@ def _size_text(size: int) -> str:
 
 def _kind_of(default: Any) -> Any:
     if isinstance(default, tuple):
-        return tuple[type(default[0]), ...] if default else tuple[int, ...]
+        return tuple[str, ...] if default and isinstance(default[0], str) else tuple[int, ...]
     return str if default is None or default is dataclasses.MISSING else type(default)

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import click
 
-from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -169,9 +168,9 @@ def key_option(kind: str, what: str | None = None) -> Callable[[Command], Comman
     return click_option(Option(kind, str, text, group=Group.INPUT, metavar="KEY"))
 
 
-def method_option(text: str) -> Callable[[Command], Command]:
+def method_option(methods: Iterable[str], text: str) -> Callable[[Command], Command]:
     """Add ``--method``, which chooses between several partitions."""
-    return click_option(Option("method", str, text, group=Group.INPUT, choices=tuple(METHODS)))
+    return click_option(Option("method", str, text, group=Group.INPUT, choices=tuple(methods)))
 
 
 def split_run(name: str, run: str | None) -> tuple[str, str | None]:

@@ -198,7 +198,7 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
         least=1,
     )
 )
-@method_option("Method of the partition, if the dataset has several.")
+@method_option(METHODS, "Method of the partition, if the dataset has several.")
 @key_option("partition")
 @key_option("graph")
 @key_option("vertices", "vertex data")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores
@@ -28,7 +29,7 @@ from gnnloom.workflows.cli.progress import shown_progress
 @click.command("sample", cls=GroupedCommand)
 @click.argument("name")
 @object_option("options", SampleOptions)
-@method_option("Method of the partition for several ranks, if the dataset has several.")
+@method_option(METHODS, "Method of the partition for several ranks, if the dataset has several.")
 @key_option("graph")
 @key_option("partition")
 @flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
