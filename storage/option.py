@@ -21,6 +21,8 @@ _SHOWN = 40
 _LENGTH = re.compile(r"[1-9]\d{0,8}")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _NOUNS: Final[Mapping[Any, str]] = {bool: "true or false", int: "an integer", float: "a number"}
+#: Types whose values have no limits.
+_UNLIMITED: Final = (bool, str, Path, tuple[str, ...])
 _TRUTH: Final = {"true": True, "false": False}
 
 
@@ -158,6 +160,8 @@ class Option:
         if self.choices and not self.allows(value):
             own = ", or package.module:NAME" if self.importable else ""
             raise self._refused(repr(value), f"one of {', '.join(self.choices)}{own}")
+        if self.kind in _UNLIMITED:
+            return value
         for item in value if isinstance(value, tuple | list) else (value,):
             expected = self._violated(item)
             if expected:
@@ -228,7 +232,7 @@ class Option:
 
     def _violated(self, value: Any) -> str:
         """What is expected instead of a value that is out of range, or a text instead of a number; else empty."""
-        if isinstance(value, str) and (self.kind in _NOUNS or self.kind == tuple[int, ...]):
+        if isinstance(value, str):
             return self._noun()
         if value in self.also or isinstance(value, bool) or not isinstance(value, int | float):
             return ""

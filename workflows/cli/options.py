@@ -72,10 +72,10 @@ def click_option(
     details: dict[str, Any] = {"cls": DerivedOption, "declared": option, "help": _text(option)}
     parameter = parameter or option.flag
     if option.kind is bool and not option.flag_name and (option.deniable or option.default is True):
-        # Neither flag by default: None differs from both True and False.
-        default = None if option.deniable else True
         names = f"{name}/--no-{name.removeprefix('--')}"
-        return click.option(names, parameter, default=default, show_default=not option.deniable, **details)
+        # Neither flag by default if it can be denied: None differs from both True and False.
+        on = None if option.deniable else True
+        return click.option(names, parameter, default=on, show_default=not option.deniable, **details)
     if option.kind is bool:
         return click.option(name, parameter, is_flag=True, **details)
     needed = option.default is dataclasses.MISSING
