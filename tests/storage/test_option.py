@@ -101,3 +101,10 @@ def test_the_fields_of_a_dataclass_are_its_options() -> None:
     check_options(Settings(4))
     with pytest.raises(InputError, match="share 0: expected more than 0"):
         check_options(replace(Settings(4), share=0))
+
+
+def test_there_is_one_class_of_options() -> None:
+    root = Path(__file__).resolve().parents[2]
+    folders = [root / name for name in ("storage", "pipeline", "trainer", "workflows")]
+    found = [path for folder in folders for path in folder.rglob("*.py") if "\nclass Option:" in path.read_text()]
+    assert found == [root / "storage" / "option.py"]

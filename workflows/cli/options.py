@@ -79,14 +79,14 @@ def click_option(
     if option.kind is bool:
         return click.option(name, parameter, is_flag=True, **details)
     needed = option.default is dataclasses.MISSING
-    default = None if needed or option.default is None else option.shown(option.default)
+    if not needed and option.default is not None:
+        details["default"] = option.shown(option.default)
     return click.option(
         name,
         parameter,
         type=_type(option, checks=checks),
         multiple=multiple,
-        default=default,
-        show_default=bool(default),
+        show_default=bool(details.get("default")),
         required=needed,
         envvar=option.variable,
         metavar=option.metavar,

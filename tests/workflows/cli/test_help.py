@@ -110,3 +110,20 @@ def test_all_of_the_help_explains_every_option_in_groups(name: str) -> None:
 def test_every_command_with_many_options_has_groups() -> None:
     many = [name for (name,) in COMMANDS if len(command(name).params) > 10]
     assert set(many) <= set(GROUPED)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["partition", "web"], "Missing option '--parts'"),
+        (["partition", "web", "--parts", "0"], "'--parts': 0: expected at least 1"),
+        (["sample", "web", "--fanout", "3,0"], "'--fanout': 0: expected at least 1, or -1, such as 15,10,5"),
+        (["shard", "web", "--grid", "4"], "'--grid': '4': expected 2 sizes with x between them, such as 4x4"),
+        (["train", "web", "--presamples", "some"], "'--presamples': 'some': expected an integer, or auto"),
+        (["shard", "web", "--memory", "2X"], "'--memory': '2X': expected a size such as 512M or 1G"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_option(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert said in done.output
