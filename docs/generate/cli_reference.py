@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import click
 
+from gnnloom.storage.option import Group
+from gnnloom.workflows.cli.help import declared
 from gnnloom.workflows.cli.main import cli
 
 
@@ -40,10 +42,19 @@ def _page(command: click.Command, context: click.Context, level: int) -> Iterato
     options = [
         parameter for parameter in command.params if isinstance(parameter, click.Option) and not parameter.hidden
     ]
-    if options:
-        yield "\n".join(["| option | meaning |", "| --- | --- |", *(_row(option, context) for option in options)])
+    groups: dict[str, list[str]] = {}
+    for option in sorted(options, key=_position):
+        groups.setdefault(declared(option).heading, []).append(_row(option, context))
+    for heading, rows in groups.items():
+        if len(groups) > 1:
+            yield f"**{heading}**"
+        yield "\n".join(["| option | meaning |", "| --- | --- |", *rows])
     if command.epilog:
         yield _text(command.epilog)
+
+
+def _position(option: click.Option) -> tuple[bool, int]:
+    return not declared(option).is_common, list(Group).index(declared(option).group)
 
 
 def _row(option: click.Option, context: click.Context) -> str:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from gnnloom.workflows.recipe.reference import Key, recipe_sections
+from gnnloom.workflows.recipe.reference import Key, SectionReference, recipe_sections
 
 
 def sections() -> str:
     """Return a heading and a table for every section."""
     return "\n\n".join(
-        f"## [{section.name}] {{ #{section.name} }}\n\n{section.help}\n\n{_table(section.keys)}"
+        f"## [{section.name}] {{ #{section.name} }}\n\n{section.help}\n\n{_tables(section)}"
         for section in recipe_sections()
     )
+
+
+def _tables(section: SectionReference) -> str:
+    tables = [
+        f"**{heading}**\n\n{_table(keys)}" if heading else _table(keys) for heading, keys in section.groups.items()
+    ]
+    return "\n\n".join(tables)
 
 
 def _table(keys: tuple[Key, ...]) -> str:

@@ -30,6 +30,7 @@ from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
+from gnnloom.storage.option import Group, check_options, option
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -44,27 +45,35 @@ CHOICES: Final = {
 
 @dataclass(frozen=True)
 class IngestOptions:
-    """How edges become a graph.
+    """How edges become a graph."""
 
-    Attributes:
-        undirected: store every edge in both directions.
-        self_loops: ``add`` one to every vertex, ``keep`` those of the source, or ``remove`` them.
-        ids: ``keep`` the source's ids, or ``compact`` the ids that occur into 0, 1, ... in ascending order. If any id
-            is not a number, all ids are treated as names.
-        merge: how the weights of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``.
-        codec: compression of the arrays: ``none``, ``fast`` or ``small``. Their digests do not depend on it.
-    """
-
-    undirected: bool = False
-    self_loops: str = "add"
-    ids: str = "keep"
-    merge: str = "sum"
-    codec: str = DEFAULT_CODEC
+    undirected: bool = option(False, "Store every edge in both directions.", group=Group.GRAPH, is_common=True)
+    self_loops: str = option(
+        "add",
+        "Add a loop to every vertex, keep the loops of the source, or remove them.",
+        group=Group.GRAPH,
+        choices=CHOICES["self_loops"],
+    )
+    ids: str = option(
+        "keep",
+        "Keep the ids, or number those that occur (numbers or names) 0, 1, ... in ascending order.",
+        group=Group.GRAPH,
+        is_common=True,
+        choices=CHOICES["ids"],
+    )
+    merge: str = option(
+        "sum", "How to combine the weights of equal edges.", group=Group.GRAPH, choices=CHOICES["merge"]
+    )
+    # The digests of the arrays do not depend on it.
+    codec: str = option(
+        DEFAULT_CODEC,
+        "Compression of the graph: none, fast (costs almost no time), or small (smallest files).",
+        group=Group.OUTPUT,
+        choices=CHOICES["codec"],
+    )
 
     def __post_init__(self) -> None:
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise InputError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(choices)}")
+        check_options(self)
 
     def parameters(self, source: EdgeSource) -> dict[str, Any]:
         """What decides the graph's bytes."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gnnloom.pipeline.partition.partitioner import Partitioner
-from gnnloom.pipeline.partition.partitioners import METHODS, MODELS
+from gnnloom.pipeline.partition.partitioners import METHODS, MODELS, PRESETS
 from gnnloom.pipeline.partition.settings import (
     BATCH_RATE,
     NATIVE_METHOD,
@@ -16,7 +17,17 @@ from gnnloom.pipeline.partition.settings import (
 )
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Group, option, parse_named
 from gnnloom.storage.sampling.kinds import BATCHES
+
+_option = partial(option, group=Group.PARTITION)
+
+
+def _default_models() -> str:
+    """The default of ``model`` for help: that of most methods, and the exceptions."""
+    usual = MODELS[0]
+    others = [f"{name}: {method.models[0]}" for name, method in METHODS.items() if method.models[0] != usual]
+    return "; ".join([usual, *others])
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,27 @@ class PartitionOptions(PartitionSettings):
     Raises:
         InputError: a value is out of range, or the method does not offer it.
     """
+
+    method: str = _option(
+        "",
+        "Partitioner, in place of the one that --quality chooses; `gnnloom partition --help-all` describes each.",
+        is_common=True,
+        choices=tuple(METHODS),
+    )
+    model: str = _option(
+        "",
+        "Model of the communication that the method cuts.",
+        choices=MODELS,
+        default_text=_default_models(),
+    )
+    preset: str = _option("", "Preset of the method.", choices=PRESETS, default_text="the method's first")
+    quality: str = _option(
+        "",
+        "How good a partition to make: chooses the method by the graph.",
+        is_common=True,
+        choices=METHODS[QUALITY_METHOD].preset_names,
+        default_text=METHODS[QUALITY_METHOD].preset_names[0],
+    )
 
     def __post_init__(self) -> None:
         self._settle_method()
@@ -44,6 +76,8 @@ class PartitionOptions(PartitionSettings):
         object.__setattr__(self, "quality", self.preset if self.method == QUALITY_METHOD else "")
         super().__post_init__()
         self._check_meaning()
+        # Only a check here: the field keeps the texts.
+        own_options(self)
 
     def _settle_method(self) -> None:
         """Translate ``quality`` to a method and its preset, and fill in the method if none is given.
@@ -116,4 +150,19 @@ class PartitionOptions(PartitionSettings):
         # The memory decides when coarsening ends, and so which parts come out.
         if self.partitioner.depends_on_memory:
             parameters["memory"] = memory
-        return parameters
+        known = self.partitioner.options
+        own = {name: value for name, value in own_options(self).items() if value != known[name].default}
+        return parameters | ({"method_options": own} if own else {})
+
+
+def own_options(settings: PartitionSettings) -> dict[str, Any]:
+    """The options of the method's own by name, with defaults filled in.
+
+    Raises:
+        InputError: the method has no such option, or a value is not allowed.
+    """
+    known = METHODS[settings.method].options
+    given = parse_named(
+        "method_options", settings.method_options, known, f"none: method {settings.method} has no options of its own"
+    )
+    return {name: option.default for name, option in known.items()} | given

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.pipeline.partition.preset import Preset
 from gnnloom.pipeline.partition.workload import Cost, Workload, cost_of_one_pass
+from gnnloom.storage.option import Option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +37,8 @@ class Partitioner:
         weighs_directions: whether it can also weigh what the backward pass of a directed graph sends.
         depends_on_memory: whether the parts depend on the memory of a worker, which then is part of the key.
         is_baseline: whether ``--compare`` offers it.
+        options: the method's own options by name, given as ``--method-options name=value``. ``fill`` gets their values
+            from ``own_options`` of :mod:`gnnloom.pipeline.partition.options`, which it imports itself.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Partitioner:
     weighs_directions: bool = False
     depends_on_memory: bool = False
     is_baseline: bool = False
+    options: Mapping[str, Option] = field(default_factory=dict)
 
     @property
     def preset_names(self) -> tuple[str, ...]:

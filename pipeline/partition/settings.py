@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Group, check_options, option
 from gnnloom.storage.sampling.kinds import BATCHES
 
 WEIGHTS = ("nonzeros", "unit")
@@ -16,6 +18,9 @@ QUALITY_METHOD = "auto"
 NATIVE_METHOD = "mtkahypar"
 #: Share of the vertices in a mini-batch, unless another one is given.
 BATCH_RATE = 0.06
+
+
+_option = partial(option, group=Group.PARTITION)
 
 
 @dataclass(frozen=True)
@@ -40,41 +45,69 @@ class PartitionSettings:
         batches: for model ``stochastic``: how mini-batches are drawn, one of ``BATCHES``.
         batch_rate: for model ``stochastic``: vertices drawn for a batch, repeats included, as a share of all.
         quality: how good a partition the method that chooses makes, and how long it may take; empty for other methods.
+        method_options: options of the method's own, each as ``name=value``.
     """
 
-    parts: int
+    parts: int = _option(text="Number of parts, one for each rank that trains.", kind=int, is_common=True, least=1)
     method: str = ""
-    imbalance: float = 0.01
-    seed: int = 0
+    imbalance: float = _option(
+        0.01,
+        "Share by which the work of a part may exceed the average.",
+        is_common=True,
+        least=0,
+        below=math.inf,
+    )
+    seed: int = _option(0, "Seed of the partitioner.", least=0, most=(1 << 31) - 1)
     model: str = ""
-    time_limit: float | None = None
-    threads: int | None = None
+    time_limit: float | None = _option(
+        None,
+        "Time after which a native partitioner is stopped; with model stochastic, the steps before and after it also"
+        " end after this time, with the best result so far.",
+        group=Group.EXECUTION,
+        kind=float,
+        above=0,
+        metavar="SECONDS",
+    )
+    threads: int | None = _option(
+        None,
+        "Threads of a native partitioner.",
+        group=Group.EXECUTION,
+        kind=int,
+        least=1,
+        default_text="one per core",
+    )
     preset: str = ""
-    weights: str = "nonzeros"
-    directions: str = "forward"
-    memory_limit: int | None = None
-    batches: str = "vertex"
-    batch_rate: float = BATCH_RATE
+    weights: str = _option("nonzeros", "Work that a vertex counts for: the nonzeros of its row, or 1.", choices=WEIGHTS)
+    directions: str = _option(
+        "forward",
+        "Directed graphs: count only what the forward pass sends, or also what the backward pass sends.",
+        choices=DIRECTIONS,
+    )
+    memory_limit: int | None = _option(
+        None,
+        "Memory limit for native partitioners and for the multilevel method's state, such as 8G.",
+        group=Group.EXECUTION,
+        kind=int,
+        is_size=True,
+        above=0,
+    )
+    batches: str = _option(
+        "vertex", "Model stochastic: kind of mini-batches.", needs={"model": ("stochastic",)}, choices=BATCHES
+    )
+    batch_rate: float = _option(
+        BATCH_RATE,
+        "Model stochastic: vertices drawn for a mini-batch, repeats included, as a share of all.",
+        needs={"model": ("stochastic",)},
+        above=0,
+        most=1,
+    )
     quality: str = ""
+    method_options: tuple[str, ...] = _option(
+        (), "Options of a method from another package, each as name=value.", kind=tuple[str, ...]
+    )
 
     def __post_init__(self) -> None:
-        check_choice("weights", self.weights, WEIGHTS)
-        check_choice("directions", self.directions, DIRECTIONS)
-        check_choice("batches", self.batches, BATCHES)
-        if self.parts < 1:
-            raise InputError(f"parts={self.parts}: expected 1 or more")
-        if not (math.isfinite(self.imbalance) and self.imbalance >= 0):
-            raise InputError(f"imbalance={self.imbalance}: expected a number of 0 or more, such as 0.01")
-        if not 0 <= self.seed < 1 << 31:
-            raise InputError(f"seed={self.seed}: expected 0 to {(1 << 31) - 1}")
-        if not 0 < self.batch_rate <= 1:
-            raise InputError(f"batch_rate={self.batch_rate}: expected a share above 0 and up to 1")
-        for name, unit in (("time_limit", "seconds"), ("memory_limit", "bytes")):
-            limit = getattr(self, name)
-            if limit is not None and not limit > 0:
-                raise InputError(f"{name}={limit}: expected a number of {unit} above 0")
-        if self.threads is not None and self.threads < 1:
-            raise InputError(f"threads={self.threads}: expected 1 or more")
+        check_options(self)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

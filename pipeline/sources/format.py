@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
+from gnnloom.storage.option import Option
 
 #: The option of every format that may store edge weights.
 WEIGHTS: Final = Option("weights", bool, "Read edge weights (text and Parquet: the third column).")

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import Format
-from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option
 
 #: Number of edges that one task reads.
 RANGE_EDGES = 1 << 23

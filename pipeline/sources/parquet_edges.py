@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
-from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option
 
 #: Number of edges that one task reads; a row group is never divided.
 RANGE_EDGES = 1 << 23

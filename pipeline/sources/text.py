@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
-from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.byte_ranges import RANGE_BYTES, byte_ranges
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
@@ -33,6 +32,7 @@ from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.reading.text_layout import data_blocks, separator_of
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option
 
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4

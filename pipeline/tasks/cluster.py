@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -26,6 +27,7 @@ from gnnloom.pipeline.tasks.quiet import dask_silenced, start_quiet_tracker
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError
 from gnnloom.storage.format.files import read_json
 from gnnloom.storage.machine_memory import memory_text
+from gnnloom.storage.option import Group, option
 from gnnloom.storage.shared_memory import remove_abandoned
 
 if TYPE_CHECKING:
@@ -78,6 +80,9 @@ class Cluster(Protocol):
         ...
 
 
+_option = partial(option, group=Group.EXECUTION)
+
+
 @dataclass(frozen=True)
 class ClusterOptions:
     """Which cluster to open.
@@ -95,11 +100,31 @@ class ClusterOptions:
     """
 
     kind: str = "local"
-    workers: int | None = None
-    memory: int = DEFAULT_MEMORY
-    address: str | None = None
-    performance_report: Path | None = None
-    scratch: Path | None = None
+    workers: int | None = _option(
+        None,
+        "Number of worker processes; 0 runs everything in this process.",
+        kind=int,
+        least=0,
+        default_text="one per core",
+    )
+    memory: int = _option(DEFAULT_MEMORY, "Memory per worker process.", is_size=True)
+    address: str | None = _option(
+        None, "Dask scheduler to use, such as tcp://host:8786.", metavar="ADDRESS", flag_name="scheduler"
+    )
+    performance_report: Path | None = _option(  # noqa: RUF009 - an option is immutable
+        None,
+        "Write Dask's performance report on its workers to this file.",
+        kind=Path,
+        metavar="FILE.html",
+    )
+    scratch: Path | None = _option(  # noqa: RUF009 - an option is immutable
+        None,
+        "Folder for temporary files, which all workers must share.",
+        kind=Path,
+        metavar="DIRECTORY",
+        default_text="in the dataset",
+        variable="GNNLOOM_SCRATCH",
+    )
 
 
 class InProcessCluster:

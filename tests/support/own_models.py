@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
-from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.networks.gat import GAT
 from gnnloom.trainer.networks.gcn import GCN
 from gnnloom.trainer.networks.gin import GIN

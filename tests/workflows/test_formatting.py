@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gnnloom.storage.machine_memory import memory_text
+from gnnloom.storage.option import parse_bytes
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
-from gnnloom.workflows.parsing import parse_bytes
 
 
 @pytest.mark.parametrize(

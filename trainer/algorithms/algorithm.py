@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.footprint import Footprint
-from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.algorithms.steps import Step
 from gnnloom.trainer.algorithms.workload import Workload
 from gnnloom.trainer.comm.factors import factorizations, most_square

@@ -7,8 +7,8 @@ from typing import Any
 
 import gnnloom.trainer.algorithms
 from gnnloom.storage.descriptors import load_descriptors
+from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import Algorithm
-from gnnloom.trainer.algorithms.option import Option
 
 #: Algorithms by name, in the order of choices.
 ALGORITHMS: Mapping[str, Algorithm[Any]] = load_descriptors(

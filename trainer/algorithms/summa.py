@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
 from gnnloom.trainer.algorithms.footprint import Footprint, unchanging
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
-from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.algorithms.steps import Operation, Spread, Step, Steps, add_alignment, add_common, pipelined
 from gnnloom.trainer.algorithms.workload import Workload, share
 from gnnloom.trainer.comm.traffic import Kind

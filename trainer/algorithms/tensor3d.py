@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
-from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.algorithms.steps import (
     Operation,
     Spread,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
+from gnnloom.storage.option import Group, Option, parse_named
 from gnnloom.trainer.algorithms.algorithm import Algorithm
-from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.algorithms.registry import ALGORITHMS, algorithms_with_option, declared_options
 from gnnloom.trainer.config.fields import Config, field_of, option
-from gnnloom.trainer.config.named_options import parse_named
 
 #: In place of an algorithm, leaves the choice to the planner; replaced before there is a configuration.
 AUTO: Final = "auto"
@@ -18,10 +18,14 @@ AUTO: Final = "auto"
 _MOST_THREADS = 4096
 
 
+_option = partial(option, group=Group.DISTRIBUTION)
+
+
 def shown_option(name: str) -> Option:
     """An algorithm's own option; its help text ends with the algorithms that have it."""
-    declared = declared_options()[name]
-    return replace(declared, help=f"{declared.help} ({', '.join(algorithms_with_option(name))})")
+    declared, able = declared_options()[name], algorithms_with_option(name)
+    text = f"{declared.help} ({', '.join(able)})"
+    return replace(declared, name=name, help=text, group=Group.DISTRIBUTION, needs={"algorithm": able})
 
 
 def _algorithm_option(name: str) -> Any:
@@ -34,6 +38,12 @@ def _grid_help() -> str:
     return f"Ranks along each axis of the process grid, such as 2x1x2; the most even grid by default ({axes})"
 
 
+def _numbers_of_axes() -> tuple[int, int]:
+    """Fewest and most axes of a process grid."""
+    numbers = [len(algorithm.axes) for algorithm in ALGORITHMS.values()]
+    return min(numbers), max(numbers)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig(Config):
     """An algorithm and its process grid.
@@ -42,16 +52,21 @@ class AlgorithmConfig(Config):
     are added later, are ``algorithm_options``, each as ``name=value``.
     """
 
-    ranks: int = option(1, "Number of MPI ranks (and of row shards)", free=True, least=1)
-    algorithm: str = option("p2p", "Distributed algorithm", free=True, choices=tuple(ALGORITHMS))
-    grid: tuple[int, ...] | None = option(None, _grid_help(), free=True)
+    ranks: int = _option(1, "Number of MPI ranks (and of row shards)", free=True, is_common=True, least=1)
+    algorithm: str = _option("p2p", "Distributed algorithm", free=True, is_common=True, choices=tuple(ALGORITHMS))
+    grid: tuple[int, ...] | None = _option(
+        None, _grid_help(), free=True, kind=tuple[int, ...], separator="x", lengths=_numbers_of_axes()
+    )
     summa_width: int = _algorithm_option("summa_width")
     aggregation_blocks: int = _algorithm_option("aggregation_blocks")
     gradient_product: str = _algorithm_option("gradient_product")
-    algorithm_options: tuple[str, ...] = option(
-        (), "Options of algorithms from other packages, each as name=value", free=True
+    algorithm_options: tuple[str, ...] = _option(
+        (),
+        "Options of algorithms from other packages, each as name=value",
+        free=True,
+        kind=tuple[str, ...],
     )
-    threads: int = option(
+    threads: int = _option(
         0,
         "Threads per rank; 0: the machine's cores divided among its ranks",
         free=True,
@@ -95,7 +110,9 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         values: option name to value. Options that are not fields move into ``algorithm_options``, unless they are None.
     """
     others = other_options()
-    given = tuple(f"{name}={values[name]}" for name in others if values.get(name) is not None)
+    given = tuple(
+        f"{name}={option.shown(values[name])}" for name, option in others.items() if values.get(name) is not None
+    )
     fields = {name: value for name, value in values.items() if name not in others}
     return {**fields, "algorithm_options": (*fields.get("algorithm_options", ()), *given)} if given else fields
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Option, option_field, options_of
 
 
 def option(
@@ -24,21 +24,15 @@ def option(
         default: none makes the field required.
         text: line for ``--help``.
         free: may change when a run is resumed, as it controls how far and where the run goes, not what it computes.
-        checks: choices and bounds; see :class:`Option`.
+        checks: choices, bounds and more; see :class:`~gnnloom.storage.option.Option`.
     """
-    return field_of(Option(default=default, help=text, **checks), free=free)
+    given = Option(default=default, help=text, required=default is dataclasses.MISSING, **checks)
+    return field_of(given, free=free)
 
 
 def field_of(given: Option, *, free: bool = False) -> Any:
     """A field of a configuration from a complete option; see :func:`option`."""
-    metadata = {"option": given, "help": given.help, "free": free}
-    return dataclasses.field(default=given.default, metadata=metadata)
-
-
-def option_of(field: dataclasses.Field[Any]) -> Option:
-    """The option that a field was made from."""
-    found: Option = field.metadata["option"]
-    return found
+    return option_field(given, free=free)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +40,8 @@ class Config:
     """A part of a configuration, or a whole one: every field is checked where the object is built (InputError)."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = option_of(field).current(getattr(self, field.name))
-            _check_type(field, value)
-            self.settle(field.name, option_of(field).settle(field.name, value))
+        for name in options_of(type(self)):
+            self.settle(name, self.settled_field(name, getattr(self, name)))
 
     def settle(self, name: str, value: Any) -> None:
         """Replace the value that was given by the one it stands for; only while the object is built."""
@@ -72,9 +64,10 @@ class Config:
         if field is None:
             raise InputError(f"configuration: unknown fields {[name]}, missing fields []")
         # JSON has no tuples.
-        value = option_of(field).current(tuple(value) if isinstance(value, list) else value)
+        given = options_of(cls)[name]
+        value = given.current(tuple(value) if isinstance(value, list) else value)
         _check_type(field, value)
-        return option_of(field).settle(name, value)
+        return given.check(value)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:

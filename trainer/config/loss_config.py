@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Group
 from gnnloom.trainer.config.fields import Config, option
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
 
@@ -13,27 +15,25 @@ from gnnloom.trainer.tasks.registry import AUTO, TASKS
 NO_WEIGHTS, BALANCED = "none", "balanced"
 
 
+_option = partial(option, group=Group.TASK)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LossConfig(Config):
     """The task, its loss, the weights of the classes in it, and a metric of the user's own."""
 
-    task: str = option(
-        AUTO,
-        "What to predict; auto: what the vertex data have",
-        choices=(AUTO, *TASKS),
-        later=True,
-    )
-    loss: str = option(
+    task: str = _option(AUTO, "What to predict; auto: what the vertex data have", choices=(AUTO, *TASKS))
+    loss: str = _option(
         "auto",
         "Loss: the usual one of the task, or a function of your own as package.module:function",
         choices=("auto",),
         importable=True,
     )
-    class_weights: str = option(
+    class_weights: str = _option(
         NO_WEIGHTS,
         "Weights of the classes in the loss: none, balanced (inverse to their numbers), or one per class such as 1,2.5",
     )
-    metric: str = option(
+    metric: str = _option(
         "none",
         "Metric of your own to report too, as package.module:function",
         choices=("none",),

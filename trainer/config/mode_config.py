@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Group
 from gnnloom.trainer.config.fields import Config, field_of, option
 from gnnloom.trainer.modes.batches import SAMPLER_OPTIONS
 from gnnloom.trainer.modes.kind import ModeKind
@@ -21,11 +23,14 @@ def _mode_option(name: str, *, free: bool = False) -> Any:
     return field_of(shown_option(name), free=free)
 
 
+_option = partial(option, group=Group.SAMPLING)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModeConfig(Config):
     """A mode and its options. An option of another mode or sampler is refused, as it would do nothing."""
 
-    mode: str = option("full", "What an epoch trains on", choices=tuple(MODES))
+    mode: str = _option("full", "What an epoch trains on", is_common=True, choices=tuple(MODES))
     batch_size: int = _mode_option("batch_size")
     batches: int = _mode_option("batches")
     sampler: str = _mode_option("sampler")

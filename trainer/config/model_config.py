@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Group, parse_named
 from gnnloom.trainer.config.fields import Config, field_of, option
-from gnnloom.trainer.config.named_options import parse_named
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind
 from gnnloom.trainer.models.registry import MODELS, model_kind, shown_option
@@ -17,52 +18,62 @@ from gnnloom.trainer.models.registry import MODELS, model_kind, shown_option
 _MOST_COLUMNS = 1 << 20
 
 
+_option = partial(option, group=Group.MODEL)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
     """A model; ``normalization`` holds what ``auto`` stood for."""
 
-    model: str = option(
+    model: str = _option(
         "gcn",
         "Model, or a class of your own as package.module:Class",
+        is_common=True,
         choices=tuple(MODELS),
         importable=True,
     )
-    hidden: tuple[int, ...] = option(
-        (128, 128), "Widths of the hidden layers, such as 128,128", least=1, most=_MOST_COLUMNS
+    hidden: tuple[int, ...] = _option(
+        (128, 128),
+        "Widths of the hidden layers, such as 128,128",
+        is_common=True,
+        least=1,
+        most=_MOST_COLUMNS,
+        example="128,128",
+        metavar="WIDTHS",
     )
-    bias: bool = option(True, "Add a bias in every layer")
-    norm: str = option(
+    bias: bool = _option(True, "Add a bias in every layer")
+    norm: str = _option(
         "none",
         "Normalization of the output of every hidden layer: per vertex (layer) or over all vertices (batch)",
         choices=("none", "layer", "batch"),
     )
-    residual: bool = option(False, "Add a hidden layer's input to its output if their widths are equal")
-    unit_embedding: bool = option(False, "Scale each vertex's embedding to length 1 before the last layer")
+    residual: bool = _option(False, "Add a hidden layer's input to its output if their widths are equal")
+    unit_embedding: bool = _option(False, "Scale each vertex's embedding to length 1 before the last layer")
     heads: int = field_of(shown_option("heads"))
     negative_slope: float = field_of(shown_option("negative_slope"))
-    normalization: str = option(
+    normalization: str = _option(
         "auto",
         "Normalization of the adjacency; auto: the model's usual one",
         choices=("auto", *NORMALIZATIONS),
     )
-    train_features: bool = option(False, "Train the input features too")
-    dropout: float = option(0.0, "Probability of dropping a feature between layers", below=1.0)
-    input_dropout: bool = option(True, "Apply dropout to the input features too")
-    precision: str = option(
+    train_features: bool = _option(False, "Train the input features too")
+    dropout: float = _option(0.0, "Probability of dropping a feature between layers", is_common=True, below=1.0)
+    input_dropout: bool = _option(True, "Apply dropout to the input features too")
+    precision: str = _option(
         "float32",
         "Precision: of all numbers, or bf16 for features, activations and their messages, with float32 parameters and"
         " sums",
         choices=("float32", "float64", "bf16"),
     )
-    product_order: str = option(
+    product_order: str = _option(
         "auto",
         "Order of the products: (A H) W, A (H W), or the cheaper one in each layer",
         choices=("auto", "propagate-first", "transform-first"),
     )
-    cache_input_product: bool = option(True, "Form A X of fixed input features once and keep it")
-    skip_input_gradient: bool = option(True, "Skip the gradient of fixed input features")
-    model_options: tuple[str, ...] = option(
-        (), "Options of a model of your own or of another package, each as name=value"
+    cache_input_product: bool = _option(True, "Form A X of fixed input features once and keep it")
+    skip_input_gradient: bool = _option(True, "Skip the gradient of fixed input features")
+    model_options: tuple[str, ...] = _option(
+        (), "Options of a model of your own or of another package, each as name=value", kind=tuple[str, ...]
     )
 
     def __post_init__(self) -> None:

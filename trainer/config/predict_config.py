@@ -20,9 +20,11 @@ class PredictConfig(Config):
     ranks: int = option(1, "Number of MPI ranks (and of row shards)", least=1)
     shards: str | None = option(None, "Key of the shards, if the dataset has several")
     method: str | None = option(None, "Partitioner whose shards to use, if the dataset has several")
-    grid: tuple[int, ...] | None = option(None, "Process grid; the most even one by default")
+    grid: tuple[int, ...] | None = option(
+        None, "Process grid; the most even one by default", kind=tuple[int, ...], separator="x"
+    )
     embeddings: bool = option(False, "Keep the last hidden layer too")
-    epoch: int | None = option(None, "Epoch of the checkpoint; the last one by default")
+    epoch: int | None = option(None, "Epoch of the checkpoint; the last one by default", kind=int)
     checkpoint: str = option(
         "auto",
         "Checkpoint: the best one, the last one, or the best one if there is one",

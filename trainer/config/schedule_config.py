@@ -4,29 +4,48 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
+from gnnloom.storage.option import Group
 from gnnloom.trainer.config.fields import option
 from gnnloom.trainer.config.optimizer_config import OptimizerConfig
+
+_option = partial(option, group=Group.OPTIMIZATION)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig(OptimizerConfig):
     """A learning-rate schedule; ``schedule_epochs`` holds the number that 0 stood for."""
 
-    schedule: str = option(
+    schedule: str = _option(
         "constant",
         "Learning rate over the epochs: constant, a half cosine, reduced in steps, or when a metric stops improving",
         choices=("constant", "cosine", "step", "plateau"),
     )
-    warmup_epochs: int = option(0, "Epochs in which the learning rate first rises, linearly", least=0)
-    schedule_epochs: int = option(0, "Epochs after which a cosine schedule has ended; 0: all epochs", least=0)
-    step_epochs: int = option(30, "Epochs between reductions of the learning rate (step)", least=1)
-    plateau_epochs: int = option(
-        10, "Epochs without improvement before the learning rate is reduced (plateau)", least=1
+    warmup_epochs: int = _option(0, "Epochs in which the learning rate first rises, linearly", least=0)
+    schedule_epochs: int = _option(
+        0,
+        "Epochs after which a cosine schedule has ended; 0: all epochs",
+        needs={"schedule": ("cosine",)},
+        least=0,
     )
-    lr_factor: float = option(0.1, "Factor of a reduction of the learning rate (step, plateau)", below=1.0)
-    min_lr: float = option(0.0, "Smallest learning rate of a schedule", below=math.inf)
-    clip_norm: float = option(
+    step_epochs: int = _option(
+        30, "Epochs between reductions of the learning rate (step)", needs={"schedule": ("step",)}, least=1
+    )
+    plateau_epochs: int = _option(
+        10,
+        "Epochs without improvement before the learning rate is reduced (plateau)",
+        needs={"schedule": ("plateau",)},
+        least=1,
+    )
+    lr_factor: float = _option(
+        0.1,
+        "Factor of a reduction of the learning rate (step, plateau)",
+        needs={"schedule": ("step", "plateau")},
+        below=1.0,
+    )
+    min_lr: float = _option(0.0, "Smallest learning rate of a schedule", below=math.inf)
+    clip_norm: float = _option(
         0.0, "Largest length of the gradient of all parameters together; 0: no limit", below=math.inf
     )
 

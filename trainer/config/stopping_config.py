@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from gnnloom.storage.option import Group
 from gnnloom.trainer.config.fields import Config, option
+
+_option = partial(option, group=Group.OPTIMIZATION)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,19 +20,20 @@ class StoppingConfig(Config):
     Metrics are named as in the output, such as ``val_accuracy``, ``loss`` (of the training) or ``val_loss``.
     """
 
-    patience: int = option(
+    patience: int = _option(
         0,
         "Epochs without improvement of the monitored metric before training ends; 0: never",
         free=True,
         least=0,
     )
-    monitor: str = option(
+    monitor: str = _option(
         "auto",
         "Metric for --patience and --schedule plateau, such as val_loss; auto: the validation split's first one",
     )
-    keep_best: str = option(
+    keep_best: str = _option(
         "none",
         "Also keep the checkpoint with the best value of this metric, to predict with; auto: the validation split's",
+        group=Group.CHECKPOINTS,
         free=True,
     )
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.files import read_json
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Option, options_of
 from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
 from gnnloom.trainer.config.continuation import configure
-from gnnloom.trainer.config.fields import option_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 
@@ -83,62 +81,27 @@ def _build_parser(kind: type[TrainConfig | PredictConfig]) -> argparse.ArgumentP
         "target", nargs="?", default=None, help="Configuration (CONFIG.json), or DATASET or DATASET/RUN"
     )
     parser.add_argument("--result", type=Path, default=None, help="File for the summary, as JSON")
-    for field in dataclasses.fields(kind):
-        _add_field(parser, field)
+    for name, option in options_of(kind).items():
+        # --parts is what the stages before training call the same number.
+        _add_option(parser, [name, *(["parts"] if name == "ranks" else [])], option)
     if kind is TrainConfig:
         parser.add_argument("--restart", action="store_true", help="Start the run over instead of continuing it")
         for name, option in other_options().items():
-            _add_option(parser, [_flag(name)], name, option, type(option.default))
+            _add_option(parser, [name], option)
     return parser
 
 
-def _add_field(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -> None:
-    # --parts is what the stages before training call the same number.
-    flags = [_flag(field.name), *(["--parts"] if field.name == "ranks" else [])]
-    option = option_of(field)
-    if field.type == "bool":
-        parser.add_argument(*flags, dest=field.name, action=argparse.BooleanOptionalAction, help=option.help)
+def _add_option(parser: argparse.ArgumentParser, names: list[str], option: Option) -> None:
+    flags = [f"--{name.replace('_', '-')}" for name in names]
+    if option.kind is bool:
+        parser.add_argument(*flags, dest=option.name, action=argparse.BooleanOptionalAction, help=option.help)
         return
-    _add_option(parser, flags, field.name, option, _CONVERSIONS.get(str(field.type), str))
 
-
-def _add_option(
-    parser: argparse.ArgumentParser, flags: list[str], name: str, option: Option, convert: Callable[[str], Any]
-) -> None:
-    def value(text: str) -> Any:
-        return option.words[text] if text in option.words else convert(text)
+    def read(text: str) -> Any:
+        return option.read(text)
 
     # argparse names the conversion in its message about a value of another type.
-    value.__name__ = getattr(convert, "__name__", "value")
+    read.__name__ = getattr(option.kind, "__name__", "value")
     # What the user may import is checked where the configuration is built.
     choices = None if option.importable else option.choices or None
-    parser.add_argument(*flags, dest=name, type=value, choices=choices, help=option.help)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _widths(text: str) -> tuple[int, ...]:
-    """``128,128`` as integers; an empty text for no hidden layer."""
-    return tuple(int(width) for width in text.split(",") if width)
-
-
-def _grid(text: str) -> tuple[int, ...]:
-    """``2x1x2`` as integers."""
-    return tuple(int(size) for size in text.split("x"))
-
-
-def _texts(text: str) -> tuple[str, ...]:
-    """``a=1,b=2`` as texts."""
-    return tuple(text.split(","))
-
-
-_CONVERSIONS: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "int | None": int,
-    "float": float,
-    "tuple[int, ...]": _widths,
-    "tuple[int, ...] | None": _grid,
-    "tuple[str, ...]": _texts,
-}
+    parser.add_argument(*flags, dest=option.name, type=read, choices=choices, help=option.help)

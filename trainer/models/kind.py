@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Option
 from gnnloom.trainer.models.work import ModelWork
 
 if TYPE_CHECKING:

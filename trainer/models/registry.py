@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import gnnloom.trainer.models
 from gnnloom.storage.descriptors import load_descriptors, load_named
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Group, Option
 from gnnloom.trainer.models.kind import ModelKind
 
 #: Models by name, in the order of choices.
@@ -47,4 +48,6 @@ def shown_option(name: str) -> Option:
     """An option of gnnloom's models; its help text ends with the models that have it."""
     able = [kind for kind in MODELS.values() if name in kind.options]
     declared = able[0].options[name]
-    return declared.explained(f"{declared.help} ({', '.join(kind.name for kind in able)})")
+    names = tuple(kind.name for kind in able)
+    text = f"{declared.help} ({', '.join(names)})"
+    return replace(declared, name=name, help=text, group=Group.MODEL, needs={"model": names})

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from gnnloom.storage.option import Option
 from gnnloom.storage.sampling.kinds import SAMPLERS
-from gnnloom.trainer.algorithms.option import Option
 
 BATCH_SIZE: Final = Option(
     default=1024, help="Vertices of a batch; a sampler counts a vertex that it draws twice as two", least=1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
-from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.modes.batches import AHEAD, BATCH_SIZE
 from gnnloom.trainer.modes.kind import ModeKind
 
@@ -23,7 +23,10 @@ MODE = ModeKind(
             default=(),
             help="Neighbors to draw for each vertex, from the last layer to the first, such as 15,10,5; -1 for all;"
             " by default 10 in every layer",
-            least=-1,
+            least=1,
+            also=(-1,),
+            example="15,10,5",
+            metavar="FAN-OUTS",
         ),
         "batch_size": BATCH_SIZE,
         "replace": Option(default=False, help="Draw neighbors with replacement"),
@@ -32,6 +35,7 @@ MODE = ModeKind(
             default=256 << 20,
             help="Memory per rank for the most frequent feature rows of other ranks, such as 512M",
             least=0,
+            is_size=True,
         ),
         **AHEAD,
     },

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import gnnloom.trainer.modes
 from gnnloom.storage.descriptors import load_descriptors
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Group, Option
+from gnnloom.trainer.modes.batches import SAMPLER_OPTIONS
 from gnnloom.trainer.modes.kind import ModeKind
 
 #: Modes by name, in the order of choices.
@@ -22,4 +24,7 @@ def shown_option(name: str) -> Option:
     """An option of gnnloom's modes; its help text ends with the modes that have it."""
     able = modes_with_option(name)
     declared = MODES[able[0]].options[name]
-    return declared.explained(f"{declared.help} ({', '.join(able)})")
+    samplers = [sampler for sampler, options in SAMPLER_OPTIONS.items() if name in options]
+    needs = {"mode": able} | ({"sampler": samplers} if samplers else {})
+    text = f"{declared.help} ({', '.join(able)})"
+    return replace(declared, name=name, help=text, group=Group.SAMPLING, needs=needs)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gnnloom.storage.option import Option
 from gnnloom.storage.sampling.kinds import MOST_COUNTED, SUFFICIENT
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
-from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.modes.batches import AHEAD, AUTO, BATCH_SIZE, SUBGRAPHS
 from gnnloom.trainer.modes.kind import ModeKind
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Option
 from gnnloom.trainer.operators.layer_plan import LayerPlan
 
 #: Options of a model with attention.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage.errors import InputError
-from gnnloom.workflows.parsing import parse_bytes
+from gnnloom.storage.option import options_of, parse_bytes
 
 
 def choose_cluster(
@@ -29,6 +29,6 @@ def choose_cluster(
     except ValueError as error:
         raise InputError(f"memory: {error}") from error
     report = None if performance_report is None else Path(performance_report)
-    folder = scratch or os.environ.get("GNNLOOM_SCRATCH")
+    folder = scratch or os.environ.get(options_of(ClusterOptions)["scratch"].variable or "")
     aside = None if folder is None else Path(folder)
     return ClusterOptions("address" if scheduler else "local", workers, size, scheduler, report, aside)

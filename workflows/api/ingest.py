@@ -18,13 +18,15 @@ from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Vertices
 from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.arrays import is_location, stored_edges, stored_vertices
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.cluster import choose_cluster
-from gnnloom.workflows.api.keywords import check_known, plain_values, split_fields
+from gnnloom.workflows.api.keywords import check_known, plain_values, split_fields, with_options
 from gnnloom.workflows.api.ranks import once_per_job
 
 
+@with_options(options_of(IngestOptions))
 def ingest(
     name: str,
     source: str | Path | Sequence[str | Path] | Any,
@@ -58,9 +60,8 @@ def ingest(
         performance_report: HTML file for Dask's report on its workers.
         scratch: folder for temporary files, which all workers must share; by default ``$GNNLOOM_SCRATCH``, or else in
             the dataset.
-        options: how edges become a graph (``undirected``, ``self_loops``, ``ids``, ``merge``, ``codec``; see
-            :class:`~gnnloom.pipeline.ingest.stage.IngestOptions`), and options of the format, as in
-            ``gnnloom ingest --help``.
+        options: how edges become a graph (``undirected``, ``self_loops``, ``ids``, ``merge``, ``codec``), and options
+            of the format, as in ``gnnloom ingest --help-all``.
 
     Raises:
         InputError: something in the source is not an edge, an option is unknown, or the ids require

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Collection, Mapping
+import inspect
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def check_known(function: str, given: Collection[str], known: Collection[str]) -> None:
@@ -29,6 +33,28 @@ def split_fields(kind: type[Any], options: Mapping[str, Any]) -> tuple[dict[str,
     names = {field.name for field in dataclasses.fields(kind)}
     own = {name: value for name, value in options.items() if name in names}
     return own, {name: value for name, value in options.items() if name not in names}
+
+
+def with_options(options: Mapping[str, Option]) -> Callable[[Function], Function]:
+    """Give a function that takes options as ``**options`` a signature and a docstring that list them.
+
+    Notebooks and ``help`` show both.
+    """
+    lines = [f"    {name}: {option.help} (default: {option.default!r})" for name, option in options.items()]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default)
+        for name, option in options.items()
+    ]
+
+    def describe(function: Function) -> Function:
+        function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Options:", *lines])
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        whole = signature.replace(parameters=[*own, *added])
+        setattr(function, "__signature__", whole)  # noqa: B010 - not in its type
+        return function
+
+    return describe
 
 
 def plain_values(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,12 +14,17 @@ from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Partition, RowShards, Vertices
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import choose_cluster
-from gnnloom.workflows.api.keywords import check_known, split_fields
+from gnnloom.workflows.api.keywords import check_known, with_options
 from gnnloom.workflows.api.ranks import once_per_job
 
+#: Options of a partition besides the number of parts, which is an argument.
+_OPTIONS = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}
 
+
+@with_options(_OPTIONS)
 def partition(
     dataset: DatasetLike,
     parts: int,
@@ -40,8 +45,8 @@ def partition(
         parts: number of parts, one for each rank that trains.
         graph: key, to choose between several graphs.
         catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`gnnloom.ingest`.
-        options: options of the partition, as in ``gnnloom partition --help``: ``quality``, ``method``, ``preset``,
-            ``imbalance``, and more; see :class:`~gnnloom.pipeline.partition.options.PartitionOptions`.
+        options: options of the partition, as in ``gnnloom partition --help-all``: ``quality``, ``method``, ``preset``,
+            ``imbalance``, and more.
 
     Returns:
         The partition: ``part()`` is the part of every vertex, ``quality`` holds the measured figures.
@@ -53,9 +58,8 @@ def partition(
         BudgetError: the partitioner needs more memory than there is.
     """
     found = as_dataset(dataset, catalog)
-    chosen, others = split_fields(PartitionOptions, options)
-    check_known("partition", others, [name for name in PartitionOptions.__dataclass_fields__ if name != "parts"])
-    settings = PartitionOptions(parts, **chosen)
+    check_known("partition", options, _OPTIONS)
+    settings = PartitionOptions(parts, **options)
     cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
 
     def make() -> Partition:

@@ -11,13 +11,17 @@ from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Partition
 from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import choose_cluster
-from gnnloom.workflows.api.keywords import check_known, split_fields
+from gnnloom.workflows.api.keywords import check_known, with_options
 from gnnloom.workflows.api.partition import find_partition
 from gnnloom.workflows.api.ranks import once_per_job
 
+_OPTIONS = options_of(SampleOptions)
 
+
+@with_options(_OPTIONS)
 def sample(
     dataset: DatasetLike,
     *,
@@ -43,7 +47,7 @@ def sample(
         method: method of that partition, if there are several.
         catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`gnnloom.ingest`.
         options: as in ``gnnloom sample --help``: ``fanout``, ``batch_size``, ``epochs``, ``ranks``, ``seed``,
-            ``replace``, ``cache_memory`` (bytes); see :class:`~gnnloom.pipeline.samples.options.SampleOptions`.
+            ``replace``, ``cache_memory`` (bytes).
 
     Raises:
         InputError: an option is unknown, or the features, the labels or the split are missing.
@@ -51,9 +55,8 @@ def sample(
         BudgetError: a batch may need more memory than a worker has.
     """
     found = as_dataset(dataset, catalog)
-    chosen, others = split_fields(SampleOptions, options)
-    check_known("sample", others, list(SampleOptions.__dataclass_fields__))
-    settings = SampleOptions(**chosen)
+    check_known("sample", options, _OPTIONS)
+    settings = SampleOptions(**options)
     cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
 
     def make() -> Samples:

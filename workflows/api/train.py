@@ -11,15 +11,16 @@ from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.job.launch import launch, launch_prediction
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
+from gnnloom.workflows.api.keywords import with_options
 from gnnloom.workflows.api.run import Run
-from gnnloom.workflows.api.train_options import training_fields, with_train_options
+from gnnloom.workflows.api.train_options import train_options, training_fields
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.tables import check_file
 from gnnloom.workflows.run.auto_algorithm import with_algorithm
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 
-@with_train_options
+@with_options(train_options())
 def train(dataset: DatasetLike, *, restart: bool = False, catalog: CatalogLike = None, **options: Any) -> Run:
     """Train on the whole graph of a dataset, or on samples of it.
 

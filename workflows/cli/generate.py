@@ -8,15 +8,23 @@ import click
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.generators.generator import Generator, generators
-from gnnloom.pipeline.sources.option import merge_options
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
-from gnnloom.workflows.cli.ingest import store_graph
-from gnnloom.workflows.cli.options import cluster_options, current_catalog, json_option
-from gnnloom.workflows.cli.plan import add_option, plan_options, show_plan
-from gnnloom.workflows.cli.source_options import dashed, given_flags, option_value, source_options
+from gnnloom.storage.option import Group, options_of
+from gnnloom.workflows.cli.help import GroupedCommand
+from gnnloom.workflows.cli.ingest import ADD, PLAN, store_graph
+from gnnloom.workflows.cli.options import (
+    add_options,
+    click_option,
+    cluster_options,
+    current_catalog,
+    flag_option,
+    json_option,
+)
+from gnnloom.workflows.cli.plan import show_plan
+from gnnloom.workflows.cli.source_options import dashed, given_flags, option_value, options_by_flag
 
 #: The options of all generators, by flag.
-_OPTIONS = merge_options({known.name: known.options for known in generators().values()}, lambda option: option.flag)
+_OPTIONS = options_by_flag(generators(), "model", Group.GRAPH)
 
 _HELP = """Generate a graph as dataset NAME, undirected unless --directed, without an intermediate file.
 
@@ -39,13 +47,14 @@ def _help() -> str:
     return _HELP.format(models="\n".join(lines))
 
 
-@click.command("generate", help=_help())
+@click.command("generate", cls=GroupedCommand, help=_help())
 @click.argument("name")
 @click.argument("model", type=click.Choice(tuple(generators())))
-@source_options(_OPTIONS, num_owners=len(generators()))
-@click.option("--directed", is_flag=True, help="Store every edge in its direction only.")
-@add_option
-@plan_options
+@add_options(_OPTIONS.values())
+@flag_option("directed", "Store every edge in its direction only.", Group.GRAPH)
+@click_option(options_of(IngestOptions)["codec"])
+@flag_option("add", ADD)
+@flag_option("plan", PLAN)
 @cluster_options
 @json_option
 def generate_command(
@@ -79,5 +88,5 @@ def _refuse_others(generator: Generator, given: dict[str, Any]) -> None:
     # The command has the options of all generators, so click itself accepts any of them.
     for flag in given:
         if flag not in known:
-            owners = ", ".join(_OPTIONS[flag].owners)
+            owners = ", ".join(_OPTIONS[flag].needs["model"])
             raise click.UsageError(f"{dashed({flag: None})} is an option of {owners}, not of {generator.name}")

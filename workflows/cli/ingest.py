@@ -9,24 +9,36 @@ import click
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges
-from gnnloom.pipeline.sources.option import merge_options
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage import Graph, Vertices
+from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import store_source, store_vertices, vertex_kind
-from gnnloom.workflows.cli.options import cluster_options, current_catalog, json_option, key_option
+from gnnloom.workflows.cli.help import GroupedCommand
+from gnnloom.workflows.cli.options import (
+    add_options,
+    click_option,
+    cluster_options,
+    current_catalog,
+    flag_option,
+    json_option,
+    key_option,
+    object_option,
+)
 from gnnloom.workflows.cli.output import show
-from gnnloom.workflows.cli.plan import add_option, plan_options, show_outcome, show_plan
+from gnnloom.workflows.cli.plan import show_outcome, show_plan
 from gnnloom.workflows.cli.progress import shown_progress
-from gnnloom.workflows.cli.source_options import dashed, given_flags, option_value, source_options
+from gnnloom.workflows.cli.source_options import dashed, given_flags, option_value, options_by_flag
+
+#: What `--add` and `--plan` do, in all commands that store a graph.
+ADD = "Store another graph in a dataset that has one; other commands then choose with --graph KEY."
+PLAN = "Only print what it would need: tasks, memory, disk space and time."
 
 #: The options of all formats, by flag.
-_FORMAT_OPTIONS = merge_options({known.name: known.options for known in formats().values()}, lambda option: option.flag)
+_FORMAT_OPTIONS = options_by_flag(formats(), "format_name", Group.INPUT)
 #: The options of all kinds of vertex data that do not come with the edges, by flag.
-_VERTEX_OPTIONS = merge_options(
-    {kind.name: kind.options for kind in vertex_kinds().values()}, lambda option: option.flag
-)
+_VERTEX_OPTIONS = options_by_flag(vertex_kinds(), "synthetic", Group.INPUT, names_owners=False)
 _SYNTHETIC = tuple(kind.name for kind in vertex_kinds().values() if kind.is_synthetic)
 
 _INGEST_HELP = """Store the edges of SOURCE as the graph of dataset NAME.
@@ -48,7 +60,7 @@ Ids in text, NumPy and Parquet may be names: --ids compact numbers them and keep
 Example:
   gnnloom ingest web edges.txt.gz --undirected --ids compact
   gnnloom ingest arxiv dataset/ogbn_arxiv --format ogb --undirected
-  gnnloom ingest calls calls-*.parquet --columns caller,callee,minutes --ids compact
+  gnnloom ingest calls calls-*.parquet --columns caller,callee --ids compact
   gnnloom ingest web edges-*.txt --undirected --plan
 """
 
@@ -63,49 +75,33 @@ def _table(width: int, *, one_location: bool) -> str:
     return "\n".join(f"  {known.name:<{width}}{known.summary}" for known in shown)
 
 
-@click.command("ingest", help=_ingest_help())
+@click.command("ingest", cls=GroupedCommand, help=_ingest_help())
 @click.argument("name")
 @click.argument("source", nargs=-1, required=True)
-@click.option(
-    "--format", "format_name", type=click.Choice(tuple(formats())), default=None, help="[default: by the file name]"
+@click_option(
+    Option(
+        "format",
+        str,
+        "Format of the files.",
+        group=Group.INPUT,
+        is_common=True,
+        choices=tuple(formats()),
+        default_text="by the file name",
+    ),
+    "format_name",
 )
-@click.option("--undirected", is_flag=True, help="Store every edge in both directions.")
-@click.option(
-    "--self-loops",
-    type=click.Choice(("add", "keep", "remove")),
-    default="add",
-    show_default=True,
-    help="Add a loop to every vertex, keep the loops of the source, or remove them.",
-)
-@click.option(
-    "--ids",
-    type=click.Choice(("keep", "compact")),
-    default="keep",
-    show_default=True,
-    help="Keep the ids, or number those that occur (numbers or names) 0, 1, ... in ascending order.",
-)
-@click.option(
-    "--merge",
-    type=click.Choice(("sum", "min", "max", "first")),
-    default="sum",
-    show_default=True,
-    help="How to combine the weights of equal edges.",
-)
-@source_options(_FORMAT_OPTIONS, num_owners=len(formats()))
-@add_option
-@plan_options
+@object_option("options", IngestOptions)
+@add_options(_FORMAT_OPTIONS.values())
+@flag_option("add", ADD)
+@flag_option("plan", PLAN)
 @cluster_options
 @json_option
 def ingest_command(
     name: str,
     source: tuple[str, ...],
     format_name: str | None,
-    undirected: bool,
-    self_loops: str,
-    ids: str,
-    merge: str,
+    options: IngestOptions,
     add: bool,
-    codec: str,
     plan: bool,
     cluster: ClusterOptions,
     as_json: bool,
@@ -113,9 +109,8 @@ def ingest_command(
 ) -> None:
     """Store the edges of a source as the graph of a dataset."""
     given = given_flags(_FORMAT_OPTIONS)
-    values = {_FORMAT_OPTIONS[flag].option.name: option_value(_FORMAT_OPTIONS[flag].option, given) for flag in given}
-    edges = open_edges(format_name, source, values, undirected=undirected)
-    options = IngestOptions(undirected, self_loops, ids, merge, codec)
+    values = {_FORMAT_OPTIONS[flag].name: option_value(_FORMAT_OPTIONS[flag], given) for flag in given}
+    edges = open_edges(format_name, source, values, undirected=options.undirected)
     _say_headers(edges)
     if plan:
         show_plan(current_catalog(), edges, options, cluster, as_json=as_json)
@@ -219,13 +214,13 @@ def _features_help() -> str:
     return _FEATURES_HELP.format(kinds="\n".join(f"{name}: {vertex_kinds()[name].help}" for name in _SYNTHETIC))
 
 
-@click.command("features", help=_features_help())
+@click.command("features", cls=GroupedCommand, help=_features_help())
 @click.argument("name")
 @click.argument("synthetic", type=click.Choice(_SYNTHETIC), required=False)
-@source_options(_VERTEX_OPTIONS)
-@click.option("--by-id", is_flag=True, help="Text and Parquet: the first column is the id of the vertex.")
+@add_options(_VERTEX_OPTIONS.values())
+@flag_option("by_id", "Text and Parquet: the first column is the id of the vertex.", Group.INPUT)
 @key_option("graph")
-@click.option("--add", is_flag=True, help="Store other vertex data next to those that the graph has.")
+@flag_option("add", "Store other vertex data next to those that the graph has.")
 @cluster_options
 @json_option
 def features_command(

@@ -14,7 +14,7 @@ from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 #: Commands that use the ranks of the job in which they are started. None is a command that does not exist.
 _COLLECTIVE = frozenset({"run", "train", "predict", "calibrate", None})
 #: Options that print something and do nothing else.
-_ANSWERED = frozenset({"-h", "--help", "--version"})
+_ANSWERED = frozenset({"-h", "--help", "--help-all", "--version"})
 
 
 class _MisuseError(GnnloomError):

@@ -1,10 +1,10 @@
-"""Option types and groups of options that several commands share."""
+"""Click's options from the options of the stages, and groups of options that several commands share."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,114 +13,149 @@ import click
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.runs.run import Run
-from gnnloom.workflows.parsing import parse_bytes
+from gnnloom.workflows.cli.help import DerivedOption
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+#: Placeholder of the name of a folder.
+FOLDER = "DIRECTORY"
+#: What help calls a value.
+_KINDS = {int: "integer", float: "float", tuple[int, ...]: "integers", tuple[str, ...]: "names"}
 
 
-class MemorySize(click.ParamType[int, object]):
-    """An amount of memory in bytes, written like ``512M``, ``1G`` or ``1.5GiB`` (powers of 1024)."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_bytes(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Fanouts(click.ParamType[tuple[int, ...], object]):
-    """Numbers of neighbors separated by commas, such as ``15,10,5``; -1 stands for all."""
-
-    name = "fan-outs"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            fanouts = tuple(int(fanout) for fanout in str(value).split(",") if fanout.strip())
-        except ValueError:
-            # Fails the check below, which has the message.
-            fanouts = (0,)
-        if any(fanout < 1 and fanout != -1 for fanout in fanouts):
-            self.fail(f"{value!r} is not a list of numbers from 1 upwards, or -1, such as 15,10,5", param, ctx)
-        return fanouts
-
-
-class Worded(click.ParamType[int, object]):
-    """An integer, or a word that stands for one."""
-
-    def __init__(self, words: Mapping[str, int]) -> None:
-        self._words = words
-        self.name = "|".join(("integer", *words))
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return self._words[str(value)] if value in self._words else int(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is not an integer, or {', '.join(self._words)}", param, ctx)
-
-
-class Widths(click.ParamType[tuple[int, ...], object]):
-    """Layer widths separated by commas, such as ``128,128``."""
-
-    name = "widths"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            widths = tuple(int(width) for width in str(value).split(",") if width.strip())
-        except ValueError:
-            # Fails the check below, which has the message.
-            widths = (0,)
-        if any(width < 1 for width in widths):
-            self.fail(f"{value!r} is not a list of positive widths such as 128,128", param, ctx)
-        return widths
-
-
-class Names(click.ParamType[tuple[str, ...], object]):
-    """Names separated by commas, such as ``tensorboard,mlflow``."""
-
-    name = "names"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # noqa: ARG002
-        if isinstance(value, tuple):
-            return value
-        return tuple(name.strip() for name in str(value).split(",") if name.strip())
-
-
-class Sizes(click.ParamType[tuple[int, ...], object]):
-    """Sizes along a few axes, such as ``1000x1000`` or ``50x50x50``.
+class OptionType(click.ParamType[Any, object]):
+    """Texts of the command line as values of an option.
 
     Args:
-        fewest, most: allowed number of axes.
+        checks: refuse numbers out of range too. False if the command itself refuses them.
     """
 
-    name = "sizes"
+    def __init__(self, option: Option, *, checks: bool = True) -> None:
+        self._read = option.parse if checks or option.is_list else option.read
+        self._prefix = f"{option.name} "
+        kind = "size" if option.is_size else "sizes" if option.lengths else _KINDS.get(option.kind, "text")
+        self.name = "|".join([kind, *option.words])
 
-    def __init__(self, fewest: int = 2, most: int = 3) -> None:
-        self._fewest, self._most = fewest, most
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
             return value
-        sizes = str(value).split("x")
-        has_right_count = self._fewest <= len(sizes) <= self._most
-        if not (has_right_count and all(re.fullmatch(r"[1-9]\d{0,8}", size) for size in sizes)):
-            number = self._fewest if self._fewest == self._most else f"{self._fewest} to {self._most}"
-            example = "x".join(["4"] * self._most)
-            self.fail(f"{value!r} is not {number} sizes with x between them, such as {example}", param, ctx)
-        return tuple(map(int, sizes))
+        try:
+            return self._read(value)
+        except InputError as error:
+            self.fail(str(error).removeprefix(self._prefix), param, ctx)
+
+
+class OptionChoice(click.Choice[str]):
+    """One of the choices, the name that one of them had in an earlier version, or something of the user's to import."""
+
+    def __init__(self, option: Option) -> None:
+        super().__init__(option.choices)
+        self._option = option
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        value = self._option.current(value)
+        return str(value) if self._option.allows(value) else super().convert(value, param, ctx)
+
+
+def click_option(
+    option: Option, parameter: str = "", *, checks: bool = True, multiple: bool = False
+) -> Callable[[Command], Command]:
+    """Add an option to a command.
+
+    Args:
+        parameter: name of the command's parameter; by default the option's name on the command line.
+        checks: see :class:`OptionType`.
+        multiple: the option may be given several times; the command gets a tuple.
+    """
+    name = f"--{option.flag.replace('_', '-')}"
+    details: dict[str, Any] = {"cls": DerivedOption, "declared": option, "help": _text(option)}
+    parameter = parameter or option.flag
+    if option.kind is bool and not option.flag_name and (option.deniable or option.default is True):
+        names = f"{name}/--no-{name.removeprefix('--')}"
+        # Neither flag by default if it can be denied: None differs from both True and False.
+        on = None if option.deniable else True
+        return click.option(names, parameter, default=on, show_default=not option.deniable, **details)
+    if option.kind is bool:
+        return click.option(name, parameter, is_flag=True, **details)
+    needed = option.default is dataclasses.MISSING
+    if not needed and option.default is not None:
+        details["default"] = option.shown(option.default)
+    return click.option(
+        name,
+        parameter,
+        type=_type(option, checks=checks),
+        multiple=multiple,
+        show_default=bool(details.get("default")),
+        required=needed,
+        envvar=option.variable,
+        metavar=option.metavar,
+        **details,
+    )
+
+
+def _type(option: Option, *, checks: bool) -> click.ParamType[Any, Any]:
+    if option.kind is Path:
+        is_folder = option.metavar == FOLDER
+        return click.Path(file_okay=not is_folder, dir_okay=is_folder, path_type=Path)
+    return OptionChoice(option) if option.choices else OptionType(option, checks=checks)
+
+
+def _text(option: Option) -> str:
+    return f"{option.help}  [default: {option.default_text}]" if option.default_text else option.help
+
+
+def add_options(options: Iterable[Option], *, checks: bool = True) -> Callable[[Command], Command]:
+    """Add options to a command, which gets each by its name on the command line."""
+
+    def add(command: Command) -> Command:
+        # Decorators apply from the bottom up.
+        for option in reversed(list(options)):
+            command = click_option(option, checks=checks)(command)
+        return command
+
+    return add
+
+
+def object_option(
+    parameter: str, kind: type[Any], options: Mapping[str, Option] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options that are fields of a dataclass to a command, which gets an object of it as one argument.
+
+    Args:
+        options: the options by field; by default all of the dataclass.
+    """
+    found = options_of(kind) if options is None else options
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_object(**given: Any) -> None:
+            values = {name: given.pop(option.flag) for name, option in found.items()}
+            command(**{parameter: kind(**values)}, **given)
+
+        return add_options(found.values())(with_object)
+
+    return add
+
+
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose where a stage's tasks run; the command gets them as one argument, ``cluster``."""
+
+    def with_cluster(*, cluster: ClusterOptions, **given: Any) -> None:
+        command(cluster=dataclasses.replace(cluster, kind="address" if cluster.address else "local"), **given)
+
+    return object_option("cluster", ClusterOptions)(functools.update_wrapper(with_cluster, command))
 
 
 def json_option(command: Command) -> Command:
     """Add ``--json``: one JSON object on standard output and nothing else there."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")(command)
+    option = Option("json", bool, "Print one JSON object and nothing else.", False, group=Group.OUTPUT)
+    return click_option(option, "as_json")(command)
+
+
+def flag_option(name: str, text: str, group: Group = Group.OUTPUT) -> Callable[[Command], Command]:
+    """Add a flag of one command."""
+    return click_option(Option(name, bool, text, False, group=group))
 
 
 def key_option(kind: str, what: str | None = None) -> Callable[[Command], Command]:
@@ -130,55 +165,12 @@ def key_option(kind: str, what: str | None = None) -> Callable[[Command], Comman
         what: what to call the artifact; by default, its kind.
     """
     text = f"Key of the {what or kind}, or its first digits, if there are several."
-    return click.option(f"--{kind}", metavar="KEY", default=None, help=text)
+    return click_option(Option(kind, str, text, group=Group.INPUT, metavar="KEY"))
 
 
-def performance_report_option(command: Command) -> Command:
-    """Add ``--performance-report FILE``: Dask's report on its workers."""
-    return click.option(
-        "--performance-report",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE.html",
-        help="Write Dask's performance report on its workers to this file.",
-    )(command)
-
-
-def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that choose where a stage's tasks run; the command gets them as one argument, ``cluster``."""
-
-    @functools.wraps(command)
-    def with_cluster(
-        *,
-        workers: int | None,
-        memory: int,
-        scheduler: str | None,
-        performance_report: Path | None,
-        scratch: Path | None,
-        **others: Any,
-    ) -> None:
-        kind = "address" if scheduler else "local"
-        command(cluster=ClusterOptions(kind, workers, memory, scheduler, performance_report, scratch), **others)
-
-    # Decorators apply from the bottom up: the last option of this list is the first in the help.
-    for option in (
-        performance_report_option,
-        click.option(
-            "--scratch",
-            type=click.Path(file_okay=False, path_type=Path),
-            envvar="GNNLOOM_SCRATCH",
-            help="Folder for temporary files, which all workers must share.  [default: in the dataset]",
-        ),
-        click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use, such as tcp://host:8786."),
-        click.option("--memory", type=MemorySize(), default="1G", show_default=True, help="Memory per worker process."),
-        click.option(
-            "--workers",
-            type=click.IntRange(min=0),
-            default=None,
-            help="Number of worker processes; 0 runs everything in this process.  [default: one per core]",
-        ),
-    ):
-        with_cluster = option(with_cluster)
-    return with_cluster
+def method_option(methods: Iterable[str], text: str) -> Callable[[Command], Command]:
+    """Add ``--method``, which chooses between several partitions."""
+    return click_option(Option("method", str, text, group=Group.INPUT, choices=tuple(methods)))
 
 
 def split_run(name: str, run: str | None) -> tuple[str, str | None]:

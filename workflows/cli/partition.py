@@ -2,64 +2,42 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import Any
 
 import click
 
-from gnnloom.pipeline.partition.choice import LEVELS
 from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.partition.partitioners import METHODS, MODELS, PRESETS
+from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
-from gnnloom.pipeline.partition.settings import BATCH_RATE, DIRECTIONS, WEIGHTS
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key
-from gnnloom.pipeline.shards.grid.grid_stage import PERMUTATIONS, GridOptions
-from gnnloom.pipeline.shards.rows.row_options import REORDERS
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
+from gnnloom.pipeline.shards.rows.row_options import REORDER
 from gnnloom.pipeline.tasks.cluster import Cluster, ClusterOptions, open_cluster
 from gnnloom.storage import Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.sampling.kinds import BATCHES
+from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.workflows.api.partition import find_partition, write_shards
+from gnnloom.workflows.cli.help import GroupedCommand
 from gnnloom.workflows.cli.options import (
-    MemorySize,
-    Sizes,
+    add_options,
+    click_option,
     cluster_options,
     current_catalog,
+    flag_option,
     json_option,
     key_option,
+    method_option,
+    object_option,
 )
 from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show, show_groups
 from gnnloom.workflows.cli.progress import shown_progress
 from gnnloom.workflows.cli.shard_plans import show_shards_plan
-
-
-def _partition_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a partition; the command gets them as one argument, ``options``."""
-
-    @functools.wraps(command)
-    def with_options(**given: Any) -> None:
-        names = {field.name for field in fields(PartitionOptions)}
-        chosen = {name: given.pop(name) for name in names & given.keys()}
-        # None stands for an option that was not given, for which the dataclass has the default.
-        options = PartitionOptions(**{name: value for name, value in chosen.items() if value is not None})
-        command(options=options, **given)
-
-    for option in reversed(_OPTIONS):
-        with_options = option(with_options)
-    return with_options
-
-
-def _default_models() -> str:
-    """Return the default of ``--model`` for the help: that of most methods, and the exceptions."""
-    usual = MODELS[0]
-    others = [f"{name}: {method.models[0]}" for name, method in METHODS.items() if method.models[0] != usual]
-    return "; ".join([usual, *others])
 
 
 def _method_table() -> str:
@@ -70,106 +48,37 @@ def _method_table() -> str:
         missing = f" Not installed: `{method.install}`." if method.package and not find_spec(method.package) else ""
         lines.append(f"  {name:12} {method.help}{missing}")
         lines += [f"    {preset.name:22} {preset.help}" for preset in method.presets if preset.name]
-    return "\n".join(lines)
+        lines += [
+            f"    --method-options {own}={option.shown(option.default)}: {option.help}"
+            for own, option in method.options.items()
+        ]
+    memory = (
+        "--memory-limit applies to native partitioners and to the state that multilevel holds for each vertex. --memory"
+        " applies to each worker, and to the partitioner that multilevel runs on the coarsest hypergraph."
+    )
+    return "\n".join([memory, "", *lines])
 
 
-_OPTIONS = (
-    click.option(
-        "--parts", type=click.IntRange(min=1), required=True, help="Number of parts, one for each rank that trains."
-    ),
-    click.option(
-        "--quality",
-        type=click.Choice(LEVELS),
-        default=None,
-        help=f"How good a partition to make: chooses the method by the graph.  [default: {LEVELS[0]}]",
-    ),
-    click.option(
-        "--method",
-        type=click.Choice(tuple(METHODS)),
-        default=None,
-        help="Partitioner, in place of the one that --quality chooses; the methods are listed below.",
-    ),
-    click.option(
-        "--preset",
-        type=click.Choice(PRESETS),
-        default=None,
-        help="Preset of the method.  [default: the method's first]",
-    ),
-    click.option(
-        "--model",
-        type=click.Choice(MODELS),
-        default=None,
-        help=f"Model of the communication that the method cuts.  [default: {_default_models()}]",
-    ),
-    click.option(
-        "--imbalance",
-        type=click.FloatRange(min=0),
-        default=0.01,
-        show_default=True,
-        help="Share by which the work of a part may exceed the average.",
-    ),
-    click.option(
-        "--weights",
-        type=click.Choice(WEIGHTS),
-        default="nonzeros",
-        show_default=True,
-        help="Work that a vertex counts for: the nonzeros of its row, or 1.",
-    ),
-    click.option(
-        "--directions",
-        type=click.Choice(DIRECTIONS),
-        default="forward",
-        show_default=True,
-        help="Directed graphs: count only what the forward pass sends, or also what the backward pass sends.",
-    ),
-    click.option(
-        "--batches",
-        type=click.Choice(BATCHES),
-        default="vertex",
-        show_default=True,
-        help="Model stochastic: kind of mini-batches.",
-    ),
-    click.option(
-        "--batch-rate",
-        type=click.FloatRange(0, 1, min_open=True),
-        default=BATCH_RATE,
-        show_default=True,
-        help="Model stochastic: vertices drawn for a mini-batch, repeats included, as a share of all.",
-    ),
-    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the partitioner."),
-    click.option(
-        "--threads",
-        type=click.IntRange(min=1),
-        default=None,
-        help="Threads of a native partitioner.  [default: one per core]",
-    ),
-    click.option(
-        "--time-limit",
-        type=click.FloatRange(min=0, min_open=True),
-        default=3600.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Time after which a native partitioner is stopped; with model stochastic, the steps before and after it"
-        " also end after this time, with the best result so far.",
-    ),
-    click.option(
-        "--memory-limit",
-        type=MemorySize(),
-        default=None,
-        help="Memory limit for native partitioners and for the multilevel method's state, such as 8G.",
-    ),
-)
+_GRID = options_of(GridOptions)
+_KNOWN = options_of(PartitionOptions)
+#: The most important ones first. The command alone limits the time unless it is told otherwise.
+_OPTIONS = {name: _KNOWN[name] for name in dict.fromkeys(("parts", "quality", "method", "preset", "model", *_KNOWN))}
+_OPTIONS["time_limit"] = replace(_KNOWN["time_limit"], default=3600.0)
 
 
-@click.command("partition", epilog=_method_table())
+@click.command("partition", cls=GroupedCommand, epilog=_method_table())
 @click.argument("name")
-@_partition_options
-@click.option(
-    "--compare",
-    type=click.Choice(tuple(name for name, method in METHODS.items() if method.is_baseline)),
-    help="Baseline to partition by as well; the ratios to it are added to the figures.",
+@object_option("options", PartitionOptions, _OPTIONS)
+@click_option(
+    Option(
+        "compare",
+        str,
+        "Baseline to partition by as well; the ratios to it are added to the figures.",
+        group=Group.OUTPUT,
+        choices=tuple(name for name, method in METHODS.items() if method.is_baseline),
+    )
 )
-@click.option("--plan", is_flag=True, help="Show the memory, disk and time that each method would take, and stop.")
+@flag_option("plan", "Show the memory, disk and time that each method would take, and stop.")
 @key_option("graph")
 @cluster_options
 @json_option
@@ -191,15 +100,12 @@ def partition_command(
     trade one for the other. The method is chosen by the size, the skew and the clusters of the graph, so it is
     the same on every machine. --plan and --json report what was chosen and why.
 
-    --memory-limit applies to native partitioners and to the state that multilevel holds for each vertex. --memory
-    applies to each worker, and to the partitioner that multilevel runs on the coarsest hypergraph.
-
     \b
     Example:
       gnnloom partition web --parts 4
       gnnloom partition web --parts 512 --quality fast --compare random
       gnnloom partition web --parts 64 --method multilevel --memory 4G
-      gnnloom partition web --parts 8 --model stochastic --batches walk --batch-rate 0.05
+      gnnloom partition web --parts 8 --model stochastic --batches walk
       gnnloom partition web --parts 64 --plan
     """
     dataset = current_catalog()[name]
@@ -277,44 +183,25 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
     }
 
 
-@click.command("shard")
+@click.command("shard", cls=GroupedCommand)
 @click.argument("name")
-@click.option(
-    "--parts",
-    type=click.IntRange(min=1),
-    default=None,
-    help="Row shards: number of parts, one for each rank. Grid shards with --permutation partition: number of parts of"
-    " the partition.",
+@click_option(
+    Option(
+        "parts",
+        int,
+        "Row shards: number of parts, one for each rank. Grid shards with --permutation partition: number of parts of"
+        " the partition.",
+        group=Group.INPUT,
+        is_common=True,
+        least=1,
+    )
 )
-@click.option(
-    "--method",
-    type=click.Choice(tuple(METHODS)),
-    default=None,
-    help="Method of the partition, if the dataset has several.",
-)
+@method_option(METHODS, "Method of the partition, if the dataset has several.")
 @key_option("partition")
 @key_option("graph")
 @key_option("vertices", "vertex data")
-@click.option(
-    "--grid", type=Sizes(2, 2), default=None, help="Grid shards: number of blocks of rows and columns, such as 16x16."
-)
-@click.option(
-    "--permutation",
-    type=click.Choice(PERMUTATIONS),
-    default="double",
-    show_default=True,
-    help="Order of rows and columns in grid shards.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the permutation.")
-@click.option(
-    "--reorder",
-    type=click.Choice(REORDERS),
-    default="none",
-    show_default=True,
-    help="Row shards: order of a rank's rows; degree, largest first, makes products of skewed graphs faster. Results"
-    " stay in the order of the vertices.",
-)
-@click.option("--plan", is_flag=True, help="Only print what it would need: tasks, memory, disk space and time.")
+@add_options([replace(_GRID["grid"], default=None), _GRID["permutation"], _GRID["seed"], REORDER])
+@flag_option("plan", "Only print what it would need: tasks, memory, disk space and time.")
 @cluster_options
 @json_option
 def shard_command(

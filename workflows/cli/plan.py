@@ -1,44 +1,18 @@
-"""`--codec` and `--plan` of `ingest` and `generate`: how a graph is stored, and what storing it will need."""
+"""`--plan` of `ingest` and `generate`: what storing a graph will need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
-
-import click
+from typing import Any
 
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores, threads_suffice
 from gnnloom.storage import Catalog
-from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.workflows.cli.output import readable, show, show_rows
 from gnnloom.workflows.formatting import readable_estimate, readable_range
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def plan_options(command: Command) -> Command:
-    """Add ``--codec`` and ``--plan``, which the command receives as ``codec`` and ``plan``."""
-    codec = click.option(
-        "--codec",
-        type=click.Choice(CODECS),
-        default=DEFAULT_CODEC,
-        show_default=True,
-        help="Compression of the graph: none, fast (costs almost no time), or small (smallest files).",
-    )
-    plan = click.option(
-        "--plan", is_flag=True, help="Only print what it would need: tasks, memory, disk space and time."
-    )
-    return codec(plan(command))
-
-
-def add_option(command: Command) -> Command:
-    """Add ``--add``, without which a dataset has one graph only."""
-    text = "Store another graph in a dataset that has one; other commands then choose with --graph KEY."
-    return click.option("--add", is_flag=True, help=text)(command)
 
 
 def show_plan(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 
+from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.profile import LOCAL
-from gnnloom.workflows.cli.options import MemorySize, current_catalog, json_option, key_option
+from gnnloom.workflows.cli.help import GroupedCommand
+from gnnloom.workflows.cli.options import add_options, click_option, current_catalog, json_option, key_option
 from gnnloom.workflows.cli.output import show, show_rows
-from gnnloom.workflows.cli.train import field_options
 
 if TYPE_CHECKING:
     from gnnloom.trainer.planner.candidates import Plan
@@ -28,35 +30,38 @@ MODEL_FIELDS = (
 PRECISIONS = ("float32", "bf16")
 
 
-def model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a model; the command receives them by name."""
-    return field_options(*MODEL_FIELDS)(command)
-
-
-def machine_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--memory-per-rank`` and ``--profile``."""
-    command = click.option(
-        "--profile",
-        default=LOCAL,
-        show_default=True,
-        help="Profile of the machine: one that `gnnloom calibrate` stored, summit, perlmutter or frontier (published"
+#: Options of the model that a plan is for.
+MODEL_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in MODEL_FIELDS)
+#: Options of the machine that a plan is for.
+MACHINE_OPTIONS: Final = (
+    Option(
+        "memory_per_rank",
+        int,
+        "Memory of a rank, such as 16G.",
+        group=Group.EXECUTION,
+        is_common=True,
+        is_size=True,
+        default_text="that of the profile",
+    ),
+    Option(
+        "profile",
+        str,
+        "Profile of the machine: one that `gnnloom calibrate` stored, summit, perlmutter or frontier (published"
         " figures), generic (a small machine), or a JSON file.",
-    )(command)
-    return click.option(
-        "--memory-per-rank",
-        type=MemorySize(),
-        default=None,
-        help="Memory of a rank, such as 16G.  [default: that of the profile]",
-    )(command)
+        LOCAL,
+        group=Group.EXECUTION,
+        is_common=True,
+    ),
+)
 
 
-@click.command("plan")
+@click.command("plan", cls=GroupedCommand)
 @click.argument("name", metavar="NAME")
-@click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True, help="Number of MPI ranks.")
-@model_options
-@machine_options
+@click_option(replace(options_of(TrainConfig)["ranks"], help="Number of MPI ranks.", default=2))
+@add_options(MODEL_OPTIONS, checks=False)
+@add_options(MACHINE_OPTIONS)
 @key_option("graph")
-@click.option("--top", type=click.IntRange(min=1), default=15, show_default=True, help="Rows of the table.")
+@click_option(Option("top", int, "Rows of the table.", 15, group=Group.OUTPUT, least=1))
 @json_option
 def plan_command(
     name: str,

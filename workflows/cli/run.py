@@ -10,11 +10,14 @@ from pathlib import Path
 
 import click
 
+from gnnloom.pipeline.tasks.cluster import ClusterOptions
+from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import find_mpiexec
 from gnnloom.trainer.job.stop import StopRequest, preparing_signals
-from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
+from gnnloom.workflows.cli.help import GroupedCommand
+from gnnloom.workflows.cli.options import FOLDER, click_option, current_catalog, flag_option, json_option
 from gnnloom.workflows.cli.output import show as show_object
 from gnnloom.workflows.cli.output import show_rows
 from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
@@ -27,46 +30,63 @@ from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 from gnnloom.workflows.run.stages import summary
 
 
-@click.command("run")
+@click.command("run", cls=GroupedCommand)
 @click.argument("recipe", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--set",
+@click_option(
+    Option(
+        "set",
+        str,
+        "Override a value from the recipe. Repeatable.",
+        group=Group.INPUT,
+        is_common=True,
+        metavar="SECTION.KEY=VALUE",
+    ),
     "settings",
-    metavar="SECTION.KEY=VALUE",
     multiple=True,
-    help="Override a value from the recipe. Repeatable.",
 )
-@click.option("--until", type=click.Choice(STAGES), help="Stop after this stage.")
-@click.option(
-    "--from", "first", type=click.Choice(STAGES), help="Begin at this stage; the stages before it must be done."
+@click_option(Option("until", str, "Stop after this stage.", group=Group.STAGES, choices=STAGES))
+@click_option(
+    Option(
+        "from",
+        str,
+        "Begin at this stage; the stages before it must be done.",
+        group=Group.STAGES,
+        choices=STAGES,
+    ),
+    "first",
 )
-@click.option(
-    "--restart", is_flag=True, help="Start the training over instead of continuing it; earlier stages are kept."
+@flag_option("restart", "Start the training over instead of continuing it; earlier stages are kept.", Group.STAGES)
+@flag_option("dry_run", "Show which stages are done and which would run, and exit.", Group.STAGES)
+@flag_option("plan", "Show what the stages that are not done will need, and exit.", Group.STAGES)
+@click_option(Option("list", bool, "List the recipes that come with gnnloom, and exit.", group=Group.INPUT), "listed")
+@click_option(
+    Option("show", str, "Print a recipe that comes with gnnloom, and exit.", group=Group.INPUT, metavar="NAME")
 )
-@click.option("--dry-run", is_flag=True, help="Show which stages are done and which would run, and exit.")
-@click.option("--plan", is_flag=True, help="Show what the stages that are not done will need, and exit.")
-@click.option("--list", "listed", is_flag=True, help="List the recipes that come with gnnloom, and exit.")
-@click.option("--show", metavar="NAME", help="Print a recipe that comes with gnnloom, and exit.")
-@click.option(
-    "--new",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.toml",
-    help="Write a new recipe with every key and its default, and exit.",
+@click_option(
+    Option(
+        "new",
+        Path,
+        "Write a new recipe with every key and its default, and exit.",
+        group=Group.INPUT,
+        metavar="FILE.toml",
+    )
 )
-@click.option(
-    "--cluster",
-    default="local",
-    show_default=True,
-    metavar="local|mpi|ADDRESS|FILE",
-    help="Where to run the stages before training: local processes, the ranks of this MPI job, or a Dask scheduler.",
+@click_option(
+    Option(
+        "cluster",
+        str,
+        "Where to run the stages before training: local processes, the ranks of this MPI job, or a Dask scheduler.",
+        "local",
+        group=Group.EXECUTION,
+        metavar="local|mpi|ADDRESS|FILE",
+    )
 )
-@performance_report_option
-@click.option("--emit", type=click.Choice(("slurm",)), help="Write batch scripts for the recipe, and exit.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(),
-    help="Folder of the scripts that --emit writes.  [default: .]",
+@click_option(options_of(ClusterOptions)["performance_report"])
+@click_option(
+    Option("emit", str, "Write batch scripts for the recipe, and exit.", group=Group.OUTPUT, choices=("slurm",))
+)
+@click_option(
+    Option("out", Path, "Folder of the scripts that --emit writes.", Path(), group=Group.OUTPUT, metavar=FOLDER)
 )
 @json_option
 def run_command(

@@ -7,91 +7,43 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.partition.partitioners import METHODS
-from gnnloom.pipeline.samples.options import MODES, SampleOptions
+from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.workflows.api.sample import find_sampled, make_samples
+from gnnloom.workflows.cli.help import GroupedCommand
 from gnnloom.workflows.cli.options import (
-    Fanouts,
-    MemorySize,
     cluster_options,
     current_catalog,
+    flag_option,
     json_option,
     key_option,
+    method_option,
+    object_option,
 )
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.cli.progress import shown_progress
 
-_DEFAULTS = SampleOptions()
 
-
-@click.command("sample")
+@click.command("sample", cls=GroupedCommand)
 @click.argument("name")
-@click.option(
-    "--mode",
-    type=click.Choice(MODES),
-    default=_DEFAULTS.mode,
-    show_default=True,
-    help="Mode of the training that reads the samples.",
-)
-@click.option(
-    "--fanout",
-    type=Fanouts(),
-    default=",".join(map(str, _DEFAULTS.fanout)),
-    show_default=True,
-    help="Neighbors to draw for each vertex, from the last layer to the first; -1 for all.",
-)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    default=_DEFAULTS.batch_size,
-    show_default=True,
-    help="Training vertices of a batch.",
-)
-@click.option(
-    "--epochs",
-    type=click.IntRange(min=1),
-    default=_DEFAULTS.epochs,
-    show_default=True,
-    help="Epochs to draw; a longer training reads them again.",
-)
-@click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks of the training.")
-@click.option(
-    "--method",
-    type=click.Choice(tuple(METHODS)),
-    default=None,
-    help="Method of the partition for several ranks, if the dataset has several.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the batches; a training with this seed that draws its own has the same.",
-)
-@click.option("--replace", is_flag=True, help="Draw neighbors with replacement.")
-@click.option(
-    "--cache-memory",
-    type=MemorySize(),
-    default="256M",
-    show_default=True,
-    help="Memory of each training rank for the features of frequent vertices, which are stored once.",
-)
+@object_option("options", SampleOptions)
+@method_option(METHODS, "Method of the partition for several ranks, if the dataset has several.")
 @key_option("graph")
 @key_option("partition")
-@click.option("--plan", is_flag=True, help="Only print what it would need: tasks, memory and disk space.")
+@flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
 @cluster_options
 @json_option
 def sample_command(
     name: str,
+    options: SampleOptions,
     method: str | None,
     graph: str | None,
     partition: str | None,
     plan: bool,
     cluster: ClusterOptions,
     as_json: bool,
-    **given: Any,
 ) -> None:
     """Draw the batches of some epochs of dataset NAME, and pack the features that they read.
 
@@ -104,7 +56,7 @@ def sample_command(
       gnnloom sample web --fanout 15,10,5 --ranks 4 --workers 8
       gnnloom sample web --fanout 15,10,5 --epochs 20 --plan
     """
-    dataset, options = current_catalog()[name], SampleOptions(**given)
+    dataset = current_catalog()[name]
     stored, parts = find_sampled(dataset, options, graph, partition, method)
     if plan:
         workers = available_cores() if cluster.workers is None else max(1, cluster.workers)

@@ -5,15 +5,26 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gnnloom.storage.errors import MissingPackageError
-from gnnloom.workflows.cli.options import current_catalog, json_option, key_option
+from gnnloom.storage.option import Group, Option
+from gnnloom.workflows.cli.help import DerivedOption, GroupedCommand
+from gnnloom.workflows.cli.options import (
+    FOLDER,
+    add_options,
+    click_option,
+    current_catalog,
+    flag_option,
+    json_option,
+    key_option,
+)
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
-from gnnloom.workflows.cli.planner import machine_options, model_config, model_options
+from gnnloom.workflows.cli.planner import MACHINE_OPTIONS, MODEL_OPTIONS, model_config
 
 if TYPE_CHECKING:
     from gnnloom.trainer.planner.candidates import Plan, Situation
@@ -47,28 +58,34 @@ class RankList(click.ParamType[tuple[int, ...], object]):
         return tuple(found)
 
 
-@click.command("simulate")
+#: A graph that exists as numbers only.
+_SIZES = (
+    Option("vertices", int, "Vertices of a graph that exists as numbers only.", least=1),
+    Option("edges", int, "Its nonzeros: edges in both directions, and self loops.", least=1),
+    Option("features", int, "Its features.", 128, least=1),
+    Option("classes", int, "Its classes.", 32, least=1),
+    Option("training_share", float, "Its labeled training vertices, as a share of all.", 0.5, above=0, most=1),
+)
+
+
+@click.command("simulate", cls=GroupedCommand)
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--vertices", type=click.IntRange(min=1), help="Vertices of a graph that exists as numbers only.")
-@click.option("--edges", type=click.IntRange(min=1), help="Its nonzeros: edges in both directions, and self loops.")
-@click.option("--features", type=click.IntRange(min=1), default=128, show_default=True, help="Its features.")
-@click.option("--classes", type=click.IntRange(min=1), default=32, show_default=True, help="Its classes.")
+@add_options(replace(option, group=Group.GRAPH) for option in _SIZES)
 @click.option(
-    "--training-share",
-    type=click.FloatRange(min=0, max=1, min_open=True),
-    default=0.5,
+    "--ranks",
+    type=RankList(),
+    default="4,16,...,4096",
     show_default=True,
-    help="Its labeled training vertices, as a share of all.",
+    cls=DerivedOption,
+    declared=Option(group=Group.DISTRIBUTION, is_common=True),
+    help="Numbers of ranks.",
 )
-@click.option("--ranks", type=RankList(), default="4,16,...,4096", show_default=True, help="Numbers of ranks.")
-@click.option("--weak", is_flag=True, help="Let the graph grow with the ranks.")
-@model_options
-@machine_options
+@flag_option("weak", "Let the graph grow with the ranks.", Group.GRAPH)
+@add_options(MODEL_OPTIONS, checks=False)
+@add_options(MACHINE_OPTIONS)
 @key_option("graph")
-@click.option("--csv", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures to this file.")
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), help="Write a page with the curves into this folder."
-)
+@click_option(Option("csv", Path, "Write all figures to this file.", group=Group.OUTPUT, metavar="FILE"), "table")
+@click_option(Option("out", Path, "Write a page with the curves into this folder.", group=Group.OUTPUT, metavar=FOLDER))
 @json_option
 def simulate_command(
     name: str | None,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -11,118 +10,35 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Group, Option
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
-from gnnloom.trainer.config.algorithm_config import AUTO, gather_fields, other_options
+from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
 from gnnloom.trainer.config.continuation import configure, run_of
-from gnnloom.trainer.config.fields import option_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import launch, prepare_launch
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.registry import TASKS
-from gnnloom.workflows.cli.options import (
-    Fanouts,
-    MemorySize,
-    Names,
-    Sizes,
-    Widths,
-    Worded,
-    current_catalog,
-    json_option,
-    split_run,
-)
+from gnnloom.workflows.api.train_options import train_options
+from gnnloom.workflows.cli.help import GroupedCommand
+from gnnloom.workflows.cli.options import add_options, current_catalog, flag_option, json_option, split_run
 from gnnloom.workflows.cli.output import readable, show
 from gnnloom.workflows.cli.progress import shown_epochs
 from gnnloom.workflows.cli.train_plan import show_train_plan
 from gnnloom.workflows.run.auto_algorithm import with_algorithm
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
-Decorator = Callable[[Callable[..., None]], Callable[..., None]]
-
-#: Fields that are not options: the catalog is global, the dataset is an argument, and the options of other packages'
-#: algorithms have names of their own.
-_NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options"})
-
-
 #: Entries of the result that are too large for a terminal.
 _LARGE = ("bytes_between", "confusion", "per_class")
 
 
-class _Choice(click.Choice[str]):
-    """One of the choices, or something of the user's to import."""
-
-    def __init__(self, option: Option) -> None:
-        super().__init__(option.choices)
-        self._option = option
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        value = self._option.current(value)
-        return str(value) if self._option.allows(value) else super().convert(value, param, ctx)
-
-
-def config_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add an option for every field of the training configuration, with its default and its help.
-
-    The options of other packages' algorithms follow; they have no default, so only those that are given are passed on.
-    """
-    decorators = [_field_option(field) for field in dataclasses.fields(TrainConfig) if field.name not in _NOT_OPTIONS]
-    decorators += [_other_option(name, option) for name, option in other_options().items()]
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
-
-
-def field_options(*names: str) -> Decorator:
-    """Add the options of some fields of the training configuration only."""
-    fields = [TrainConfig.__dataclass_fields__[name] for name in reversed(names)]
-
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        for field in fields:
-            command = _field_option(field)(command)
-        return command
-
-    return add
-
-
-def _field_option(field: dataclasses.Field[Any]) -> Decorator:
-    name, option = field.name.replace("_", "-"), option_of(field)
-    if field.name == "algorithm":
-        # Not a value of the configuration: the planner replaces it by an algorithm before there is one.
-        option = replace(option, choices=(*option.choices, AUTO), help=f"{option.help}; auto: the fastest planned one")
-    default = option.default
-    if isinstance(default, bool):
-        flags = f"--{name}" if not default else f"--{name}/--no-{name}"
-        return click.option(flags, is_flag=True, default=default, show_default=default, help=option.help)
-    kind = _type(field, option)
-    if isinstance(default, tuple):
-        default = ",".join(map(str, default))
-    return click.option(
-        f"--{name}", type=kind, default=default, show_default=default not in {None, ""}, help=option.help
-    )
-
-
-def _other_option(name: str, option: Option) -> Decorator:
-    flag = name.replace("_", "-")
-    kind = _Choice(option) if option.choices else type(option.default)
-    return click.option(f"--{flag}", name, type=kind, default=None, help=f"{option.help}  [default: {option.default}]")
-
-
-def _type(field: dataclasses.Field[Any], option: Option) -> Any:
-    if option.choices:
-        return _Choice(option)
-    if field.name == "fanout":
-        return Fanouts()
-    if option.words:
-        return Worded(option.words)
-    if field.name.endswith("_memory"):
-        return MemorySize()
-    if isinstance(option.default, tuple):
-        return Names() if field.type == "tuple[str, ...]" else Widths()
-    if field.name == "grid":
-        num_axes = [len(algorithm.axes) for algorithm in ALGORITHMS.values()]
-        return Sizes(min(num_axes), max(num_axes))
-    return str if option.default is None else type(option.default)
+def _options() -> list[Option]:
+    """The options of the command; those of other packages' algorithms are passed on only if they are given."""
+    others = {
+        name: replace(option, default=None, default_text=option.shown(option.default))
+        for name, option in other_options().items()
+    }
+    return list((train_options() | others).values())
 
 
 def _epilog() -> str:
@@ -133,11 +49,12 @@ def _epilog() -> str:
     return "\n".join(["\b", "Algorithms:", *algorithms, "", "\b", "Modes:", *modes, "", "\b", "Tasks:", *tasks])
 
 
-@click.command("train", epilog=_epilog())
+@click.command("train", cls=GroupedCommand, epilog=_epilog())
 @click.argument("name", metavar="NAME[/RUN]")
-@config_options
-@click.option("--restart", is_flag=True, help="Start the run over instead of continuing it.")
-@click.option("--plan", is_flag=True, help="Only print what it would need: memory per rank, disk, traffic and time.")
+# The configuration refuses values out of range, as the ranks' own command line has the same options.
+@add_options(_options(), checks=False)
+@flag_option("restart", "Start the run over instead of continuing it.", Group.CHECKPOINTS)
+@flag_option("plan", "Only print what it would need: memory per rank, disk, traffic and time.")
 @json_option
 def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options: Any) -> None:
     """Train on the whole graph of dataset NAME, or on samples of it.
@@ -145,15 +62,13 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
     The same command again continues a run from its last checkpoint, or reports the result of one that has finished.
     Options that are not given are those of the run, if it exists: NAME/RUN alone continues any run.
 
-    The ranks are started with the mpiexec next to this Python, or with the one on the PATH. In an MPI job, training
-    runs on the ranks of the job: mpirun -n 4 gnnloom train NAME (same options), or, without this command line:
-    mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog DIR --dataset NAME --ranks 4 (same options)
+    The ranks are new processes of this machine, or those of the MPI job: mpirun -n 4 gnnloom train NAME.
 
     \b
     Example:
-      gnnloom train web --ranks 4 --hidden 128,128 --epochs 100 --lr 0.01 --dropout 0.5
+      gnnloom train web --ranks 4 --hidden 128,128 --epochs 100 --dropout 0.5
       gnnloom train web --ranks 4 --algorithm tensor3d --grid 2x1x2
-      gnnloom train cora/kipf --ranks 2 --hidden 16 --epochs 200 --dropout 0.5 --weight-decay 5e-4
+      gnnloom train cora/kipf --hidden 16 --dropout 0.5 --weight-decay 5e-4
       gnnloom train cora/kipf --epochs 300
     """
     dataset, run = split_run(name, options["run"])

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
-from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.networks.model import Inputs, Model
 
 

@@ -56,12 +56,11 @@ def new_recipe(name: str) -> str:
 
 def _section(section: SectionReference, given: dict[str, str]) -> str:
     lines = [*_comment(section.help), f"[{section.name}]"]
-    for key in section.keys:
-        lines += ["", *_comment(_help(key))]
-        if key.name in given:
-            lines.append(f"{key.name} = {toml_value(given[key.name])}")
-        else:
-            lines.append(f"#{key.name} = {key.default or f'<{key.type}>'}")
+    for heading, keys in section.groups.items():
+        lines += ["", f"# ---- {heading} ----"] if heading else []
+        for key in keys:
+            value = toml_value(given[key.name]) if key.name in given else key.default or f"<{key.type}>"
+            lines += ["", *_comment(_help(key)), f"{'' if key.name in given else '#'}{key.name} = {value}"]
     return "\n".join(lines) + "\n"
 
 

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import re
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from gnnloom.pipeline.ingest.stage import CHOICES, IngestOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.partition.partitioners import METHODS, MODELS
-from gnnloom.pipeline.partition.settings import DIRECTIONS, WEIGHTS
-from gnnloom.pipeline.shards.grid.grid_options import PERMUTATIONS, GridOptions
-from gnnloom.pipeline.shards.rows.row_options import REORDERS
 from gnnloom.pipeline.sources.formats import formats
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
-from gnnloom.storage.sampling.kinds import BATCHES
+from gnnloom.storage.option import MOST_USED, Group, options_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import SETTLED
 from gnnloom.workflows.recipe.sections import (
@@ -36,6 +28,8 @@ from gnnloom.workflows.recipe.sections import (
 from gnnloom.workflows.recipe.sources import source_section, vertices_section
 from gnnloom.workflows.recipe.toml_writer import toml_value
 
+#: A section with fewer keys has no headings.
+_FEW_KEYS = 12
 _NOUNS = {bool: "true or false", int: "integer", float: "number", str: "text"}
 
 
@@ -48,6 +42,7 @@ class Key:
         default: the default as TOML; empty if the key has none.
         choices: all allowed values, if there are a few.
         owners: formats that have the key, for keys that only some have.
+        heading: the key's group in help.
     """
 
     name: str
@@ -57,95 +52,74 @@ class Key:
     required: bool
     choices: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
+    heading: str = ""
 
 
 @dataclass(frozen=True)
 class SectionReference:
-    """A section of a recipe: what it is for, and its keys."""
+    """A section of a recipe: what it is for, and its keys, in groups."""
 
     name: str
     help: str
     keys: tuple[Key, ...]
 
-
-@dataclass(frozen=True)
-class _Kind:
-    """The dataclass of a section, and others whose docstrings describe its fields."""
-
-    dataclass: type[Any]
-    help: str
-    described_by: tuple[type[Any], ...] = ()
+    @property
+    def groups(self) -> Mapping[str, tuple[Key, ...]]:
+        """The keys by heading; a short section is one group without a heading."""
+        groups = {heading: tuple(key for key in self.keys if key.heading == heading) for heading in (MOST_USED, *Group)}
+        found = {heading: keys for heading, keys in groups.items() if keys}
+        return found if len(found) > 1 and len(self.keys) >= _FEW_KEYS else {"": self.keys}
 
 
 @cache
 def recipe_sections() -> tuple[SectionReference, ...]:
     """Return all sections, in the order in which the stages use them."""
-    return tuple(SectionReference(name, kind.help, tuple(_keys(name, kind))) for name, kind in _kinds().items())
+    return tuple(SectionReference(name, text, tuple(_keys(name, kind))) for name, (kind, text) in _kinds().items())
 
 
-def _kinds() -> Mapping[str, _Kind]:
+def _kinds() -> Mapping[str, tuple[type[Any], str]]:
+    """The dataclass of every section, and what the section is for."""
     return {
-        "catalog": _Kind(CatalogSection, "Folder of the datasets."),
-        "dataset": _Kind(DatasetSection, "Name of the dataset, and how edges become its graph.", (IngestOptions,)),
-        "source": _Kind(source_section(), "Edges: files in a format, or a generator and its options."),
-        "vertices": _Kind(
+        "catalog": (CatalogSection, "Folder of the datasets."),
+        "dataset": (DatasetSection, "Name of the dataset, and how edges become its graph."),
+        "source": (source_section(), "Edges: files in a format, or a generator and its options."),
+        "vertices": (
             vertices_section(),
             "Features, labels and split. Without a format, those that come along with the edges.",
         ),
-        "partition": _Kind(PartitionOptions, "How the vertices are divided among ranks."),
-        "shards": _Kind(
+        "partition": (PartitionOptions, "How the vertices are divided among ranks."),
+        "shards": (
             ShardsSection,
-            "What each rank reads; the algorithm decides the layout. `reorder` is for row shards, the other options for"
-            " grid shards.",
-            (GridOptions,),
+            "What each rank reads; the algorithm decides the layout. `reorder` is for row shards, all else for grids.",
         ),
-        "samples": _Kind(SamplesSection, "Batches drawn ahead of training; see `gnnloom sample`."),
-        "train": _Kind(
-            TrainConfig, "Model, algorithm and training. A recipe without this section stops at the shards."
-        ),
-        "predict": _Kind(PredictSection, "Predict the class of every vertex after training, if the section exists."),
-        "cluster": _Kind(ClusterSection, "Where the stages before training run; options of the command override it."),
-        "slurm": _Kind(SlurmSection, "Sizes of the batch jobs that `gnnloom run --emit slurm` writes."),
+        "samples": (SamplesSection, "Batches drawn ahead of training; see `gnnloom sample`."),
+        "train": (TrainConfig, "Model, algorithm and training. A recipe without this section stops at the shards."),
+        "predict": (PredictSection, "Predict the class of every vertex after training, if the section exists."),
+        "cluster": (ClusterSection, "Where the stages before training run; options of the command override it."),
+        "slurm": (SlurmSection, "Sizes of the batch jobs that `gnnloom run --emit slurm` writes."),
     }
 
 
-def _keys(section: str, kind: _Kind) -> Iterator[Key]:
-    documented = _documented(kind)
-    hints = get_type_hints(kind.dataclass)
-    for field in dataclasses.fields(kind.dataclass):
-        if section == "train" and field.name in SETTLED:
-            continue
-        text = field.metadata.get("help") or documented.get(field.name, "")
-        default, owners = field.default, tuple[str, ...]()
-        if section in {"source", "vertices"}:
-            option = field.metadata.get("option")
-            owners = _owners(section, field.name)
-            # The section's own fields have no option.
-            text, default = (option.help, option.default) if option else (text, default)
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        # The number of parts is that of the ranks, and the prefix of a path has no default.
-        required = required and section != "partition"
+def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
+    hints = get_type_hints(kind)
+    # What a recipe cannot set, as it follows from other sections.
+    left_out = SETTLED if section == "train" else ()
+    for option in (option for name, option in options_of(kind).items() if name not in left_out):
+        owners = _owners(section, option.name) if section in {"source", "vertices"} else ()
+        # The number of parts is that of the ranks.
+        required = option.default is dataclasses.MISSING and section != "partition"
+        default = option.default
         shown = "" if default in (None, dataclasses.MISSING, (), "") else toml_value(default)
-        choices = _choices(section, field.name) or getattr(field.metadata.get("option"), "choices", ())
-        yield Key(field.name, _noun(hints[field.name]), _sentence(text), shown, required, choices, owners)
+        choices = _formats(section) if option.name == "format" else option.choices
+        text = _sentence(option.help) + (f" Default: {option.default_text}." if option.default_text else "")
+        yield Key(option.name, _noun(hints[option.name]), text, shown, required, choices, owners, option.heading)
 
 
-def _choices(section: str, name: str) -> tuple[str, ...]:
-    """Return the values of a key whose dataclass checks them itself."""
-    known: dict[tuple[str, str], Iterable[str]] = {
-        **{("dataset", option): values for option, values in CHOICES.items()},
-        ("source", "format"): (*generators(), *formats()),
-        ("vertices", "format"): (*vertex_kinds(), *(each.name for each in formats().values() if each.vertices)),
-        ("partition", "method"): METHODS,
-        ("partition", "model"): MODELS,
-        ("partition", "weights"): WEIGHTS,
-        ("partition", "directions"): DIRECTIONS,
-        ("partition", "batches"): BATCHES,
-        ("shards", "layout"): ("row", "grid"),
-        ("shards", "permutation"): PERMUTATIONS,
-        ("shards", "reorder"): REORDERS,
-    }
-    return tuple(known.get((section, name), ()))
+def _formats(section: str) -> tuple[str, ...]:
+    """Return the values of the key ``format``, which a section checks itself."""
+    if section == "source":
+        return (*generators(), *formats())
+    return (*vertex_kinds(), *(each.name for each in formats().values() if each.vertices))
 
 
 def _owners(section: str, name: str) -> tuple[str, ...]:
@@ -157,24 +131,6 @@ def _owners(section: str, name: str) -> tuple[str, ...]:
         known = {each.name: each.options for each in vertex_kinds().values()}
         known |= {each.name: each.vertices.options for each in formats().values() if each.vertices}
     return tuple(owner for owner, options in known.items() if any(option.name == name for option in options))
-
-
-def _documented(kind: _Kind) -> dict[str, str]:
-    """Return what the docstrings say about each field; those of the section itself come first."""
-    found: dict[str, str] = {}
-    for described in (*kind.dataclass.__mro__, *kind.described_by):
-        found = _attributes(inspect.getdoc(described) or "") | found
-    return found
-
-
-def _attributes(docstring: str) -> dict[str, str]:
-    """Return the entries of a docstring's section ``Attributes``."""
-    _, _, block = docstring.partition("Attributes:\n")
-    lines = textwrap.dedent(re.split(r"\n\S", block)[0])
-    entries = re.findall(r"^([\w, ]+): (.*(?:\n .*)*)", lines, re.MULTILINE)
-    return {
-        name.strip(): " ".join(text.split()).replace("``", "`") for names, text in entries for name in names.split(",")
-    }
 
 
 def _sentence(text: str) -> str:

@@ -9,43 +9,36 @@ from pathlib import Path
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
-from gnnloom.pipeline.shards.rows.row_options import REORDERS
+from gnnloom.pipeline.shards.rows.row_options import REORDER
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import check_options, option, option_field, options_of, parse_bytes
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.interop.tables import check_file
-from gnnloom.workflows.parsing import parse_bytes
 
 #: Least bytes per core in a batch script. Less would be written as 0M, which asks Slurm for all memory of a node.
 _LEAST_MEMORY = 1 << 20
+_INGEST, _GRID = options_of(IngestOptions), options_of(GridOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogSection:
-    """``[catalog]``: where the datasets are.
+    """``[catalog]``: where the datasets are."""
 
-    Attributes:
-        path: folder of the datasets; the command's ``--catalog`` by default.
-    """
-
-    path: str | None = None
+    path: str | None = option(None, "Folder of the datasets; the command's `--catalog` by default.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSection:
-    """``[dataset]``: name of the dataset, and how edges become its graph (see :class:`IngestOptions`).
+    """``[dataset]``: name of the dataset, and how edges become its graph (see :class:`IngestOptions`)."""
 
-    Attributes:
-        name: name of the dataset: lower-case letters, digits, dots, dashes and underscores.
-    """
-
-    name: str
-    undirected: bool = False
-    self_loops: str = IngestOptions.self_loops
-    ids: str = IngestOptions.ids
-    merge: str = IngestOptions.merge
-    codec: str = IngestOptions.codec
+    name: str = option(text="Name of the dataset: lower-case letters, digits, dots, dashes and underscores.")
+    undirected: bool = option_field(_INGEST["undirected"])
+    self_loops: str = option_field(_INGEST["self_loops"])
+    ids: str = option_field(_INGEST["ids"])
+    merge: str = option_field(_INGEST["merge"])
+    codec: str = option_field(_INGEST["codec"])
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -58,25 +51,21 @@ class DatasetSection:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardsSection:
-    """``[shards]``: what each rank reads.
+    """``[shards]``: what each rank reads."""
 
-    Attributes:
-        layout: ``row`` shards of the partition, or ``grid`` shards; by default what the algorithm reads.
-        reorder: order of the rows of row shards: by vertex id, or by degree, largest first.
-    """
-
-    layout: str | None = None
-    grid: tuple[int, int] = GridOptions.grid
-    permutation: str = GridOptions.permutation
-    seed: int = GridOptions.seed
-    reorder: str = "none"
+    layout: str | None = option(
+        None,
+        "`row` shards of the partition, or `grid` shards; by default what the algorithm reads.",
+        choices=("row", "grid"),
+    )
+    grid: tuple[int, int] = option_field(_GRID["grid"])
+    permutation: str = option_field(_GRID["permutation"])
+    seed: int = option_field(_GRID["seed"])
+    reorder: str = option_field(REORDER)
 
     def __post_init__(self) -> None:
-        if self.layout not in {None, "row", "grid"}:
-            raise InputError(f"layout {self.layout!r}: expected 'row' or 'grid'")
-        if self.reorder not in REORDERS:
-            raise InputError(f"reorder {self.reorder!r}: expected one of {', '.join(REORDERS)}")
-        # Building the options checks them.
+        check_options(self)
+        # Building the options checks the grid.
         self.options()
 
     def options(self) -> GridOptions:
@@ -85,19 +74,17 @@ class ShardsSection:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesSection:
-    """``[samples]``: batches of mode ``neighbor``, drawn ahead of training. ``[train]`` defines the batches.
+    """``[samples]``: batches of mode ``neighbor``, drawn ahead of training. ``[train]`` defines the batches."""
 
-    Attributes:
-        epochs: epochs to draw, which a longer training reads again; 0 draws batches during training instead.
-        cache_memory: memory of each training rank for the features of frequent vertices, such as ``256M``.
-    """
-
-    epochs: int = 0
-    cache_memory: str = "256M"
+    epochs: int = option(
+        0, "Epochs to draw, which a longer training reads again; 0 draws batches during training instead.", least=0
+    )
+    cache_memory: str = option(
+        "256M", "Memory of each training rank for the features of frequent vertices, such as `256M`."
+    )
 
     def __post_init__(self) -> None:
-        if self.epochs < 0:
-            raise InputError(f"epochs {self.epochs}: expected 0 or more")
+        check_options(self)
         if not self.epochs and self.cache_memory != SamplesSection.cache_memory:
             raise InputError("cache_memory: has no effect without epochs; remove the key, or set [samples] epochs")
         _parse_memory(self.cache_memory)
@@ -129,15 +116,10 @@ class SamplesSection:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictSection:
-    """``[predict]``: predict the class of every vertex after training.
+    """``[predict]``: predict the class of every vertex after training."""
 
-    Attributes:
-        out: file to export the classes to, if any.
-        embeddings: also store the output of the last hidden layer.
-    """
-
-    out: str | None = None
-    embeddings: bool = False
+    out: str | None = option(None, "File to export the classes to, if any.")
+    embeddings: bool = option(False, "Also store the output of the last hidden layer.")
 
     def __post_init__(self) -> None:
         try:
@@ -149,27 +131,26 @@ class PredictSection:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSection:
-    """``[cluster]``: where the stages before training run, unless options of the command override it.
+    """``[cluster]``: where the stages before training run, unless options of the command override it."""
 
-    Attributes:
-        workers: local worker processes; one per core by default, 0 for none.
-        memory: memory for the tasks of one worker, such as ``1G``.
-        interface: network interface between the machines of an MPI job, such as ``ib0``; by default the fastest one
-            that reaches the first rank from all others.
-        dashboard: serve Dask's dashboard.
-        scratch: folder for temporary files, which all workers must share; by default the dataset's own. Environment
-            variables, such as ``$TMPDIR``, are replaced where the command runs.
-    """
-
-    workers: int | None = None
-    memory: str = "1G"
-    interface: str | None = None
-    dashboard: bool = False
-    scratch: str | None = None
+    workers: int | None = option(
+        None, "Local worker processes; one per core by default, 0 for none.", kind=int, least=0
+    )
+    memory: str = option("1G", "Memory for the tasks of one worker, such as `1G`.")
+    interface: str | None = option(
+        None,
+        "Network interface between the machines of an MPI job, such as `ib0`; by default the fastest one that reaches"
+        " the first rank from all others.",
+    )
+    dashboard: bool = option(False, "Serve Dask's dashboard.")
+    scratch: str | None = option(
+        None,
+        "Folder for temporary files, which all workers must share; by default the dataset's own. Environment variables,"
+        " such as `$TMPDIR`, are replaced where the command runs.",
+    )
 
     def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 0:
-            raise InputError(f"workers {self.workers}: expected 0 or more")
+        check_options(self)
         self.options("local")
 
     @property
@@ -208,58 +189,40 @@ class ClusterSection:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmSection:
-    """``[slurm]``: sizes of the batch jobs that ``--emit slurm`` writes, and what they need at this site.
+    """``[slurm]``: sizes of the batch jobs that ``--emit slurm`` writes, and what they need at this site."""
 
-    Attributes:
-        ranks_per_node: ranks (Slurm's tasks) on each node.
-        prepare_ranks: ranks of the job that only prepares; as many as train by default.
-        cpus_per_rank: cores of each rank.
-        memory: memory of one rank.
-        time: time limit of a job that trains.
-        prepare_time: time limit of the job that only prepares.
-        partition: Slurm partition of the jobs; the cluster's default if not given.
-        account: account that the jobs are charged to.
-        qos: quality of service.
-        constraint: features that the nodes must have.
-        exclusive: do not share nodes with other jobs.
-        mail: address for Slurm's messages.
-        mail_events: events that Slurm sends a message about.
-        extra: further options of ``sbatch``, such as ``["--gres=tmpdisk:200G"]``.
-        setup: lines of shell that each job runs first, such as ``["module load mpich", "source ~/venv/bin/activate"]``.
-        requeues: how many times a job goes back to the queue after it was stopped.
-        seeds: tasks of the job array, which differ in their seed.
-        mpi: value of ``srun --mpi=``.
-    """
-
-    ranks_per_node: int = 16
-    prepare_ranks: int | None = None
-    cpus_per_rank: int = 2
-    memory: str = "8G"
-    time: str = "04:00:00"
-    prepare_time: str = "04:00:00"
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    constraint: str | None = None
-    exclusive: bool = False
-    mail: str | None = None
-    mail_events: str = "END,FAIL,REQUEUE"
-    extra: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
-    requeues: int = 100
-    seeds: int = 5
-    mpi: str = "pmi2"
+    ranks_per_node: int = option(16, "Ranks (Slurm's tasks) on each node.", least=1)
+    prepare_ranks: int | None = option(
+        None, "Ranks of the job that only prepares; as many as train by default.", kind=int, least=1
+    )
+    cpus_per_rank: int = option(2, "Cores of each rank.", least=1)
+    memory: str = option("8G", "Memory of one rank.")
+    time: str = option("04:00:00", "Time limit of a job that trains.")
+    prepare_time: str = option("04:00:00", "Time limit of the job that only prepares.")
+    partition: str | None = option(None, "Slurm partition of the jobs; the cluster's default if not given.")
+    account: str | None = option(None, "Account that the jobs are charged to.")
+    qos: str | None = option(None, "Quality of service.")
+    constraint: str | None = option(None, "Features that the nodes must have.")
+    exclusive: bool = option(False, "Do not share nodes with other jobs.")
+    mail: str | None = option(None, "Address for Slurm's messages.")
+    mail_events: str = option("END,FAIL,REQUEUE", "Events that Slurm sends a message about.")
+    extra: tuple[str, ...] = option(
+        (), 'Further options of `sbatch`, such as `["--gres=tmpdisk:200G"]`.', kind=tuple[str, ...]
+    )
+    setup: tuple[str, ...] = option(
+        (),
+        'Lines of shell that each job runs first, such as `["module load mpich", "source ~/venv/bin/activate"]`.',
+        kind=tuple[str, ...],
+    )
+    requeues: int = option(100, "How many times a job goes back to the queue after it was stopped.", least=0)
+    seeds: int = option(5, "Tasks of the job array, which differ in their seed.", least=1)
+    mpi: str = option("pmi2", "Value of `srun --mpi=`.")
 
     def __post_init__(self) -> None:
-        for name in ("ranks_per_node", "prepare_ranks", "cpus_per_rank", "seeds"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} {value}: expected at least 1")
-        if self.requeues < 0:
-            raise InputError(f"requeues {self.requeues}: expected at least 0")
-        for option in self.extra:
-            if not option.startswith("-") or "\n" in option:
-                raise InputError(f"extra {option!r}: expected an option of sbatch, such as '--gres=tmpdisk:200G'")
+        check_options(self)
+        for given in self.extra:
+            if not given.startswith("-") or "\n" in given:
+                raise InputError(f"extra {given!r}: expected an option of sbatch, such as '--gres=tmpdisk:200G'")
         if self.memory_per_cpu < _LEAST_MEMORY:
             raise InputError(f"memory {self.memory}: expected at least 1M for each of {self.cpus_per_rank} cores")
 

@@ -11,25 +11,23 @@ from typing import Any, Self, TypeVar
 
 from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges, open_vertices, vertex_identity
 from gnnloom.pipeline.sources.generators.generator import generators
-from gnnloom.pipeline.sources.option import Option, merge_options
 from gnnloom.pipeline.sources.reading.files import is_local
+from gnnloom.pipeline.sources.shared_options import merge_options
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option, option
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Section(ABC):
-    """What both sections share: a format, its files, and its options as further keys.
+    """What both sections share: a format, its files, and its options as further keys."""
 
-    Attributes:
-        format: name of the format; guessed from the names of the files by default.
-        path: one or more files, URLs or globs; one folder for formats that are folders.
-    """
-
-    format: str | None = None
-    path: tuple[str, ...] = ()
+    format: str | None = option(None, "Name of the format; guessed from the names of the files by default.")
+    path: tuple[str, ...] = option(
+        (), "One or more files, URLs or globs; one folder for formats that are folders.", kind=tuple[str, ...]
+    )
 
     @abstractmethod
     def options(self) -> Sequence[Option]:
@@ -129,14 +127,16 @@ class VerticesSection(_Section):
     """``[vertices]``: features, labels and split; without a format, those that come along with the edges.
 
     :func:`vertices_section` has a key for every option of every kind of vertex data.
-
-    Attributes:
-        format: ``files`` has a row for each vertex, in order; ``keyed`` tables name the vertex in their first column.
-            Needed if there are other keys; without it, the data come along with the edges.
-        classes: number of synthetic classes; for other formats, the highest number of classes allowed.
     """
 
-    classes: int | None = None
+    format: str | None = option(
+        None,
+        "`files` has a row for each vertex, in order; `keyed` tables name the vertex in their first column. Needed if"
+        " there are other keys; without it, the data come along with the edges.",
+    )
+    classes: int | None = option(
+        None, "Number of synthetic classes; for other formats, the highest number of classes allowed.", kind=int
+    )
 
     def __post_init__(self) -> None:
         known = (*vertex_kinds(), *_bundled_options())
@@ -223,12 +223,10 @@ def _with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]])
     """Make a subclass of a section with a field for each option; the section's own fields stay as they are."""
     own = set(getattr(section, "__dataclass_fields__", ()))
     added = [shared.option for name, shared in merge_options(by_owner).items() if name not in own]
-    if taken := [option.name for option in added if hasattr(section, option.name)]:
+    if taken := [each.name for each in added if hasattr(section, each.name)]:
         raise InputError(f"option {', '.join(taken)}: recipes cannot have a key of this name; rename it")
     # None stands for a key that was not given, so the sources' own defaults apply.
-    fields = [
-        (option.name, option.value_type | None, field(default=None, metadata={"option": option})) for option in added
-    ]
+    fields = [(each.name, each.value_type | None, field(default=None, metadata={"option": each})) for each in added]
     return make_dataclass(section.__name__, fields, bases=(section,), frozen=True, kw_only=True)
 
 
@@ -252,9 +250,9 @@ def _format_lines(names: Sequence[str]) -> str:
 
 def _check_ranges(options: Iterable[Option], given: Mapping[str, Any]) -> None:
     """Refuse counts out of range; the sources themselves check all other numbers when they are opened."""
-    for option in options:
-        if option.minimum and option.name in given:
-            option.check(given[option.name])
+    for known in options:
+        if known.least and known.name in given:
+            known.check(given[known.name])
 
 
 def _refuse_others(given: Mapping[str, Any], name: str, known: Sequence[str]) -> None:

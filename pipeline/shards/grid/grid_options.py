@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from gnnloom.pipeline.shards.grid.part_order import Order
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import KeyedPermutation, mix
+from gnnloom.storage.option import Group, check_options, option
 
 PERMUTATIONS = ("none", "single", "double", "partition")
 
@@ -17,29 +19,31 @@ PERMUTATIONS = ("none", "single", "double", "partition")
 MAX_GRID = 999
 
 
+_option = partial(option, group=Group.SHARDS)
+
+
 @dataclass(frozen=True)
 class GridOptions:
-    """How to permute and cut.
+    """How to permute and cut; the shards serve any process grid.
 
-    Attributes:
-        grid: (p, q), the ranges that rows and columns are cut into; shards serve any process grid.
-        permutation: one of ``PERMUTATIONS``; ``single`` moves rows and columns alike, ``double`` uses one key for
-            rows and another for columns (Plexus, SC 2025, section 5), which also spreads the diagonal;
-            ``partition`` sorts rows and columns by part.
-        seed: seed of the keys, 0 to 2^63 - 1.
+    Permutation ``single`` moves rows and columns alike. ``double`` uses one key for rows and another for columns
+    (Plexus, SC 2025, section 5), which also spreads the diagonal. ``partition`` sorts rows and columns by part.
     """
 
-    grid: tuple[int, int] = (16, 16)
-    permutation: str = "double"
-    seed: int = 0
+    grid: tuple[int, int] = _option(
+        (16, 16),
+        "Grid shards: number of blocks of rows and columns, such as 16x16.",
+        separator="x",
+        lengths=(2, 2),
+        is_common=True,
+    )
+    permutation: str = _option("double", "Order of rows and columns in grid shards.", choices=PERMUTATIONS)
+    seed: int = _option(0, "Seed of the permutation.", least=0)
 
     def __post_init__(self) -> None:
-        if self.permutation not in PERMUTATIONS:
-            raise InputError(f"permutation {self.permutation!r}: expected one of {', '.join(PERMUTATIONS)}")
+        check_options(self)
         if not all(1 <= cells <= MAX_GRID for cells in self.grid):
             raise InputError(f"grid {self.grid[0]}x{self.grid[1]}: expected 1 to {MAX_GRID} ranges each way")
-        if not 0 <= self.seed < 1 << 63:
-            raise InputError(f"seed={self.seed}: expected 0 to 2^63 - 1")
 
     def keyed_orders(self, num_vertices: int) -> dict[str, Order | None]:
         """Return the row order Pr and the column order Pc; None if vertices stay in the order of their ids.

@@ -8,13 +8,13 @@ from functools import cache
 from typing import Final
 
 from gnnloom.pipeline.sources import generators as room
-from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option
 
 #: The option of every generator.
-SEED: Final = Option("seed", int, "Seed; equal seeds give equal graphs.", 0, minimum=0)
+SEED: Final = Option("seed", int, "Seed; equal seeds give equal graphs.", 0, least=0)
 
 #: Largest number of edges to draw, which are millions of tasks.
 _MOST_EDGES: Final = 1 << 44

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges
 from gnnloom.pipeline.sources.generators.scramble import scramble_ids
-from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import stream_key, unit
+from gnnloom.storage.option import Option
 
 #: Number of edge numbers that one task handles.
 RANGE_EDGES = 1 << 23
@@ -145,10 +145,16 @@ GENERATOR = Generator(
     help="a grid with random shortcuts, like a road network",
     open_edges=_open_edges,
     options=(
-        Option("size", tuple, "Lengths of the axes, AxB or AxBxC.", (1000, 1000), required=True),
         Option(
-            "shortcuts", float, "Number of random edges per edge of the grid.", 0.0, minimum=0, maximum=_MOST_SHORTCUTS
+            "size",
+            tuple[int, ...],
+            "Lengths of the axes, AxB or AxBxC.",
+            (1000, 1000),
+            separator="x",
+            lengths=(2, 3),
+            required=True,
         ),
+        Option("shortcuts", float, "Number of random edges per edge of the grid.", 0.0, least=0, most=_MOST_SHORTCUTS),
         Option("scramble", bool, "Scramble the ids instead of numbering along the axes.", False),
         SEED,
     ),

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges
 from gnnloom.pipeline.sources.generators.scramble import scramble_ids
-from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.matrix.random_numbers import stream_key
+from gnnloom.storage.option import Option
 
 #: Number of edges that one task makes.
 RANGE_EDGES = 1 << 23
@@ -169,9 +169,9 @@ GENERATOR = Generator(
     help="a Kronecker graph with Graph500's parameters",
     open_edges=RmatEdges,
     options=(
-        Option("scale", int, "2^SCALE vertices.", 16, minimum=1, maximum=_MAX_SCALE, required=True),
-        Option("edge_factor", int, "Number of edges to draw per vertex.", 16, minimum=1),
-        Option("scramble", bool, "Keep the ids in order: low ids have the most edges.", True, off_flag="ordered"),
+        Option("scale", int, "2^SCALE vertices.", 16, least=1, most=_MAX_SCALE, required=True),
+        Option("edge_factor", int, "Number of edges to draw per vertex.", 16, least=1),
+        Option("scramble", bool, "Keep the ids in order: low ids have the most edges.", True, flag_name="ordered"),
         SEED,
     ),
 )

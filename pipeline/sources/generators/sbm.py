@@ -19,12 +19,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges
-from gnnloom.pipeline.sources.option import MOST_COLUMNS, Option
+from gnnloom.pipeline.sources.shared_options import MOST_COLUMNS
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import normal, stream_key, uniform, unit
+from gnnloom.storage.option import Option
 
 #: Number of edges that one task makes.
 RANGE_EDGES = 1 << 23
@@ -237,13 +238,13 @@ GENERATOR = Generator(
     help="a stochastic block model, with features, labels (the communities) and a split",
     open_edges=lambda **options: _model(**options).edges(),
     options=(
-        Option("vertices", int, "Number of vertices.", 10_000, minimum=1, required=True),
-        Option("edges", int, "Number of edges to draw.", 200_000, minimum=1, required=True),
-        Option("classes", int, "Number of communities.", 16, minimum=1, maximum=MOST_COLUMNS),
-        Option("homophily", float, "Fraction of edges drawn within a community.", 0.8, minimum=0, maximum=1),
-        Option("skew", float, "Skew of the degrees.", 0.3, minimum=0, below=1),
-        Option("dim", int, "Number of features.", 64, minimum=1, maximum=MOST_COLUMNS),
-        Option("noise", float, "Standard deviation of the features' noise.", 6.0, minimum=0),
+        Option("vertices", int, "Number of vertices.", 10_000, least=1, required=True),
+        Option("edges", int, "Number of edges to draw.", 200_000, least=1, required=True),
+        Option("classes", int, "Number of communities.", 16, least=1, most=MOST_COLUMNS),
+        Option("homophily", float, "Fraction of edges drawn within a community.", 0.8, least=0, most=1),
+        Option("skew", float, "Skew of the degrees.", 0.3, least=0, below=1),
+        Option("dim", int, "Number of features.", 64, least=1, most=MOST_COLUMNS),
+        Option("noise", float, "Standard deviation of the features' noise.", 6.0, least=0),
         SEED,
     ),
     open_vertices=lambda **options: _model(**options).vertices(),

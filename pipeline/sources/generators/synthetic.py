@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.sbm import split_codes
-from gnnloom.pipeline.sources.option import MOST_COLUMNS
+from gnnloom.pipeline.sources.shared_options import MOST_COLUMNS
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact

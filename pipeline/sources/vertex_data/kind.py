@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from gnnloom.pipeline.sources import vertex_data
-from gnnloom.pipeline.sources.option import MOST_COLUMNS, Option
+from gnnloom.pipeline.sources.shared_options import MOST_COLUMNS
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.storage.option import Option
 
 #: The options of every kind that reads one file per array.
 FILE_OPTIONS: Final = tuple(
@@ -27,9 +28,9 @@ IDS_FILE: Final = Option(
 )
 #: The options of every kind that makes its data.
 SYNTHETIC_OPTIONS: Final = (
-    Option("dim", int, "Number of synthetic features.", 128, minimum=1, maximum=MOST_COLUMNS),
-    Option("classes", int, "Number of synthetic classes.", 32, minimum=1, maximum=MOST_COLUMNS),
-    Option("seed", int, "Seed of the synthetic data.", 0, minimum=0),
+    Option("dim", int, "Number of synthetic features.", 128, least=1, most=MOST_COLUMNS),
+    Option("classes", int, "Number of synthetic classes.", 32, least=1, most=MOST_COLUMNS),
+    Option("seed", int, "Seed of the synthetic data.", 0, least=0),
 )
 
 

@@ -22,7 +22,7 @@ from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.errors import PartitionerError
+from gnnloom.storage.errors import InputError, PartitionerError
 from support.graphs import random_adjacency, store_graph
 from support.partitions import rows_sent
 from support.plugins import install_plugin
@@ -32,12 +32,15 @@ import numpy as np
 
 from gnnloom.pipeline.partition.partitioner import Partitioner
 from gnnloom.pipeline.partition.preset import Preset
+from gnnloom.storage.option import Option
 
 
 def fill(problem, part):
+    from gnnloom.pipeline.partition.options import own_options
+
     hand = {"single": 1, "pairs": 2}[problem.options.preset]
-    part[:] = np.arange(len(part)) // hand % problem.options.parts
-    return {"hand": hand}
+    part[:] = (np.arange(len(part)) // hand + own_options(problem.options)["first"]) % problem.options.parts
+    return {"hand": hand, "first": int(part[0])}
 
 
 PARTITIONER = Partitioner(
@@ -46,6 +49,7 @@ PARTITIONER = Partitioner(
     help="Deals the vertices like cards.",
     fill=fill,
     presets=(Preset("single", "one card at a time"), Preset("pairs", "two cards at a time")),
+    options={"first": Option(default=0, help="Part of vertex 0.", least=0, most=2)},
 )
 """
 LIGHT = """
@@ -82,11 +86,24 @@ def test_one_file_adds_a_partitioner_to_every_command(catalog: Catalog, tmp_path
     key = next(info.key for info in catalog["x"].artifacts("partition") if "preset" not in info.parameters)
     shard = ["shard", "x", "--parts", "3", "--method", "toy", "--partition", key, "--workers", "0", "--json"]
     assert json.loads(gnnloom(*shard))["parts"] == 3
-    text = gnnloom("partition", "--help")
-    for words in ("toy          Deals the vertices like cards.", "single ", "one card at a time", "pairs "):
+    command = ["partition", "x", "--parts", "3", "--method", "toy", "--method-options", "first=2", "--workers", "0"]
+    found = json.loads(gnnloom(*command, "--json"))
+    assert found["first"] == 2
+    own = [info.parameters.get("method_options") for info in catalog["x"].artifacts("partition")]
+    assert sorted(own, key=str) == [None, None, {"first": 2}]
+    text = gnnloom("partition", "--help-all")
+    for words in (
+        "--method-options first=0: Part of vertex 0.",
+        *("toy          Deals the vertices like cards.", "single ", "one card at a time", "pairs "),
+    ):
         assert words in text
     projected = json.loads(gnnloom("partition", "x", "--parts", "3", "--plan", "--json"))["methods"]
     assert [each["preset"] for each in projected if each["method"] == "toy"] == ["single", "pairs"]
+
+
+def test_options_that_a_partitioner_does_not_have_are_refused() -> None:
+    with pytest.raises(InputError, match=r"method_options 'first=2': expected none: method block has no options"):
+        PartitionOptions(3, "block", method_options=("first=2",))
 
 
 def test_listing_the_partitioners_loads_no_implementation() -> None:

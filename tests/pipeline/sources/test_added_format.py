@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnloom.pipeline.sources.format import Format
-from gnnloom.pipeline.sources.option import Option
+from gnnloom.storage.option import Option
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 
 
@@ -54,7 +54,7 @@ FORMAT = Format(
     order=1000,
     help="a number of edges",
     open_edges=ToyEdges.open,
-    options=(Option("shift", int, "Number to add to every id.", 0, minimum=0),),
+    options=(Option("shift", int, "Number to add to every id.", 0, least=0),),
     suffixes=("toy",),
 )
 '''
@@ -97,7 +97,7 @@ def test_added_format_is_ingested_with_its_own_option(
 
 
 def test_help_lists_an_added_format_and_its_option(environment: dict[str, str], catalog: Catalog) -> None:
-    text = gnnloom(environment, catalog, "ingest", "--help").stdout
+    text = gnnloom(environment, catalog, "ingest", "--help-all").stdout
     assert "|planetoid|toy]" in text
     assert ".toy: a number of edges" in text
     assert "toy: Number to add to every id." in text

@@ -8,9 +8,10 @@ import pytest
 
 from gnnloom.pipeline.sources.formats import formats, open_edges
 from gnnloom.pipeline.sources.generators.generator import generators
-from gnnloom.pipeline.sources.option import Option, checked_options, merge_options
+from gnnloom.pipeline.sources.shared_options import checked_options, merge_options
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option
 
 
 def test_options_of_all_owners_are_merged_with_common_ones_last() -> None:
@@ -30,12 +31,12 @@ def test_names_of_files_and_texts_are_one_type() -> None:
 @pytest.mark.parametrize(
     ("option", "wrong", "reason"),
     [
-        (Option("scale", int, "Scale.", minimum=1, maximum=40), 41, "scale 41: expected at least 1 and at most 40"),
-        (Option("skew", float, "Skew.", minimum=0, below=1), 1.0, r"skew 1\.0: expected at least 0 and less than 1"),
+        (Option("scale", int, "Scale.", least=1, most=40), 41, "scale 41: expected at most 40"),
+        (Option("skew", float, "Skew.", least=0, below=1), 1.0, r"skew 1\.0: expected a number from 0 to below 1"),
     ],
 )
 def test_a_number_out_of_range_is_named(option: Option, wrong: float, reason: str) -> None:
-    option.check(option.minimum)
+    option.check(option.least)
     with pytest.raises(InputError, match=reason):
         option.check(wrong)
 

@@ -21,7 +21,7 @@ TOY = '''
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Option
 from gnnloom.trainer.data.open_shards import GRID_SHARDS
 
 
@@ -97,7 +97,7 @@ def test_an_added_algorithm_trains_from_the_command_line(installed: Installed) -
 
 
 def test_the_help_lists_an_added_algorithm_and_its_options(installed: Installed) -> None:
-    text = " ".join(installed.run("train", "--help").stdout.split())
+    text = " ".join(installed.run("train", "--help-all").stdout.split())
     assert "|tensor3d|toy|auto]" in text
     assert "toy: row" in text
     assert "--toy-rounds INTEGER Times that a product is formed (toy) [default: 1]" in text

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.algorithms.option import Option
+from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.registry import ALGORITHMS, algorithms_with, algorithms_with_option
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
@@ -69,7 +70,7 @@ def test_an_algorithm_is_given_its_own_options_only() -> None:
     ],
 )
 def test_an_option_reads_its_value_from_text(option: Option, text: str, value: object) -> None:
-    assert option.parse("name", text) == value
+    assert replace(option, name="name").parse(text) == value
 
 
 @pytest.mark.parametrize(
@@ -85,4 +86,4 @@ def test_an_option_reads_its_value_from_text(option: Option, text: str, value: o
 )
 def test_a_wrong_value_is_named_with_what_is_expected(option: Option, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        option.parse("name", text)
+        replace(option, name="name").parse(text)

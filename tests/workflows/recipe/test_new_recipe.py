@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gnnloom.storage.errors import ExistsError
+from gnnloom.storage.option import MOST_USED, Group
 from gnnloom.workflows.recipe.new_recipe import new_recipe, write_new_recipe
 from gnnloom.workflows.recipe.recipe import SECTIONS, Recipe
 from gnnloom.workflows.recipe.reference import recipe_sections
@@ -69,3 +70,14 @@ def test_a_new_recipe_replaces_no_file(tmp_path: Path) -> None:
     with pytest.raises(ExistsError, match="the file exists"):
         write_new_recipe(path)
     assert path.read_text() == "precious"
+
+
+def test_a_new_recipe_has_the_groups_of_the_help() -> None:
+    text = new_recipe("new.toml")
+    train = text[text.index("\n[train]\n") : text.index("\n[predict]\n")]
+    headings = re.findall(r"^# ---- (.+) ----$", train, flags=re.MULTILINE)
+    assert headings == [heading for heading in (MOST_USED, *Group) if heading in headings]
+    assert {MOST_USED, "Data", "Distribution", "Model", "Task", "Optimization", "Sampling"} <= set(headings)
+    sampling = train[train.index("---- Sampling ----") : train.index("---- Checkpoints ----")]
+    assert "#fanout = " in sampling
+    assert "#lr = 0.01" in train[: train.index("---- Data ----")]

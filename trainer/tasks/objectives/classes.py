@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnloom.storage.artifacts.vertices import NO_LABEL
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import NO_LABEL
 from gnnloom.trainer.comm.communicator import Reduction
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels, read_array

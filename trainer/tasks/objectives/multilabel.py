@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.storage.artifacts.vertices import NO_LABEL
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import NO_LABEL
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels, read_array
 from gnnloom.trainer.data.vertex_rows import VertexRows
