@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, OpenFiles, num_shared_files, writable
 from gnnloom.pipeline.external_sort.merge_levels import Level, count_merges, merge_levels, merges, most_sources
-from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.shuffle.gathered import Gathered
+from gnnloom.pipeline.shuffle.columns import Column, lengths_of
+from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
 from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
 from gnnloom.pipeline.shuffle.run_list import (
     At,
@@ -31,7 +31,7 @@ from gnnloom.pipeline.shuffle.run_list import (
     runs_of_spans,
     save_runs,
 )
-from gnnloom.pipeline.shuffle.runs import Index, Layout, Run, Section, write_run
+from gnnloom.pipeline.shuffle.runs import Index, Layout, Run, RunWriter, Section, begin_run
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.run_missing import run_missing
@@ -109,7 +109,7 @@ class Shuffle:
             phase: name of the phase, for the log.
             records: of all tasks that route, in their order: rows of one position keep it.
         """
-        _Merges.of(self, writer, self._recorded(records)).run(phase, cluster)
+        _Merges.of(self, writer, self.recorded(records)).run(phase, cluster)
 
     def list_runs(self, work: Path, lanes: Sequence[LaneRuns]) -> None:
         """List runs instead of merging them, for tasks so few that readers take enough from each.
@@ -120,7 +120,8 @@ class Shuffle:
         places = [place for each in lanes for place in each.places]
         save_runs(self._list(work), 1, {(0, source): place for source, place in enumerate(places)})
 
-    def _recorded(self, records: Sequence[TaskRecord]) -> list[LaneRuns]:
+    def recorded(self, records: Sequence[TaskRecord]) -> list[LaneRuns]:
+        """The runs that some finished tasks recorded, in their order."""
         return [runs for record in records if (runs := LaneRuns.recorded(record, self.name)) is not None]
 
     def levels(self, runs: int, num_bytes: int) -> tuple[Level, ...]:
@@ -172,10 +173,15 @@ class Shuffle:
         """
         return ShuffledRows(self, work, files)
 
-    def runs_of(self, files: OpenFiles, records: Sequence[TaskRecord]) -> list[Run]:
-        """Open the runs that some tasks left, in their order, as they were routed: for readers that know the tasks."""
-        places = [place for runs in self._recorded(records) for place in runs.places]
-        return [Run(files.lane(place.lane), place.start, self.columns) for place in places]
+    def recorded_sections(self, files: OpenFiles, records: Sequence[TaskRecord]) -> Iterator[Section]:
+        """All rows that some finished tasks left, run by run, as they were routed: for readers that know the tasks.
+
+        Raises:
+            DamagedWorkError: a file is damaged.
+        """
+        for lane in self.recorded(records):
+            for place in lane.places:
+                yield Run(files.lane(place.lane), place.start, self.columns).section((0, self.num_positions))
 
     def remove(self, work: Path) -> None:
         """Remove all files."""
@@ -208,8 +214,22 @@ class RunsWriter:
             index: of the rows, which are sorted by position.
             values: the elements of each column, in the order of the rows.
         """
+        columns = self._shuffle.columns
+        run = self.begin(index, tuple(int(values[name].sum()) for name in lengths_of(columns)))
+        for column in columns:
+            run.put(column.name, values[column.name])
+
+    def begin(self, index: Index, totals: tuple[int, ...] = ()) -> RunWriter:
+        """Begin a run whose columns do not fit in memory; all of them are written before the next run begins.
+
+        Args:
+            index: of the rows, which are sorted by position.
+            totals: for each column of lengths, the sum of its lengths.
+        """
         start = self._layouts[-1].stop if self._layouts else 0
-        self._layouts.append(write_run(self._opened, start, self._shuffle.columns, index, values))
+        run = begin_run(self._opened, start, self._shuffle.columns, index, totals)
+        self._layouts.append(run.layout)
+        return run
 
 
 class ShuffledRows:
@@ -237,6 +257,12 @@ class ShuffledRows:
             DamagedWorkError: a file is damaged.
         """
         return Gathered(self._shuffle.columns, self.sections(start, stop), (start, stop))
+
+    def steps(self, most_bytes: int) -> Iterator[Gathered]:
+        """All rows by position, some positions at a time; they exceed ``most_bytes`` only if they are a single one."""
+        end = self._shuffle.num_positions
+        for _, rows in in_steps(self._shuffle.columns, self.sections(0, end), 0, end, most_bytes):
+            yield rows
 
     def num_rows(self) -> NDArray[np.int64]:
         """(num_positions,) int64 number of rows of each position."""
@@ -341,7 +367,7 @@ class _Merges:
         return dict(zip(names, map(self._merged, records), strict=True))
 
     def _merged(self, record: TaskRecord) -> RunPlace:
-        (lane,) = self.shuffle._recorded([record])  # noqa: SLF001 - the same file
+        (lane,) = self.shuffle.recorded([record])
         (run,) = lane.places
         return run
 
