@@ -12,7 +12,7 @@ from typing import Any
 from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.shuffle.runs import Layout
 from gnnloom.storage.format.artifact import TaskRecord
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.files import write_json
 from gnnloom.storage.matrix.ranges import Span
 
 #: Span, and number among the runs of the span.
@@ -97,14 +97,14 @@ def save_runs(path: Path, spans: int, found: Mapping[At, RunPlace]) -> None:
     write_json(path, content, durable=False, indent=None)
 
 
-def num_spans(path: Path) -> int:
-    """Spans of the last level."""
-    return int(read_json(path)["spans"])
+def save_unmerged(path: Path, lanes: Sequence[LaneRuns]) -> None:
+    """Write the list of runs that are not merged, in the order of the tasks that wrote them."""
+    places = [place for each in lanes for place in each.places]
+    save_runs(path, 1, {(0, source): place for source, place in enumerate(places)})
 
 
-def runs_of_spans(path: Path, spans: range) -> Iterator[tuple[int, list[RunPlace]]]:
-    """Some consecutive spans of a list, each with its runs; spans without runs are left out."""
-    content = read_json(path)
+def runs_of_spans(content: Mapping[str, Any], spans: range) -> Iterator[tuple[int, list[RunPlace]]]:
+    """Some consecutive spans of a list that was read, each with its runs; spans without runs are left out."""
     start = 0
     for span, size in content["sizes"]:
         if span in spans:

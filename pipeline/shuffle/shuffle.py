@@ -27,15 +27,16 @@ from gnnloom.pipeline.shuffle.run_list import (
     At,
     LaneRuns,
     RunPlace,
-    num_spans,
     runs_of_spans,
     save_runs,
+    save_unmerged,
 )
 from gnnloom.pipeline.shuffle.runs import Index, Layout, Run, RunWriter, Section, begin_run
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput, TaskRecord
+from gnnloom.storage.format.files import read_json
 from gnnloom.storage.matrix.ranges import range_of
 
 #: Folder of all shuffles in the work folder.
@@ -73,7 +74,7 @@ class Shuffle:
 
     @contextmanager
     def unrecorded(self, work: Path, lane: Lane) -> Iterator[RunsWriter]:
-        """Write the runs of a task that leaves no record: it returns what was written, for :meth:`list_runs`."""
+        """Write the runs of a task that leaves no record: it returns what was written."""
         with writable(work, lane) as opened:
             yield RunsWriter(self, lane, opened)
 
@@ -112,13 +113,12 @@ class Shuffle:
         _Merges.of(self, writer, self.recorded(records)).run(phase, cluster)
 
     def list_runs(self, work: Path, lanes: Sequence[LaneRuns]) -> None:
-        """List runs instead of merging them, for tasks so few that readers take enough from each.
+        """List runs instead of merging them, for readers that take enough from each.
 
         Args:
             lanes: of all tasks that route, in their order.
         """
-        places = [place for each in lanes for place in each.places]
-        save_runs(self._list(work), 1, {(0, source): place for source, place in enumerate(places)})
+        save_unmerged(self._list(work), lanes)
 
     def recorded(self, records: Sequence[TaskRecord]) -> list[LaneRuns]:
         """The runs that some finished tasks recorded, in their order."""
@@ -171,7 +171,7 @@ class Shuffle:
         Args:
             files: of the work folder; they stay open while the rows are read.
         """
-        return ShuffledRows(self, work, files)
+        return ShuffledRows(self, self._list(work), files)
 
     def recorded_sections(self, files: OpenFiles, records: Sequence[TaskRecord]) -> Iterator[Section]:
         """All rows that some finished tasks left, run by run, as they were routed: for readers that know the tasks.
@@ -235,11 +235,18 @@ class RunsWriter:
 class ShuffledRows:
     """The rows of a shuffle, read by range of positions."""
 
-    def __init__(self, shuffle: Shuffle, work: Path, files: OpenFiles) -> None:
-        self._shuffle, self._files = shuffle, files
-        self._list = shuffle._list(work)  # noqa: SLF001 - the same file
-        self._spans = num_spans(self._list)
-        self._opened: dict[int, list[Run]] = {}
+    def __init__(self, shuffle: Shuffle, path: Path, files: OpenFiles) -> None:
+        """Read the list of the runs.
+
+        Args:
+            path: of the list.
+        """
+        self._shuffle, self._files, self._path = shuffle, files, path
+        content = read_json(path)
+        self._spans: int = content["spans"]
+        # Usually there is one span; of many, a reader needs few.
+        self._listed = dict(runs_of_spans(content, range(1))) if self._spans == 1 else {}
+        self._opened: dict[RunPlace, Run] = {}
 
     def sections(self, start: int, stop: int) -> list[Section]:
         """The rows with positions from ``start`` to ``stop``: in the order of the runs, if that is a single position.
@@ -278,28 +285,30 @@ class ShuffledRows:
         For readers that share all rows evenly; the runs are not merged.
         """
         first = 0
-        for _, places in runs_of_spans(self._list, range(1)):
-            for place in places:
-                start, stop = max(rows.start - first, 0), min(rows.stop - first, place.num_rows)
-                if start < stop:
-                    run = self._open(place)
-                    yield from run.blocks(name, run.extent(name, (start, stop)))
-                first += place.num_rows
+        for place in self._places(range(self._spans)):
+            start, stop = max(rows.start - first, 0), min(rows.stop - first, place.num_rows)
+            if start < stop:
+                run = self._open(place)
+                yield from run.blocks(name, run.extent(name, (start, stop)))
+            first += place.num_rows
 
     def _runs(self, start: int, stop: int) -> Iterator[Run]:
         if start == stop:
             return
         first, last = (range_of(self._shuffle.num_positions, self._spans, at) for at in (start, stop - 1))
-        spans = range(first, last + 1)
-        if not self._opened.keys() >= set(spans):
-            self._opened = {span: [] for span in spans}
-            for span, runs in runs_of_spans(self._list, spans):
-                self._opened[span] += [self._open(run) for run in runs if run.num_rows]
-        for span in spans:
-            yield from self._opened[span]
+        yield from (self._open(place) for place in self._places(range(first, last + 1)) if place.num_rows)
 
-    def _open(self, run: RunPlace) -> Run:
-        return Run(self._files.lane(run.lane), run.start, self._shuffle.columns)
+    def _places(self, spans: range) -> Iterator[RunPlace]:
+        if self._spans > 1 and not self._listed.keys() >= set(spans):
+            self._listed = {span: [] for span in spans} | dict(runs_of_spans(read_json(self._path), spans))
+            self._opened.clear()
+        for span in spans:
+            yield from self._listed.get(span, [])
+
+    def _open(self, place: RunPlace) -> Run:
+        if place not in self._opened:
+            self._opened[place] = Run(self._files.lane(place.lane), place.start, self._shuffle.columns)
+        return self._opened[place]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gnnloom.pipeline.external_sort.lanes import LaneSet, OpenFiles
 from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.shuffle.run_list import LaneRuns
+from gnnloom.pipeline.shuffle.run_list import LaneRuns, save_unmerged
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle, ShuffledRows
 
 
@@ -30,8 +30,13 @@ class UnrecordedShuffle:
         cls, work: Path, name: str, tasks: int, columns: Sequence[Column], num_positions: int = 1
     ) -> UnrecordedShuffle:
         """Create the lanes of so many tasks."""
-        shuffle = Shuffle(name, num_positions, tuple(columns), num_positions)
-        return cls(work, shuffle, shuffle.create_lanes(work, tasks))
+        # Not in folders of its own: for rounds of milliseconds, making and removing these takes longer than all else.
+        lanes = LaneSet.create(work, name, tasks)
+        return cls(work, Shuffle(name, num_positions, tuple(columns), num_positions), lanes)
+
+    @property
+    def _list(self) -> Path:
+        return self.work / f"{self.shuffle.name}.json"
 
     def routed(self, task: int) -> AbstractContextManager[RunsWriter]:
         """Write the runs of a task, which returns what was written."""
@@ -47,13 +52,14 @@ class UnrecordedShuffle:
             The number of rows.
         """
         ordered = [runs for _, runs in sorted(found, key=lambda each: each[0])]
-        self.shuffle.list_runs(self.work, ordered)
+        save_unmerged(self._list, ordered)
         return sum(runs.num_rows for runs in ordered)
 
     def rows(self, files: OpenFiles) -> ShuffledRows:
         """Open the rows, after :meth:`list_runs`."""
-        return self.shuffle.rows(self.work, files)
+        return ShuffledRows(self.shuffle, self._list, files)
 
     def remove(self) -> None:
         """Remove the files."""
-        self.shuffle.remove(self.work)
+        self.lanes.remove(self.work)
+        self._list.unlink(missing_ok=True)
