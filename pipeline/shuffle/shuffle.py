@@ -357,7 +357,7 @@ class _Merges:
         self, phase: str, level: Level, found: Mapping[At, RunPlace], cluster: Cluster
     ) -> dict[At, RunPlace]:
         """Merge the runs of the level before; returns those of this one."""
-        shuffle, names, tasks = self.shuffle, self._names(level), []
+        shuffle, names, tasks = self.shuffle, self._names(level), list[MergeTask]()
         lanes = LaneSet.create(self.writer.work, f"{self._folder(level)}/lanes", len(names))
         for merge in merges(self.levels, level, shuffle.num_positions):
             sources = tuple(found[merge.span_before, source] for source in merge.group)

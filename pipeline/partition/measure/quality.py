@@ -91,7 +91,8 @@ def measure_load(
     with OpenFiles(writer.work) as files:
         for section in shuffle.recorded_sections(files, records):
             sums += np.stack([section.read(name) for name in _SUMS])
-    return Load(*sums, heaviest=max(record.facts["heaviest"] for record in records))
+    nonzeros, vertices, weight = sums
+    return Load(nonzeros, vertices, weight, max(record.facts["heaviest"] for record in records))
 
 
 def _measure_block(task: _LoadTask) -> int:

@@ -52,8 +52,8 @@ class FitRequest:
     def problem(self, scratch: Path) -> NativeProblem:
         """The problem to partition, which no task works on."""
         graphs = Graph(Artifact(self.graph)), Graph(Artifact(self.transpose))
-        where = scratch, scratch / "part.npy", InProcessCluster(), self.writer
-        return NativeProblem(*graphs, self.options, *where, self.program)
+        part_path, cluster = scratch / "part.npy", InProcessCluster()
+        return NativeProblem(*graphs, self.options, scratch, part_path, cluster, self.writer, self.program)
 
     def write(self, folder: Path) -> None:
         """Leave the request in a folder."""

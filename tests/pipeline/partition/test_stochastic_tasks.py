@@ -203,8 +203,8 @@ def program(package: str = "no_such_package", bytes_per_pin: int = 0) -> NativeP
 
 def problem_of(graph: Graph, folder: Path, chosen: NativeProgram, **options: Any) -> NativeProblem:
     settings = PartitionOptions(4, model="stochastic", **options)
-    where = folder, folder / "part.npy", InProcessCluster(), ArtifactWriter(folder, "partition", "0" * 16)
-    return NativeProblem(graph, graph, settings, *where, chosen)
+    cluster, writer = InProcessCluster(), ArtifactWriter(folder, "partition", "0" * 16)
+    return NativeProblem(graph, graph, settings, folder, folder / "part.npy", cluster, writer, chosen)
 
 
 @pytest.fixture
