@@ -61,10 +61,10 @@ class DamagedWorkError(CorruptError):
         damage: what is wrong with it.
     """
 
-    def __init__(self, path: Path, damage: str) -> None:
+    def __init__(self, path: Path | str, damage: str) -> None:
         # The arguments are those of the constructor, so that the error can be sent between processes.
         super().__init__(path, damage)
-        self.path, self.damage = path, damage
+        self.path, self.damage = Path(path), damage
 
     def __str__(self) -> str:
         return f"{self.path}: {self.damage}"

@@ -168,10 +168,10 @@ class LaneWriter:
     def __init__(self, lane: Lane, descriptor: int, path: Path) -> None:
         self._lane, self._descriptor, self._path = lane, descriptor, path
         self._size = 0
-        #: Checksum of each block that was written whole at once.
-        self._sums: dict[int, int] = {}
-        #: Blocks of which some bytes were written.
-        self._parts: set[int] = set()
+        #: For each block that is written from its begin on: where the next bytes belong, and the checksum so far.
+        self._sums: dict[int, tuple[int, int]] = {}
+        #: Blocks that were written in another order.
+        self._mixed: set[int] = set()
 
     def write(self, offset: int, array: NDArray[Any]) -> int:
         """Write all of a contiguous array, of any shape and dtype, at a byte offset.
@@ -182,33 +182,38 @@ class LaneWriter:
         data = array.reshape(-1).view(np.uint8)
         stop = offset + len(data)
         self._put(_SEAL_BYTES + offset, data)
-        # Whole blocks are in the cache of the processor now; of others, more bytes may follow.
-        first, last = -(-offset // BLOCK_BYTES), stop // BLOCK_BYTES
-        for block in range(first, last):
-            at = block * BLOCK_BYTES - offset
-            self._sums[block] = google_crc32c.value(data[at : at + BLOCK_BYTES])
-        if len(data):
-            edges = {offset // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES}
-            self._parts |= {block for block in edges if not first <= block < last}
-            self._size = max(self._size, stop)
+        # The bytes are in the cache of the processor now.
+        for block in range(offset // BLOCK_BYTES, -(-stop // BLOCK_BYTES) if len(data) else 0):
+            begin, end = max(offset, block * BLOCK_BYTES), min(stop, (block + 1) * BLOCK_BYTES)
+            filled, checksum = self._sums.get(block, (block * BLOCK_BYTES, 0))
+            if begin == filled:
+                self._sums[block] = end, google_crc32c.extend(checksum, data[begin - offset : end - offset])
+            else:
+                self._mixed.add(block)
+        self._size = max(self._size, stop) if len(data) else self._size
         return stop
 
     def seal(self) -> None:
         """Write the table of checksums and the seal."""
-        if self._parts:
+        sums = {block: checksum for block, (_, checksum) in self._sums.items()}
+        mixed = self._mixed | {block for block, (end, _) in self._sums.items() if end < self._end_of(block)}
+        if mixed:
             with self._path.open("rb", buffering=0) as file:
-                for block in self._parts:
-                    self._sums[block] = google_crc32c.value(self._stored(file.fileno(), block))
+                for block in mixed:
+                    sums[block] = google_crc32c.value(self._stored(file.fileno(), block))
         table = np.zeros(_num_blocks(self._size), np.uint32)
-        if self._sums:
-            table[list(self._sums)] = list(self._sums.values())
+        if sums:
+            table[list(sums)] = list(sums.values())
         self._put(_SEAL_BYTES + self._size, table.view(np.uint8))
         self._put(0, _seal(self._lane, self._size, google_crc32c.value(table.view(np.uint8))))
+
+    def _end_of(self, block: int) -> int:
+        return min((block + 1) * BLOCK_BYTES, self._size)
 
     def _stored(self, descriptor: int, block: int) -> NDArray[np.uint8]:
         """The bytes of a block; those that nobody wrote are zero, also beyond the end of the file."""
         begin = block * BLOCK_BYTES
-        data = np.zeros(min(BLOCK_BYTES, self._size - begin), np.uint8)
+        data = np.zeros(self._end_of(block) - begin, np.uint8)
         rest = data.data
         for place, count in self._lane.pieces(_SEAL_BYTES + begin, len(data)):
             os.preadv(descriptor, [rest[:count]], place)

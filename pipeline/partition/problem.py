@@ -8,6 +8,7 @@ from pathlib import Path
 from gnnloom.pipeline.partition.settings import PartitionSettings
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.format.artifact import ArtifactWriter
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class PartitionProblem:
         scratch: folder for temporary files, which is removed with the artifact's work folder.
         part_path: ``.npy`` file that backs the part vector, so that tasks can map it.
         cluster: runs the tasks of partitioners that have some.
+        writer: of the partition; keeps the records of tasks whose results an interrupted run leaves for the next one.
     """
 
     graph: Graph
@@ -28,3 +30,4 @@ class PartitionProblem:
     scratch: Path
     part_path: Path
     cluster: Cluster
+    writer: ArtifactWriter

@@ -16,6 +16,7 @@ from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import one_step
+from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
@@ -29,6 +30,7 @@ __all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key"]
 _PART, _QUALITY = "part/0", "quality/0"
 
 
+@repairing
 def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster: Cluster) -> Partition:
     """Partition the rows of a graph and measure the result; returns the stored one if it exists.
 
@@ -45,7 +47,7 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
             return Partition(Artifact(writer.path))
         cluster = for_few(cluster, graph.nnz)
         transpose = transpose_graph(dataset, graph, cluster)
-        problem = PartitionProblem(graph, transpose, options, writer.work, writer.work / "part.npy", cluster)
+        problem = PartitionProblem(graph, transpose, options, writer.work, writer.work / "part.npy", cluster, writer)
         _make_part(writer, problem, options.partitioner)
         _measure(writer, problem)
         recorded = writer.recorded_of([_PART, _QUALITY])

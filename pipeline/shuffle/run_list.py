@@ -99,6 +99,11 @@ def save_sources(path: Path, spans: int, found: Mapping[At, Sequence[RunPlace]])
     write_json(path, content, durable=False, indent=None)
 
 
+def save_unmerged(path: Path, lanes: Sequence[LaneRuns]) -> None:
+    """Write the list of runs that are not merged, in the order of the tasks that wrote them."""
+    save_sources(path, 1, {(0, source): each.places for source, each in enumerate(lanes)})
+
+
 @dataclass(frozen=True)
 class RunList:
     """The list of the runs of a level.

@@ -13,7 +13,7 @@ reads find the elements of any rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -176,23 +176,19 @@ class RunWriter:
         self._at[name] = self._lane.write(self._at[name], np.ascontiguousarray(elements, self._columns[name].dtype))
 
 
-def write_run(
-    lane: LaneWriter, start: int, columns: tuple[Column, ...], index: Index, values: Callable[[str], NDArray[Any]]
-) -> Layout:
-    """Write a run from a byte of a lane on.
+def begin_run(
+    lane: LaneWriter, start: int, columns: tuple[Column, ...], index: Index, totals: tuple[int, ...]
+) -> RunWriter:
+    """Begin a run at a byte of a lane: write its index, and return what writes its columns.
 
     Args:
-        index: of the rows.
-        values: gives the elements of a column, in the order of the rows.
+        totals: for each column of lengths, the sum of its lengths.
     """
-    totals = tuple(int(values(name).sum()) for name in lengths_of(columns))
     has_keys, has_offsets = index.keys is not None, index.offsets is not None
     layout = Layout(start, index.num_rows, index.num_keys, index.first, has_keys, has_offsets, columns, totals)
     writer = RunWriter(lane, layout)
     writer.put_index(index.keys, index.offsets)
-    for column in columns:
-        writer.put(column.name, values(column.name))
-    return layout
+    return writer
 
 
 class Run:
@@ -268,6 +264,10 @@ class Run:
         before = max(0, rows[0] - 1)
         ends = self._elements(name, (before, rows[1]))
         return np.diff(ends) if rows[0] else np.diff(ends, prepend=0)
+
+    def read_all(self, name: str) -> NDArray[Any]:
+        """The elements of all rows in a column."""
+        return self.read(name, (0, self.layout.num_rows))
 
     def _elements(self, name: str, span: Span) -> NDArray[Any]:
         column = self.columns[name]

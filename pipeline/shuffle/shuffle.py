@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, OpenFiles, num_shared_files, writable
 from gnnloom.pipeline.external_sort.merge_levels import Level, count_merges, merge_levels, merges, most_sources
-from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.shuffle.gathered import Gathered
+from gnnloom.pipeline.shuffle.columns import Column, lengths_of
+from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
 from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
 from gnnloom.pipeline.shuffle.run_list import (
     At,
@@ -29,8 +29,9 @@ from gnnloom.pipeline.shuffle.run_list import (
     RunList,
     RunPlace,
     save_sources,
+    save_unmerged,
 )
-from gnnloom.pipeline.shuffle.runs import Index, Layout, Run, Section, write_run
+from gnnloom.pipeline.shuffle.runs import Index, Layout, Run, RunWriter, Section, begin_run
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.run_missing import run_missing
@@ -72,7 +73,7 @@ class Shuffle:
 
     @contextmanager
     def unrecorded(self, work: Path, lane: Lane) -> Iterator[RunsWriter]:
-        """Write the runs of a task that leaves no record: it returns what was written, for :meth:`list_runs`."""
+        """Write the runs of a task that leaves no record: it returns what was written."""
         with writable(work, lane) as opened:
             yield RunsWriter(self, lane, opened)
 
@@ -108,17 +109,18 @@ class Shuffle:
             phase: name of the phase, for the log.
             records: of all tasks that route, in their order: rows of one position keep it.
         """
-        _Merges.of(self, writer, self._recorded(records)).run(phase, cluster)
+        _Merges.of(self, writer, self.recorded(records)).run(phase, cluster)
 
     def list_runs(self, work: Path, lanes: Sequence[LaneRuns]) -> None:
-        """List runs instead of merging them, for tasks so few that readers take enough from each.
+        """List runs instead of merging them, for readers that take enough from each.
 
         Args:
             lanes: of all tasks that route, in their order.
         """
-        save_sources(work / self.list_path, 1, {(0, source): each.places for source, each in enumerate(lanes)})
+        save_unmerged(work / self.list_path, lanes)
 
-    def _recorded(self, records: Sequence[TaskRecord]) -> list[LaneRuns]:
+    def recorded(self, records: Sequence[TaskRecord]) -> list[LaneRuns]:
+        """The runs that some finished tasks recorded, in their order."""
         return [runs for record in records if (runs := LaneRuns.recorded(record, self.name)) is not None]
 
     def levels(self, runs: int, num_bytes: int) -> tuple[Level, ...]:
@@ -173,12 +175,17 @@ class Shuffle:
         Args:
             files: of the work folder; they stay open while the rows are read.
         """
-        return ShuffledRows(self, work, files)
+        return ShuffledRows(self, work / self.list_path, files)
 
-    def runs_of(self, files: OpenFiles, records: Sequence[TaskRecord]) -> list[Run]:
-        """Open the runs that some tasks left, in their order, as they were routed: for readers that know the tasks."""
-        places = [place for runs in self._recorded(records) for place in runs.places]
-        return [Run(files.lane(place.lane), place.start, self.columns) for place in places]
+    def recorded_sections(self, files: OpenFiles, records: Sequence[TaskRecord]) -> Iterator[Section]:
+        """All rows that some finished tasks left, run by run, as they were routed: for readers that know the tasks.
+
+        Raises:
+            DamagedWorkError: a file is damaged.
+        """
+        for lane in self.recorded(records):
+            for place in lane.places:
+                yield Run(files.lane(place.lane), place.start, self.columns).section((0, self.num_positions))
 
     def remove(self, work: Path) -> None:
         """Remove all files."""
@@ -230,17 +237,37 @@ class RunsWriter:
             index: of the rows, which are sorted by position.
             values: gives the elements of a column, in the order of the rows; asked twice for lengths.
         """
+        columns = self._shuffle.columns
+        run = self.begin(index, tuple(int(values(name).sum()) for name in lengths_of(columns)))
+        for column in columns:
+            run.put(column.name, values(column.name))
+
+    def begin(self, index: Index, totals: tuple[int, ...] = ()) -> RunWriter:
+        """Begin a run whose columns do not fit in memory; all of them are written before the next run begins.
+
+        Args:
+            index: of the rows, which are sorted by position.
+            totals: for each column of lengths, the sum of its lengths.
+        """
         start = self._layouts[-1].stop if self._layouts else 0
-        self._layouts.append(write_run(self._opened, start, self._shuffle.columns, index, values))
+        run = begin_run(self._opened, start, self._shuffle.columns, index, totals)
+        self._layouts.append(run.layout)
+        return run
 
 
 class ShuffledRows:
     """The rows of a shuffle, read by range of positions."""
 
-    def __init__(self, shuffle: Shuffle, work: Path, files: OpenFiles) -> None:
+    def __init__(self, shuffle: Shuffle, path: Path, files: OpenFiles) -> None:
+        """Read the list of the runs.
+
+        Args:
+            path: of the list.
+        """
         self._shuffle, self._files = shuffle, files
-        self._list = RunList.read(work / shuffle.list_path)
-        self._opened: dict[int, list[Run]] = {}
+        self._list = RunList.read(path)
+        self._listed: dict[int, list[RunPlace]] = {}
+        self._opened: dict[RunPlace, Run] = {}
 
     def sections(self, start: int, stop: int) -> list[Section]:
         """The rows with positions from ``start`` to ``stop``: in the order of the runs, if that is a single position.
@@ -259,6 +286,12 @@ class ShuffledRows:
         """
         return Gathered(self._shuffle.columns, self.sections(start, stop), (start, stop))
 
+    def steps(self, most_bytes: int) -> Iterator[Gathered]:
+        """All rows by position, some positions at a time; they exceed ``most_bytes`` only if they are a single one."""
+        end = self._shuffle.num_positions
+        for _, rows in in_steps(self._shuffle.columns, self.sections(0, end), 0, end, most_bytes):
+            yield rows
+
     def num_rows(self) -> NDArray[np.int64]:
         """(num_positions,) int64 number of rows of each position."""
         total = np.zeros(self._shuffle.num_positions, np.int64)
@@ -273,7 +306,7 @@ class ShuffledRows:
         For readers that share all rows evenly; the runs are not merged.
         """
         first = 0
-        for place in self._list.of(range(1))[0]:
+        for place in self._places(range(self._list.spans)):
             start, stop = max(rows.start - first, 0), min(rows.stop - first, place.num_rows)
             if start < stop:
                 run = self._open(place)
@@ -282,14 +315,19 @@ class ShuffledRows:
 
     def _runs(self, start: int, stop: int) -> Iterator[Run]:
         spans = self._shuffle.spans(self._list.spans, start, stop)
-        if not self._opened.keys() >= set(spans):
-            found = self._list.of(spans)
-            self._opened = {span: [self._open(run) for run in runs if run.num_rows] for span, runs in found.items()}
-        for span in spans:
-            yield from self._opened[span]
+        yield from (self._open(place) for place in self._places(spans) if place.num_rows)
 
-    def _open(self, run: RunPlace) -> Run:
-        return Run(self._files.lane(run.lane), run.start, self._shuffle.columns)
+    def _places(self, spans: range) -> Iterator[RunPlace]:
+        if not self._listed.keys() >= set(spans):
+            self._listed = self._list.of(spans)
+            self._opened.clear()
+        for span in spans:
+            yield from self._listed[span]
+
+    def _open(self, place: RunPlace) -> Run:
+        if place not in self._opened:
+            self._opened[place] = Run(self._files.lane(place.lane), place.start, self._shuffle.columns)
+        return self._opened[place]
 
 
 @dataclass(frozen=True)
@@ -340,7 +378,7 @@ class _Merges:
 
     def _merge_level(self, phase: str, level: Level, cluster: Cluster) -> dict[At, RunPlace]:
         """Merge the runs of the level before; returns those of this one."""
-        shuffle, names, tasks = self.shuffle, self._names(level), []
+        shuffle, names, tasks = self.shuffle, self._names(level), list[MergeTask]()
         lanes = LaneSet.create(self.writer.work, f"{self._folder(level)}/lanes", len(names))
         for merge in merges(self.levels, level, shuffle.num_positions):
             name, lane = names[merge.span, merge.source], lanes.lane(len(tasks))
@@ -358,7 +396,7 @@ class _Merges:
         return dict(zip(names, map(self._merged, records), strict=True))
 
     def _merged(self, record: TaskRecord) -> RunPlace:
-        (lane,) = self.shuffle._recorded([record])  # noqa: SLF001 - the same file
+        (lane,) = self.shuffle.recorded([record])
         (run,) = lane.places
         return run
 

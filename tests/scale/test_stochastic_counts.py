@@ -113,7 +113,6 @@ def test_a_stochastic_partition_runs_the_counted_tasks_and_opens_the_counted_fil
         ("index nets", "_index_piece"),
         ("merge nets", "_merge_bucket"),
         ("choose nets", "_choose_nets"),
-        ("place nets", "_place_nets"),
         ("measure batches", "_count_batches"),
     ):
         planned = phases_of(counted, phase)
@@ -134,13 +133,11 @@ def test_tasks_open_few_files_of_many_pieces_groups_and_ranges_of_hashes(
     partition_graph(dataset, graph, PartitionOptions(4, model="stochastic", batches="walk", batch_rate=0.2), cluster)
     assert cluster.tasks("restrict_nets") >= 5 * 20
     assert cluster.tasks("_merge_bucket") > MOST_FILES
-    assert {name: max(cluster.opens(name)) for name in ("restrict_nets", "_index_piece", "_place_nets")} == {
-        "restrict_nets": 3,
-        "_index_piece": 2,
-        "_place_nets": 5,
-    }
-    assert set(cluster.opens("_merge_bucket")) == {MOST_FILES}
-    assert set(cluster.opens("_choose_nets")) == {2 + MOST_FILES}
+    groups = cluster.tasks("restrict_nets") // 20
+    assert max(cluster.opens("restrict_nets")) == 2
+    assert set(cluster.opens("_index_piece")) == {groups}
+    assert max(cluster.opens("_merge_bucket")) <= MOST_FILES
+    assert max(cluster.opens("_choose_nets")) <= groups + MOST_FILES
 
 
 def test_ranges_of_hashes_hold_16_mib_of_indexes_and_128_kib_of_each() -> None:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches
 from gnnloom.pipeline.partition.stochastic.deadline import NO_DEADLINE, Deadline
 from gnnloom.pipeline.partition.stochastic.drawn_batches import DrawnProblem, MergedBatches, merge_batches
-from gnnloom.pipeline.partition.stochastic.net_pieces import net_pieces
+from gnnloom.pipeline.partition.stochastic.restricted_nets import net_pieces
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
 from gnnloom.storage import Graph
+from gnnloom.storage.format.artifact import ArtifactWriter
 
 Batches = Callable[[int], NDArray[np.bool_]]
 
@@ -32,14 +33,14 @@ def merge(matrices: list[Graph], batches: Batches, folder: Path, deadline: Deadl
 
     Args:
         batches: from the number of a batch to (num_vertices,) whether each vertex is drawn.
-        folder: of the merged nets.
+        folder: for the work folder.
     """
 
     def draw(numbers: range, drawn: DrawnBatches, _: Cluster) -> None:
         store_batches(drawn.path, np.stack([batches(number) for number in numbers]))
 
-    work = folder / "work"
-    problem = DrawnProblem(matrices[0].num_vertices, net_pieces(matrices, work), draw, work, folder / "nets")
+    writer = ArtifactWriter(folder, "partition", "0" * 16)
+    problem = DrawnProblem(writer, matrices[0].num_vertices, net_pieces(matrices), draw)
     return merge_batches(problem, InProcessCluster(), deadline)
 
 

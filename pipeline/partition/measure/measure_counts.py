@@ -41,7 +41,7 @@ def measured_counts(
     whole = [up + offsets + entry_bytes * nnz for up, offsets, nnz in zip(looked_up, pointers, block_nnz, strict=True)]
     # A nonzero makes a row needed by one more part at the most; a pair of parts and its rows are two numbers.
     pairs = sum(2 * _NUMBER * min(parts * parts, nnz) for nnz in block_nnz)
-    sums = _NUMBER * (3 * parts + 1) * len(block_nnz)
+    sums = _NUMBER * 3 * parts * len(block_nnz)
     of_rows = [_PART * rows + offsets for rows, offsets in zip(block_rows, pointers, strict=True)]
     exchange = [_of_blocks("count exchange", whole, pairs)] * directions
     return [stored, *exchange, _of_blocks("measure load", of_rows, sums)]

@@ -37,12 +37,12 @@ def record_quality(
         imbalance: that was allowed.
         weights: what the load of a part counts.
     """
-    work = output.writer.work / "volume"
+    writer = output.writer
     # Row j of the transpose lists the vertices that gather from j, whose parts need the row of j in a forward pass.
-    forward = count_exchange(transpose, part_path, parts, work / "forward", cluster)
+    forward = count_exchange(transpose, part_path, parts, "forward", writer, cluster)
     # An undirected graph sends the same rows in both directions.
-    backward = None if graph.symmetric else count_exchange(graph, part_path, parts, work / "backward", cluster)
-    load = measure_load(graph, part_path, parts, weights, work, cluster)
+    backward = None if graph.symmetric else count_exchange(graph, part_path, parts, "backward", writer, cluster)
+    load = measure_load(graph, part_path, parts, weights, writer, cluster)
     output.facts = describe_quality(method, imbalance, load, forward, backward)
     if parts > MATRIX_PARTS:
         for direction, exchange in (("forward", forward), ("backward", backward)):

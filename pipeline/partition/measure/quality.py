@@ -10,18 +10,24 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.partition.measure.balance import asked_limit
-from gnnloom.pipeline.partition.measure.kept_results import keep_results, kept_results
 from gnnloom.pipeline.partition.measure.volume import Exchange
 from gnnloom.pipeline.partition.model.hypergraph import row_weights
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.block_ranges import row_ranges
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.memory_map import map_part_vector
 
 #: Up to this many parts, the manifest holds the matrix of rows exchanged: 65,536 numbers, a few hundred KB of JSON.
 MATRIX_PARTS = 256
+#: What is summed for each part: of its rows, the nonzeros, the number and the weight.
+_SUMS = ("nonzeros", "vertices", "weight")
 
 
 @dataclass(frozen=True)
@@ -43,44 +49,65 @@ class Load:
 
 @dataclass(frozen=True)
 class _LoadTask:
+    """Sums up the rows of a block.
+
+    Attributes:
+        sums: of the rows of every part, by part.
+        lane: where those of this block go.
+    """
+
+    writer: ArtifactWriter
     graph_path: Path
     part_path: Path
-    num_parts: int
     weights: str
     block: int
-    result_path: Path
+    sums: Shuffle
+    lane: Lane
+
+    @property
+    def name(self) -> str:
+        return f"{self.sums.name}/{self.block:05d}"
 
 
-def measure_load(graph: Graph, part_path: Path, num_parts: int, weights: str, work: Path, cluster: Cluster) -> Load:
+def measure_load(
+    graph: Graph, part_path: Path, num_parts: int, weights: str, writer: ArtifactWriter, cluster: Cluster
+) -> Load:
     """Sum up the rows of every part, with one task for each row block.
 
     Args:
         part_path: ``.npy`` file with the (num_vertices,) int32 parts, which the tasks map.
         weights: weights of the rows; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
-        work: folder for the tasks' results.
+        writer: of the artifact that the figures are for; keeps those of finished tasks.
     """
-    work.mkdir(parents=True, exist_ok=True)
+    shuffle = Shuffle("load", num_parts, tuple(Column(name, "int64") for name in _SUMS), 1)
+    lanes = shuffle.create_lanes(writer.work, graph.num_blocks)
     tasks = [
-        _LoadTask(graph.artifact.path, part_path, num_parts, weights, block, work / f"load-{block:05d}.npy")
+        _LoadTask(writer, graph.artifact.path, part_path, weights, block, shuffle, lanes.lane(block))
         for block in range(graph.num_blocks)
     ]
-    sums, heaviest = np.zeros((3, num_parts), dtype=np.int64), 0
-    for *block_sums, block_heaviest in kept_results(_measure_block, tasks, cluster):
-        sums += np.reshape(block_sums, sums.shape)
-        heaviest = max(heaviest, int(block_heaviest))
+    usable = shuffle.is_usable(writer, [task.name for task in tasks])
+    records = run_missing("measure load", cluster, writer, _measure_block, tasks, "rows", is_usable=usable)
+    sums = np.zeros((len(_SUMS), num_parts), dtype=np.int64)
+    with OpenFiles(writer.work) as files:
+        for section in shuffle.recorded_sections(files, records):
+            sums += np.stack([section.read(name) for name in _SUMS])
     nonzeros, vertices, weight = sums
-    return Load(nonzeros, vertices, weight, heaviest)
+    return Load(nonzeros, vertices, weight, max(record.facts["heaviest"] for record in records))
 
 
-def _measure_block(task: _LoadTask) -> None:
-    part = map_part_vector(task.part_path)
-    sums, heaviest = np.zeros((3, task.num_parts), dtype=np.int64), 0
-    for rows in row_ranges(Graph(Artifact(task.graph_path)), task.block):
-        nonzeros = rows.nonzeros
-        weight = row_weights(nonzeros, task.weights)
-        _add_rows(part[rows.first : rows.first + len(nonzeros)], nonzeros, weight, sums)
-        heaviest = max(heaviest, int(weight.max(initial=0)))
-    keep_results(task.result_path, [np.append(sums, heaviest)])
+def _measure_block(task: _LoadTask) -> int:
+    """Sum up the rows of a block; returns their number."""
+    part, num_parts = map_part_vector(task.part_path), task.sums.num_positions
+    with task.writer.task(task.name) as output, task.sums.routed(output, task.lane) as out:
+        sums, heaviest = np.zeros((len(_SUMS), num_parts), dtype=np.int64), 0
+        for rows in row_ranges(Graph(Artifact(task.graph_path)), task.block):
+            nonzeros = rows.nonzeros
+            weight = row_weights(nonzeros, task.weights)
+            _add_rows(part[rows.first : rows.first + len(nonzeros)], nonzeros, weight, sums)
+            heaviest = max(heaviest, int(weight.max(initial=0)))
+        out.add(Index.of_positions(np.arange(num_parts)), dict(zip(_SUMS, sums, strict=True)))
+        output.facts["heaviest"] = heaviest
+    return int(sums[1].sum())
 
 
 @njit(cache=True, nogil=True)

@@ -17,13 +17,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.measure.kept_results import keep_results, kept_results
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.partition.measure.pair_sums import TABLE_CELLS, pair_sums
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY, working_memory
+from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.memory_map import map_part_vector
 
 #: Bytes of memory for a nonzero of a range: its column, the pair that it makes, and the copies of a sort of pairs.
@@ -115,53 +119,82 @@ class CountBuffers:
 
 @dataclass(frozen=True)
 class _CountTask:
+    """Counts the rows of a block.
+
+    Attributes:
+        pairs: the rows that each pair of parts exchanges, by pair.
+        lane: where those of this block go.
+    """
+
+    writer: ArtifactWriter
     matrix_path: Path
     part_path: Path
     buffers: CountBuffers
     block: int
-    result_path: Path
+    pairs: Shuffle
+    lane: Lane
+
+    @property
+    def name(self) -> str:
+        return f"{self.pairs.name}/{self.block:05d}"
 
 
-def count_exchange(transpose: Graph, part_path: Path, num_parts: int, work: Path, cluster: Cluster) -> Exchange:
+def count_exchange(
+    transpose: Graph, part_path: Path, num_parts: int, direction: str, writer: ArtifactWriter, cluster: Cluster
+) -> Exchange:
     """Count the rows that the product with a matrix sends between parts.
 
     Args:
         transpose: the transpose of that matrix; its row j lists the vertices that need vertex j.
         part_path: ``.npy`` file with the (num_vertices,) int32 parts, all in 0..num_parts-1; workers share its memory.
-        work: folder for the tasks' results.
+        direction: name of the product.
+        writer: of the artifact that the figures are for; keeps those of finished tasks.
     """
-    work.mkdir(parents=True, exist_ok=True)
     buffers = CountBuffers(num_parts, cluster.memory)
+    pairs = _pair_shuffle(direction, num_parts)
+    lanes = pairs.create_lanes(writer.work, transpose.num_blocks)
     tasks = [
-        _CountTask(transpose.artifact.path, part_path, buffers, block, work / f"{block:05d}.npy")
+        _CountTask(writer, transpose.artifact.path, part_path, buffers, block, pairs, lanes.lane(block))
         for block in range(transpose.num_blocks)
     ]
-    pairs = pair_sums(num_parts)
-    for pair, rows in kept_results(_count_block, tasks, cluster):
-        pairs.add(pair, rows)
-    return Exchange(num_parts, *pairs.merged())
+    usable = pairs.is_usable(writer, [task.name for task in tasks])
+    records = run_missing(f"count {direction} exchange", cluster, writer, _count_block, tasks, is_usable=usable)
+    sums = pair_sums(num_parts)
+    with OpenFiles(writer.work) as files:
+        for section in pairs.recorded_sections(files, records):
+            sums.add(section.position(), section.read("rows"))
+    return Exchange(num_parts, *sums.merged())
 
 
-def _count_block(task: _CountTask) -> None:
+def _pair_shuffle(direction: str, num_parts: int) -> Shuffle:
+    """The rows that pairs of parts exchange, by pair; the client reads all of them."""
+    return Shuffle(f"exchange-{direction}", num_parts * num_parts, (Column("rows", "int64"),), 1)
+
+
+def _count_block(task: _CountTask) -> int:
+    """Count the rows of a block; returns its nonzeros."""
     # The pairs go through a file: what a task returns passes through the scheduler and has to stay small.
-    keep_results(task.result_path, (_table_counts if task.buffers.has_table else _sorted_counts)(task))
+    with task.writer.task(task.name) as output, task.pairs.routed(output, task.lane) as out:
+        for pair, rows in (_table_counts if task.buffers.has_table else _sorted_counts)(task):
+            out.add(Index.of_positions(pair), {"rows": rows})
+    return int(Graph(Artifact(task.matrix_path)).block_nnz[task.block])
 
 
-def _table_counts(task: _CountTask) -> Iterator[NDArray[np.int64]]:
-    """Count the pairs of a block in a table; yields (2, num_pairs) int64 distinct pairs and their rows, ascending."""
+def _table_counts(task: _CountTask) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Count the pairs of a block in a table; yields (num_pairs,) int64 distinct pairs, ascending, and their rows."""
     table = np.zeros(task.buffers.num_parts**2, dtype=np.int64)
     for emitted in _emitted(task):
         _add_to_table(emitted, table)
     for start in range(0, len(table), _PIECE_CELLS):
         piece = table[start : start + _PIECE_CELLS]
         cell = np.flatnonzero(piece)
-        yield np.stack((start + cell, piece[cell]))
+        yield start + cell, piece[cell]
 
 
-def _sorted_counts(task: _CountTask) -> Iterator[NDArray[np.int64]]:
-    """Count the pairs of every range of a block; yields (2, num_pairs) int64 for each, as :func:`_table_counts`."""
+def _sorted_counts(task: _CountTask) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Count the pairs of every range of a block by sorting them; yields those of each, as :func:`_table_counts`."""
     for emitted in _emitted(task):
-        yield np.stack(np.unique(emitted, return_counts=True))
+        yield np.unique(emitted, return_counts=True)
 
 
 def _emitted(task: _CountTask) -> Iterator[NDArray[np.int64]]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,7 +31,6 @@ from gnnloom.pipeline.partition.multilevel.cluster_joins import (
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, block_ratings, fill_profiles
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.lane_rows import LaneRows, split_rows
 from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates
 from gnnloom.pipeline.partition.multilevel.number_clusters import number_clusters
 from gnnloom.pipeline.partition.multilevel.pieces import (
@@ -43,8 +41,12 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     vertex_pieces,
     writing_tasks,
 )
+from gnnloom.pipeline.partition.multilevel.route_rows import route_rows
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
-from gnnloom.pipeline.partition.range_rows import RangeRows, grouped_rows
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.run_list import LaneRuns
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.matrix.csr import index_dtype
@@ -54,6 +56,11 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 ROUNDS = 16
 #: Bytes of a join, of which a round has at most one for each of its vertices.
 JOIN_BYTES = 24
+#: Columns of what tasks route: a vertex, the cluster that it leaves, and the one that it joins; a net, and the clusters
+#: that a pin of it leaves and joins; a cluster, and the weight that it gains or, if negative, loses.
+_JOIN, _UPDATE, _WEIGHT = (
+    Column(name, "int64", (width,)) for name, width in (("join", 3), ("update", 3), ("weight", 2))
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,7 @@ class _ProposeTask:
 
     Attributes:
         clusters: ranges of clusters.
-        proposed: (vertex, cluster that it leaves, cluster that it joins) by range of the cluster that is joined.
+        proposed: joins, by range of the cluster that is joined.
         number: of the task.
     """
 
@@ -124,7 +131,7 @@ class _ProposeTask:
     round: range
     rows: range
     clusters: tuple[range, ...]
-    proposed: RangeRows
+    proposed: UnrecordedShuffle
     number: int
 
 
@@ -141,8 +148,8 @@ class _AcceptTask:
 
     state: _State
     numbers: range
-    proposed: RangeRows
-    accepted: RangeRows
+    proposed: UnrecordedShuffle
+    accepted: UnrecordedShuffle
     number: int
 
 
@@ -151,19 +158,20 @@ class _SpreadTask:
     """Changes the labels of some of the vertices that join a cluster, and finds what else their joins change.
 
     Attributes:
-        joins: consecutive joins of all.
+        rows: numbers of the joins, of all that were accepted.
         nets, clusters: ranges of the tasks that change profiles and weights.
-        updates: (net, cluster that a pin leaves, cluster that it joins) by range of nets.
-        weights: (cluster, weight that it gains or, if negative, loses) by range of clusters.
+        updates: what joins change of nets, by range of nets.
+        weights: what joins change of weights, by range of clusters.
         number: of the task.
     """
 
     state: _State
-    joins: LaneRows
+    rows: range
+    accepted: UnrecordedShuffle
     nets: tuple[range, ...]
     clusters: tuple[range, ...]
-    updates: RangeRows
-    weights: RangeRows
+    updates: UnrecordedShuffle
+    weights: UnrecordedShuffle
     number: int
 
 
@@ -182,8 +190,8 @@ class _JoinTask:
     number: int
     nets: tuple[range, ...]
     clusters: tuple[range, ...]
-    updates: RangeRows
-    weights: RangeRows
+    updates: UnrecordedShuffle
+    weights: UnrecordedShuffle
 
 
 def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folder: Path, cluster: Cluster) -> Clusters:
@@ -227,23 +235,26 @@ def _round(
     folder = state.folder / f"round-{uuid.uuid4().hex}"
     folder.mkdir()
     pieces = range_pieces(rows, round_tasks(len(rows), cluster.workers))
-    proposed = RangeRows.create(folder, "proposed", len(pieces), 3, len(clusters))
+    proposed = UnrecordedShuffle.create(folder, "proposed", len(pieces), [_JOIN], len(clusters))
     proposals = [_ProposeTask(state, key, rows, piece, clusters, proposed, task) for task, piece in enumerate(pieces)]
-    num_bytes = JOIN_BYTES * sum(cluster.map(_propose, proposals))
+    num_bytes = JOIN_BYTES * proposed.list_runs(cluster.map(_propose, proposals))
     joined = range_pieces(range(len(clusters)), reading_tasks(len(clusters), num_bytes, len(pieces)))
-    accepted = RangeRows.create(folder, "accepted", len(joined), 3)
+    accepted = UnrecordedShuffle.create(folder, "accepted", len(joined), [_JOIN])
     accepts = [_AcceptTask(state, numbers, proposed, accepted, task) for task, numbers in enumerate(joined)]
-    found = dict(cluster.map(_accept, accepts))
-    num_joins = [found[task][0] for task in range(len(accepts))]
-    if any(num_joins):
-        num_updates = sum(updates for _, updates in found.values())
-        shares = split_rows(accepted, num_joins, writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
-        updates = RangeRows.create(folder, "updates", len(shares), 3, len(nets))
-        weights = RangeRows.create(folder, "weights", len(shares), 2, len(clusters))
+    found = list(cluster.map(_accept, accepts))
+    num_joins = accepted.list_runs((task, runs) for task, runs, _ in found)
+    if num_joins:
+        num_updates = sum(updates for *_, updates in found)
+        shares = range_pieces(range(num_joins), writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
+        updates = UnrecordedShuffle.create(folder, "updates", len(shares), [_UPDATE], len(nets))
+        weights = UnrecordedShuffle.create(folder, "weights", len(shares), [_WEIGHT], len(clusters))
         spreads = [
-            _SpreadTask(state, share, nets, clusters, updates, weights, task) for task, share in enumerate(shares)
+            _SpreadTask(state, share, accepted, nets, clusters, updates, weights, task)
+            for task, share in enumerate(shares)
         ]
-        run_tasks(cluster, _spread, spreads)
+        changed = list(cluster.map(_spread, spreads))
+        updates.list_runs((task, runs) for task, runs, _ in changed)
+        weights.list_runs((task, runs) for task, _, runs in changed)
         then = state.next()
         then.create()
         changes = [_JoinTask(state, then, number, nets, clusters, updates, weights) for number in range(len(nets))]
@@ -276,8 +287,8 @@ def _fill(task: _RangeTask) -> None:
         fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile[:, 0], profile[:, 1])
 
 
-def _propose(task: _ProposeTask) -> int:
-    """Write the joins, and return how many there are."""
+def _propose(task: _ProposeTask) -> tuple[int, LaneRuns]:
+    """Route the joins; return the task's number, and what it wrote."""
     state = task.state
     hypergraph, found = state.hypergraph, [np.empty((0, 3), dtype=np.int64)]
     rating, profile = map_vector(state.rating_path), map_vector(state.profile_path)
@@ -289,58 +300,62 @@ def _propose(task: _ProposeTask) -> int:
             task.round.start, task.round.stop, task.key, joins,
         )  # fmt: skip
         found.append(joins[:count].copy())
-    proposed = np.concatenate(found)
-    task.proposed.write(task.number, grouped_rows([proposed], task.clusters, column=2))
-    return len(proposed)
+    with task.proposed.routed(task.number) as out:
+        route_rows(out, _JOIN.name, [np.concatenate(found)], task.clusters, key=2)
+    return task.number, out.written
 
 
-def _accept(task: _AcceptTask) -> tuple[int, tuple[int, int]]:
-    """Return the task's number, and how many the joins that fit and the nets of their vertices are."""
-    with OpenFiles(task.proposed.folder) as files:
-        joins = task.proposed.rows_within(files, task.numbers)
+def _accept(task: _AcceptTask) -> tuple[int, LaneRuns, int]:
+    """Return the task's number, what it wrote, and the number of nets of the vertices whose joins fit."""
+    with OpenFiles(task.proposed.work) as files:
+        joins = task.proposed.rows(files).read(task.numbers.start, task.numbers.stop).column(_JOIN.name)
     # By cluster; the stable order keeps the vertices ascending within each.
     joins = joins[np.argsort(joins[:, 2], kind="stable")]
     state = task.state
     fits = fitting_joins(joins, state.hypergraph.vertex_weight, map_vector(state.load_path), state.limit)
     joins = joins[fits]
-    task.accepted.write_one(task.number, joins)
+    with task.accepted.routed(task.number) as out:
+        out.add(Index.of_offsets(np.array([0, len(joins)])), {_JOIN.name: joins})
     offset = state.hypergraph.vertices.offset()
-    return task.number, (len(joins), int((offset[joins[:, 0] + 1] - offset[joins[:, 0]]).sum()))
+    return task.number, out.written, int((offset[joins[:, 0] + 1] - offset[joins[:, 0]]).sum())
 
 
-def _spread(task: _SpreadTask) -> None:
-    with OpenFiles(task.joins.rows.folder) as files:
-        task.weights.write(task.number, grouped_rows(_weights(task, files), task.clusters))
-        joins, vertices = task.joins.blocks(files), task.state.hypergraph.vertices
-        updates = (update for block in joins for update in net_updates(block, vertices))
-        task.updates.write(task.number, grouped_rows(updates, task.nets))
+def _spread(task: _SpreadTask) -> tuple[int, LaneRuns, LaneRuns]:
+    """Return the task's number, and what it wrote of nets and of weights."""
+    with OpenFiles(task.accepted.work) as files:
+        rows, vertices = task.accepted.rows(files), task.state.hypergraph.vertices
+        with task.weights.routed(task.number) as weights:
+            changes = (_weights(task.state, joins) for joins in rows.numbered(task.rows, _JOIN.name))
+            route_rows(weights, _WEIGHT.name, changes, task.clusters)
+        with task.updates.routed(task.number) as out:
+            joins = rows.numbered(task.rows, _JOIN.name)
+            updates = (update for block in joins for update in net_updates(block, vertices))
+            route_rows(out, _UPDATE.name, updates, task.nets)
+    return task.number, out.written, weights.written
 
 
-def _weights(task: _SpreadTask, files: OpenFiles) -> Iterator[NDArray[np.int64]]:
-    """Change the labels of the vertices, and yield what their clusters gain and lose."""
-    label, weight = map_vector(task.state.label_path, "r+"), task.state.hypergraph.vertex_weight
-    for joins in task.joins.blocks(files):
-        label[joins[:, 0]] = joins[:, 2]
-        moved = weight[joins[:, 0]]
-        yield np.stack([joins[:, 1:].ravel(), np.stack([-moved, moved], axis=1).ravel()], axis=1)
+def _weights(state: _State, joins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Change the labels of the vertices, and return what their clusters gain and lose."""
+    map_vector(state.label_path, "r+")[joins[:, 0]] = joins[:, 2]
+    moved = state.hypergraph.vertex_weight[joins[:, 0]]
+    return np.stack([joins[:, 1:].ravel(), np.stack([-moved, moved], axis=1).ravel()], axis=1)
 
 
 def _join(task: _JoinTask) -> None:
-    nets, own = task.nets[task.number], range(task.number, task.number + 1)
+    nets, own = task.nets[task.number], (task.number, task.number + 1)
     _copy(task.state.profile_path, task.then.profile_path, nets)
     profile, rating = map_vector(task.then.profile_path, "r+"), map_vector(task.state.rating_path)
-    with OpenFiles(task.updates.folder) as files:
-        spans = list(task.updates.spans(files, own))
+    with OpenFiles(task.updates.work) as files:
+        sections = task.updates.rows(files).sections(*own)
         # All leave before any of them joins another cluster.
         for update in (leave_profiles, join_profiles):
-            for span in spans:
-                update(task.updates.rows(span), rating, profile)
+            for section in sections:
+                update(section.read(_UPDATE.name), rating, profile)
         if task.number < len(task.clusters):
             _copy(task.state.load_path, task.then.load_path, task.clusters[task.number])
             load = map_vector(task.then.load_path, "r+")
-            for span in task.weights.spans(files, own):
-                rows = task.weights.rows(span)
-                np.add.at(load, rows[:, 0], rows[:, 1])
+            for section in task.weights.rows(files).sections(*own):
+                np.add.at(load, *section.read(_WEIGHT.name).T)
 
 
 def _copy(source: Path, target: Path, rows: range) -> None:

@@ -26,9 +26,16 @@ from gnnloom.pipeline.partition.multilevel.incidence import Incidence, Incidence
 from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
-from gnnloom.pipeline.partition.range_rows import RangeRows
-from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.run_list import LaneRuns
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
+from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.matrix.csr import index_dtype
+
+#: Columns of what tasks route: the hash of the pins of a net, and the net; a net that is kept, and its weight.
+_HASHES = (Column("hash", "uint64"), Column("net", "int64"))
+_KEPT = (Column("net", "int64"), Column("weight", "int64"))
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class _ContractTask:
     """Contracts a range of nets; holds a hash and a number for each of them.
 
     Attributes:
-        hashes: (hash of the pins, number) of the nets that have two or more pins left, by range of hashes.
+        hashes: hash of the pins and number of the nets that have two or more pins left, by range of hashes.
         number: of the task.
         folder: for the files of this task.
     """
@@ -44,7 +51,7 @@ class _ContractTask:
     nets: Incidence
     rows: range
     clusters: Clusters
-    hashes: RangeRows
+    hashes: UnrecordedShuffle
     number: int
     folder: Path
 
@@ -61,14 +68,14 @@ class _MergeTask:
     Attributes:
         number: of the task, and of its range of hashes.
         nets: ranges of nets.
-        kept: (number, weight) of the first of the nets with the same pins, ascending, by range of nets.
+        kept: number and weight of the first of the nets with the same pins, ascending, by range of nets.
     """
 
-    hashes: RangeRows
+    hashes: UnrecordedShuffle
     net_weight_path: Path | None
     number: int
     nets: tuple[range, ...]
-    kept: RangeRows
+    kept: UnrecordedShuffle
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ class _SelectTask:
 
     contracted: _ContractTask
     pieces: Incidence
-    kept: RangeRows
+    kept: UnrecordedShuffle
     first: int
     net_weight_path: Path
 
@@ -131,19 +138,21 @@ def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, 
     folder.mkdir(parents=True, exist_ok=True)
     sizes = ContractionSizes.of(hypergraph.num_nets, hypergraph.num_pins, cluster.memory)
     ranges = tuple(hypergraph.nets.ranges(sizes.num_ranges))
-    hashes = RangeRows.create(folder, "hashes", len(ranges), 2, 1 << sizes.hash_bits)
+    hashes = UnrecordedShuffle.create(folder, "hashes", len(ranges), _HASHES, 1 << sizes.hash_bits)
     contracts = [
         _ContractTask(hypergraph.nets, rows, clusters, hashes, number, folder / f"range-{number:05d}")
         for number, rows in enumerate(ranges)
     ]
-    pieces = dict(cluster.map(_contract_nets, contracts))
-    kept = RangeRows.create(folder, "kept", hashes.num_ranges, 2, len(ranges))
-    merges = [
-        _MergeTask(hashes, hypergraph.net_weight_path, number, ranges, kept) for number in range(hashes.num_ranges)
-    ]
-    run_tasks(cluster, _merge_identical, merges)
+    contracted = list(cluster.map(_contract_nets, contracts))
+    pieces = {number: nets for number, _, nets in contracted}
+    hashes.list_runs((number, runs) for number, runs, _ in contracted)
+    num_merges = 1 << sizes.hash_bits
+    kept = UnrecordedShuffle.create(folder, "kept", num_merges, _KEPT, len(ranges))
+    merges = [_MergeTask(hashes, hypergraph.net_weight_path, number, ranges, kept) for number in range(num_merges)]
+    kept.list_runs(cluster.map(_merge_identical, merges))
     hashes.remove()
-    ends = np.cumsum(kept.sizes()).tolist()
+    with OpenFiles(folder) as files:
+        ends = np.cumsum(kept.rows(files).num_rows()).tolist()
     net_weight_path = folder / "net-weight.npy"
     create_vector(net_weight_path, (ends[-1],), np.dtype(np.int64))
     selects = [
@@ -158,7 +167,7 @@ def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, 
     return ContractedNets(folder, clusters, nets, net_weight_path)
 
 
-def _contract_nets(task: _ContractTask) -> tuple[int, Incidence]:
+def _contract_nets(task: _ContractTask) -> tuple[int, LaneRuns, Incidence]:
     """Contract a range of nets; each keeps its new pins in the order in which they first occur."""
     label, num_clusters = task.clusters.label, task.clusters.num_clusters
     originals, hashes = [], []
@@ -174,9 +183,11 @@ def _contract_nets(task: _ContractTask) -> tuple[int, Incidence]:
     # The stable order keeps the nets with one hash ascending.
     order = np.argsort(hashed, kind="stable")
     hashed = hashed[order]
-    begin = np.append(np.searchsorted(hashed, _first_hashes(task.hashes.num_ranges)), len(hashed))
-    task.hashes.write(task.number, [(np.stack([hashed, original[order].astype(np.uint64)], axis=1), begin)])
-    return task.number, nets
+    first = _first_hashes(task.hashes.shuffle.num_positions)
+    offsets = np.append(np.searchsorted(hashed, first), len(hashed))
+    with task.hashes.routed(task.number) as out:
+        out.add(Index.of_offsets(offsets), {"hash": hashed, "net": original[order]})
+    return task.number, out.written, nets
 
 
 def _first_hashes(num_ranges: int) -> NDArray[np.uint64]:
@@ -221,12 +232,11 @@ def _contract_block(
     return new_offset[: kept + 1], new_pin[:end], original[:kept], hashed[:kept]
 
 
-def _merge_identical(task: _MergeTask) -> None:
+def _merge_identical(task: _MergeTask) -> tuple[int, LaneRuns]:
     """Keep the first net of those with the same pins, with the weight of all of them."""
-    with OpenFiles(task.hashes.folder) as files:
-        rows = task.hashes.rows_within(files, range(task.number, task.number + 1), np.uint64)
-    hashed, original = np.ascontiguousarray(rows[:, 0]), rows[:, 1].astype(np.int64)
-    del rows
+    with OpenFiles(task.hashes.work) as files:
+        rows = task.hashes.rows(files).read(task.number, task.number + 1)
+        hashed, original = rows.column("hash"), rows.column("net")
     # Ranges of nets come in order, so among equal hashes the stable order puts the net with the lowest number first.
     order = np.argsort(hashed, kind="stable")
     weight = map_vector(task.net_weight_path)[original] if task.net_weight_path else np.ones_like(original)
@@ -234,14 +244,17 @@ def _merge_identical(task: _MergeTask) -> None:
     _collect_weights(hashed, order, weight, is_first)
     net, weight = original[is_first], weight[is_first]
     order = np.argsort(net, kind="stable")
-    begin = np.searchsorted(net, [0, *(nets.stop for nets in task.nets)], sorter=order)
-    task.kept.write(task.number, [(np.stack([net[order], weight[order]], axis=1), begin)])
+    offsets = np.searchsorted(net, [0, *(nets.stop for nets in task.nets)], sorter=order)
+    with task.kept.routed(task.number) as out:
+        out.add(Index.of_offsets(offsets), {"net": net[order], "weight": weight[order]})
+    return task.number, out.written
 
 
 def _select(task: _SelectTask) -> tuple[int, Incidence]:
     contract = task.contracted
-    with OpenFiles(task.kept.folder) as files:
-        net, weight = task.kept.rows_within(files, range(contract.number, contract.number + 1)).T
+    with OpenFiles(task.kept.work) as files:
+        rows = task.kept.rows(files).read(contract.number, contract.number + 1)
+        net, weight = rows.column("net"), rows.column("weight")
     order = np.argsort(net, kind="stable")
     map_vector(task.net_weight_path, "r+")[task.first : task.first + len(net)] = weight[order]
     original = map_vector(contract.original_path)

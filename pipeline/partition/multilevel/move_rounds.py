@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.model.part_bits import WORD_BITS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.lane_rows import LaneRows, split_rows
 from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks
 from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates
 from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, round_tasks, writing_tasks
+from gnnloom.pipeline.partition.multilevel.route_rows import route_rows
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     accept_classes,
@@ -39,7 +39,11 @@ from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     leave_parts,
     propose_moves,
 )
-from gnnloom.pipeline.partition.range_rows import RangeRows, grouped_rows
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.run_list import LaneRuns
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import RunsWriter
+from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.matrix.permutation import mix
@@ -49,6 +53,10 @@ from gnnloom.storage.matrix.permutation import mix
 ROUNDS = 16
 #: Classes of the moves between two parts, and the most of all parts together.
 _MOST_BUCKETS, _MOST_CLASSES = 4, 1 << 20
+#: Columns of what tasks route: a vertex, and the class of its move; a class of moves, and its weight; a net, and the
+#: indices of the parts that a pin of it leaves and joins.
+_MOVE, _UPDATE = Column("move", "int64", (2,)), Column("update", "int64", (3,))
+_CLASSES = (Column("class", "int64"), Column("weight", "int64"))
 
 
 @dataclass(frozen=True)
@@ -108,15 +116,15 @@ class _ProposeTask:
     """Proposes moves of a range of vertices.
 
     Attributes:
-        moves: (vertex, class of its move).
-        classes: (class, weight) of the classes of these moves, ascending.
+        moves: the moves.
+        classes: the classes of these moves, ascending.
     """
 
     round: _Round
     rows: range
     number: int
-    moves: RangeRows
-    classes: RangeRows
+    moves: UnrecordedShuffle
+    classes: UnrecordedShuffle
 
 
 @dataclass(frozen=True)
@@ -124,16 +132,18 @@ class _SpreadTask:
     """Changes the parts of some of the vertices that move, and finds what else their moves change.
 
     Attributes:
-        moves: consecutive moves of all.
+        moves: all of the round.
+        rows: numbers of those of this task.
         nets: ranges of the tasks that change masks.
-        updates: (net, index of the part that a pin leaves, index of the part that it joins) by range of nets.
+        updates: what moves change, by range of nets.
     """
 
     round: _Round
-    moves: LaneRows
+    moves: UnrecordedShuffle
+    rows: range
     number: int
     nets: tuple[range, ...]
-    updates: RangeRows
+    updates: UnrecordedShuffle
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,7 @@ class _MaskTask:
     next_path: Path
     number: int
     nets: tuple[range, ...]
-    updates: RangeRows
+    updates: UnrecordedShuffle
 
 
 def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int64], cluster: Cluster) -> int:
@@ -169,17 +179,21 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
         this = _Round(work, now, work.scratch / f"{number:02d}-{uuid.uuid4().hex}")
         store_vector(this.state_path, np.stack([position, load]))
         pieces = range_pieces(rows, round_tasks(len(rows), cluster.workers))
-        moves, classes = (RangeRows.create(this.folder, name, len(pieces), 2) for name in ("moves", "classes"))
+        moves = UnrecordedShuffle.create(this.folder, "moves", len(pieces), [_MOVE])
+        classes = UnrecordedShuffle.create(this.folder, "classes", len(pieces), _CLASSES)
         proposals = [_ProposeTask(this, piece, task, moves, classes) for task, piece in enumerate(pieces)]
-        found = dict(cluster.map(_propose, proposals))
-        num_moves = [found[task][0] for task in range(len(pieces))]
-        if any(num_moves):
+        found = list(cluster.map(_propose, proposals))
+        num_moves = moves.list_runs((task, runs) for task, runs, *_ in found)
+        classes.list_runs((task, runs) for task, _, runs, _ in found)
+        if num_moves:
             store_vector(this.accepted_path, _accept(classes, load, work))
-            num_updates = sum(updates for _, updates in found.values())
-            shares = split_rows(moves, num_moves, writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
-            updates = RangeRows.create(this.folder, "updates", len(shares), 3, len(nets))
-            spreads = [_SpreadTask(this, share, task, nets, updates) for task, share in enumerate(shares)]
-            moved += sum(cluster.map(_spread, spreads))
+            num_updates = sum(updates for *_, updates in found)
+            shares = range_pieces(range(num_moves), writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
+            updates = UnrecordedShuffle.create(this.folder, "updates", len(shares), [_UPDATE], len(nets))
+            spreads = [_SpreadTask(this, moves, share, task, nets, updates) for task, share in enumerate(shares)]
+            spread = list(cluster.map(_spread, spreads))
+            moved += sum(made for *_, made in spread)
+            updates.list_runs((task, runs) for task, runs, _ in spread)
             then = work.scratch / f"masks-{uuid.uuid4().hex}.npy"
             create_masks(then, num_nets, num_words)
             changes = [_MaskTask(this, then, task, nets, updates) for task in range(len(nets))]
@@ -191,8 +205,8 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
     return moved
 
 
-def _propose(task: _ProposeTask) -> tuple[int, tuple[int, int]]:
-    """Return the task's number, and how many the moves and the nets of their vertices are."""
+def _propose(task: _ProposeTask) -> tuple[int, LaneRuns, LaneRuns, int]:
+    """Return the task's number, what it wrote of moves and of classes, and how many nets the moving vertices have."""
     work = task.round.work
     hypergraph = work.hypergraph
     weight, net_weight = hypergraph.vertex_weight, hypergraph.net_weight
@@ -210,17 +224,24 @@ def _propose(task: _ProposeTask) -> tuple[int, tuple[int, int]]:
         found.append(moves[:count].copy())
         classes.add(found[-1][:, 1], weight[found[-1][:, 0]])
         num_updates += int(np.diff(block.offset)[found[-1][:, 0] - block.first_row].sum())
-    task.moves.write_one(task.number, np.concatenate(found))
-    task.classes.write_one(task.number, np.stack(classes.merged(), axis=1))
-    return task.number, (sum(map(len, found)), num_updates)
+    with task.moves.routed(task.number) as moved, task.classes.routed(task.number) as out:
+        _add_all(moved, {_MOVE.name: np.concatenate(found)})
+        _add_all(out, dict(zip(("class", "weight"), classes.merged(), strict=True)))
+    return task.number, moved.written, out.written, num_updates
 
 
-def _accept(proposed: RangeRows, load: NDArray[np.int64], work: Pass) -> NDArray[np.int64]:
+def _add_all(out: RunsWriter, values: dict[str, NDArray[np.int64]]) -> None:
+    """Route rows of which every task may read any."""
+    (num_rows,) = {len(column) for column in values.values()}
+    out.add(Index.of_offsets(np.array([0, num_rows])), values)
+
+
+def _accept(proposed: UnrecordedShuffle, load: NDArray[np.int64], work: Pass) -> NDArray[np.int64]:
     """The (num_accepted,) int64 classes that are made, ascending; updates ``load``."""
     classes = MoveClasses()
-    with OpenFiles(proposed.folder) as files:
-        for span in proposed.spans(files, range(1)):
-            classes.add(*proposed.rows(span).T)
+    with OpenFiles(proposed.work) as files:
+        for section in proposed.rows(files).sections(0, 1):
+            classes.add(section.read("class"), section.read("weight"))
     move_class, weight = classes.merged()
     buckets = work.buckets(len(load))
     # In random order, so that no part is served first; moves for the balance last, as long as they are needed.
@@ -230,8 +251,8 @@ def _accept(proposed: RangeRows, load: NDArray[np.int64], work: Pass) -> NDArray
     return np.sort(move_class[order[accepted]])
 
 
-def _spread(task: _SpreadTask) -> int:
-    """Return how many vertices move."""
+def _spread(task: _SpreadTask) -> tuple[int, LaneRuns, int]:
+    """Return the task's number, what it wrote, and how many vertices move."""
     work = task.round.work
     part, accepted = map_vector(work.part_path, "r+"), map_vector(task.round.accepted_path)
     index = map_vector(task.round.state_path)[0] - work.first
@@ -239,28 +260,28 @@ def _spread(task: _SpreadTask) -> int:
 
     def updates(files: OpenFiles) -> Iterator[NDArray[np.int64]]:
         nonlocal moved
-        for moves in task.moves.blocks(files):
+        for moves in task.moves.rows(files).numbered(task.rows, _MOVE.name):
             made = accepted_moves(moves, accepted, len(index))
             part[made[:, 0]] = made[:, 2]
             moved += len(made)
             made[:, 1:] = index[made[:, 1:]]
             yield from net_updates(made, work.hypergraph.vertices)
 
-    with OpenFiles(task.moves.rows.folder) as files:
-        task.updates.write(task.number, grouped_rows(updates(files), task.nets))
-    return moved
+    with OpenFiles(task.moves.work) as files, task.updates.routed(task.number) as out:
+        route_rows(out, _UPDATE.name, updates(files), task.nets)
+    return task.number, out.written, moved
 
 
 def _change_masks(task: _MaskTask) -> None:
     nets = task.nets[task.number]
     mask = map_vector(task.next_path, "r+")
     mask[nets.start : nets.stop] = map_vector(task.round.mask_path)[nets.start : nets.stop]
-    with OpenFiles(task.updates.folder) as files:
-        spans = list(task.updates.spans(files, range(task.number, task.number + 1)))
+    with OpenFiles(task.updates.work) as files:
+        sections = task.updates.rows(files).sections(task.number, task.number + 1)
         # All leave before any of them joins another part.
         for update in (leave_parts, join_parts):
-            for span in spans:
-                update(task.updates.rows(span), mask)
+            for section in sections:
+                update(section.read(_UPDATE.name), mask)
 
 
 def window_of(position: NDArray[np.int64], first: int, num_words: int) -> NDArray[np.int64]:

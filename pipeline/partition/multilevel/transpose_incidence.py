@@ -22,7 +22,10 @@ from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, create_incidence
 from gnnloom.pipeline.partition.multilevel.transpose_sizes import TransposeSizes
-from gnnloom.pipeline.partition.range_rows import HEADER_BYTES, RangeRows
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.run_list import LaneRuns
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.matrix.csr import index_dtype
@@ -40,7 +43,7 @@ class _Plan:
 
     incidence: Incidence
     result: Incidence
-    keys: RangeRows
+    keys: UnrecordedShuffle
     sizes: TransposeSizes
     row_bits: int
 
@@ -95,30 +98,30 @@ def transpose_incidence(
     sizes = TransposeSizes.of(incidence.num_ids, num_columns, memory, cluster.workers)
     result = create_incidence(folder, num_columns, incidence.num_ids, index_dtype(incidence.num_rows))
     ranges = incidence.ranges(sizes.num_ranges)
-    keys = RangeRows.create(scratch, "keys", len(ranges), 1, sizes.num_buckets)
+    keys = UnrecordedShuffle.create(scratch, "keys", len(ranges), [Column("key", "uint64")], sizes.num_buckets)
     plan = _Plan(incidence, result, keys, sizes, row_bits)
-    run_tasks(cluster, _scatter, [_ScatterTask(plan, rows, number) for number, rows in enumerate(ranges)])
+    scatters = [_ScatterTask(plan, rows, number) for number, rows in enumerate(ranges)]
+    keys.list_runs(cluster.map(_scatter, scatters))
     run_tasks(cluster, _sort, _sort_tasks(plan))
     shutil.rmtree(scratch)
     return result
 
 
 def _sort_tasks(plan: _Plan) -> list[_SortTask]:
-    firsts = [0, *np.cumsum(plan.keys.sizes()).tolist()]
+    with OpenFiles(plan.keys.work) as files:
+        firsts = [0, *np.cumsum(plan.keys.rows(files).num_rows()).tolist()]
     return [_SortTask(plan, bucket, firsts[bucket]) for bucket in range(plan.sizes.num_buckets)]
 
 
-def _scatter(task: _ScatterTask) -> None:
+def _scatter(task: _ScatterTask) -> tuple[int, LaneRuns]:
     """Write the keys ``column << row_bits | row`` of some rows."""
     plan = task.plan
-
-    def scattered() -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+    with plan.keys.routed(task.number) as out:
         for keys in _runs(task):
             ends, run = np.zeros(plan.sizes.num_buckets + 1, dtype=np.int64), np.empty_like(keys)
             _scatter_keys(keys, plan.row_bits, plan.sizes.width, ends, run)
-            yield run, ends
-
-    plan.keys.write(task.number, scattered())
+            out.add(Index.of_offsets(ends), {"key": run})
+    return task.number, out.written
 
 
 def _runs(task: _ScatterTask) -> Iterator[NDArray[np.uint64]]:
@@ -146,9 +149,9 @@ def _sort(task: _SortTask) -> None:
     first, last = task.bucket * plan.sizes.width, min(result.num_rows, (task.bucket + 1) * plan.sizes.width)
     counts, written = np.zeros(last - first, dtype=np.int64), task.first_id
     dtype = np.dtype(result.dtype)
-    with OpenFiles(plan.keys.folder) as files, (result.folder / "id").open("r+b", buffering=0) as file:
+    with OpenFiles(plan.keys.work) as files, (result.folder / "id").open("r+b", buffering=0) as file:
         whole = KeyRange(first << plan.row_bits, (last << plan.row_bits) - 1, list(_segments(task, files)))
-        sorter = KeySorter(plan.keys.folder / "spill", min(plan.sizes.capacity, max(1, whole.entries)), None)
+        sorter = KeySorter(plan.keys.work / "spill", min(plan.sizes.capacity, max(1, whole.entries)), None)
         for piece in sorter.sort(whole):
             _add_counts(piece.keys, plan.row_bits, first, counts)
             rows = (piece.keys & np.uint64((1 << plan.row_bits) - 1)).astype(dtype)
@@ -161,8 +164,9 @@ def _sort(task: _SortTask) -> None:
 
 def _segments(task: _SortTask, files: OpenFiles) -> Iterator[Segment]:
     """Yield where the keys of a bucket are."""
-    for span in task.plan.keys.spans(files, range(task.bucket, task.bucket + 1)):
-        yield Segment(span.lane, span.start, span.stop, HEADER_BYTES, 0, None)
+    for section in task.plan.keys.rows(files).sections(task.bucket, task.bucket + 1):
+        lane, at = section.place("key")
+        yield Segment(lane, 0, section.num_rows, at, 0, None)
 
 
 @njit(cache=True, nogil=True)

@@ -13,8 +13,6 @@ nets.  The client holds a few numbers of each task and batch.
 from __future__ import annotations
 
 import logging
-import shutil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +21,12 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.model.hypergraph import net_matrices
 from gnnloom.pipeline.partition.native.problem import NativeProblem
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
+from gnnloom.pipeline.partition.stochastic.batch_volume import fresh_volumes
 from gnnloom.pipeline.partition.stochastic.deadline import Deadline
 from gnnloom.pipeline.partition.stochastic.drawn_batches import DrawnProblem, merge_batches
 from gnnloom.pipeline.partition.stochastic.fit_request import FULL, STOCHASTIC, fit_apart
-from gnnloom.pipeline.partition.stochastic.fresh_batches import fresh_volumes
-from gnnloom.pipeline.partition.stochastic.net_pieces import net_pieces
-from gnnloom.pipeline.partition.stochastic.stored_nets import StoredNets
-from gnnloom.storage.format.files import read_json
+from gnnloom.pipeline.partition.stochastic.merged_nets import MergedNets
+from gnnloom.pipeline.partition.stochastic.restricted_nets import net_pieces
 from gnnloom.storage.format.memory_map import map_part_vector
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -57,35 +54,25 @@ def partition_for_batches(problem: NativeProblem, part: NDArray[np.int32]) -> di
     Raises:
         BudgetError: the partitioner or the annealing would need more memory than there is.
     """
-    options, folder = problem.options, _folder(problem)
+    options, folder = problem.options, problem.writer.work / "fit"
     # A native partitioner takes more per pin than the 80 bytes that weighing the nets of batches takes.
     problem.check_memory(problem.num_pins)
-    folder.mkdir(exist_ok=True)
     drawer = BatchDrawer.of(options.batches, problem.graph, options.batch_rate, options.seed)
-    nets: StoredNets | None = None
+    nets: MergedNets | None = None
     facts: dict[str, Any] = {}
     if options.batches != "vertex":
-        matrices = net_matrices(problem.graph, problem.transpose, options.directions)
-        work = folder / "pieces"
-        drawn = DrawnProblem(drawer.num_vertices, net_pieces(matrices, work), drawer.draw, work, folder / "nets")
+        pieces = net_pieces(net_matrices(problem.graph, problem.transpose, options.directions))
+        drawn = DrawnProblem(problem.writer, drawer.num_vertices, pieces, drawer.draw)
         merged = merge_batches(drawn, problem.cluster, Deadline.after(options.time_limit))
         nets, facts = merged.nets, merged.facts()
-    facts |= fit_apart(problem, nets, folder / "fit")
-    found = {"hypergraph": folder / "fit" / FULL, "stochastic": folder / "fit" / STOCHASTIC}
+    facts |= fit_apart(problem, nets, folder)
+    found = {"hypergraph": folder / FULL, "stochastic": folder / STOCHASTIC}
     # The batches that choose the better parts would flatter them, so the report uses others.
-    deciding, volume = fresh_volumes(problem, drawer, found, folder)
+    deciding, volume = fresh_volumes(problem, drawer, found)
     # A tie goes to the full-batch parts, which come first.
     best = min(deciding, key=lambda name: deciding[name])
     part[:] = map_part_vector(found[best])
     gain = 1 - volume[best] / volume["hypergraph"] if volume["hypergraph"] else 0.0
     LOGGER.info("stochastic model: %.1f %% fewer rows per batch than the full-batch partition", 100 * gain)
     facts |= {"batch_volume": volume[best], "batch_volume_full": volume["hypergraph"], "batch_gain": gain}
-    shutil.rmtree(folder)
     return facts | {"batch_model": best}
-
-
-def _folder(problem: NativeProblem) -> Path:
-    """Folder of the files that a run leaves for the next one if it is interrupted."""
-    # Named by the boot in the stage's plan: if the machine crashes, files can lose what was not on disk yet.
-    boot = read_json(problem.scratch / "plan.json")["boot"]
-    return problem.scratch / f"stochastic-{boot}"

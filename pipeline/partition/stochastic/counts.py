@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from gnnloom.pipeline.external_sort.lanes import num_shared_files
 from gnnloom.pipeline.partition.stochastic.batch_bits import batch_bytes
 from gnnloom.pipeline.partition.stochastic.batch_drawer import batch_size, draw_tasks
-from gnnloom.pipeline.partition.stochastic.batch_volume import volume_tasks
+from gnnloom.pipeline.partition.stochastic.batch_volume import PARTS_COMPARED, num_fresh, volume_tasks
 from gnnloom.pipeline.partition.stochastic.drawn_batches import batch_groups, batches_needed
-from gnnloom.pipeline.partition.stochastic.fresh_batches import PARTS_COMPARED, num_fresh
-from gnnloom.pipeline.partition.stochastic.merged_nets import INDEX_NUMBERS, KEPT_NUMBERS, num_buckets
-from gnnloom.pipeline.partition.stochastic.restricted_nets import NUM_FIGURES
+from gnnloom.pipeline.partition.stochastic.merged_nets import INDEX_COLUMNS, KEPT_COLUMNS, num_buckets
+from gnnloom.pipeline.shuffle.columns import row_bytes
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 
 #: Bytes of a part, of a number in the files of results, and of a mapped bit that is looked up.
@@ -79,45 +78,41 @@ def merging_counts(sizes: BatchSizes) -> list[PhaseCount]:
     phases = []
     for number, batches in enumerate(groups):
         phases.append(_drawing("draw batches", sizes, batches))
-        read, written, earlier = [], 0, sum(groups[:number])
-        figures = _NUMBER * NUM_FIGURES
+        read, written = [], 0
         for rows, nnz in pieces:
             # The bits of all rows, and those of the columns of drawn rows.
             looks = batches * (batch_bytes(rows) + int(_LOOK * sizes.rate * nnz))
             met = batch_bytes(rows + nnz)
-            read.append(sizes.block_bytes(rows, nnz) + looks + (met + figures * earlier if number else 0))
+            read.append(sizes.block_bytes(rows, nnz) + looks + (met if number else 0))
             nets, pins = sizes.nets(rows, nnz, batches), sizes.pins(rows, nnz, batches)
-            written += 2 * _NUMBER * nets + sizes.entry_bytes * pins + met + figures * (earlier + batches)
-        # The batches; and what the groups before it met, and their figures.
-        opens = 1 + 2 * (number > 0)
+            written += 2 * _NUMBER * nets + sizes.entry_bytes * pins + met
+        # The batches; and what the groups before it met.
+        opens = 1 + (number > 0)
         phases.append(_phase("restrict nets", read, written, opens=opens, arrays=opens))
     return phases + _merge_phases(sizes, pieces)
 
 
 def _merge_phases(sizes: BatchSizes, pieces: Sequence[tuple[int, int]]) -> list[PhaseCount]:
-    figures = _NUMBER * NUM_FIGURES * sizes.count
     nets = [sizes.nets(rows, nnz, sizes.count) for rows, nnz in pieces]
     pins = [sizes.pins(rows, nnz, sizes.count) for rows, nnz in pieces]
-    buckets = num_buckets(sum(nets), len(pieces))
+    buckets, count, groups = num_buckets(sum(nets), len(pieces)), len(pieces), len(sizes.groups)
+    index, kept = Shuffle("index", buckets, INDEX_COLUMNS, buckets), Shuffle("kept", count, KEPT_COLUMNS, count)
     # Rows, and where each range of hashes or each piece begins.
-    begins = _NUMBER * len(pieces) * buckets
-    index = _NUMBER * INDEX_NUMBERS * sum(nets) + begins
-    kept = _NUMBER * KEPT_NUMBERS * sum(nets) + begins
-    numbers = [figures + _NUMBER * each for each in nets]
-    # Position and weight of each net, and nets and pins of each batch.
-    weights, batches = [_NUMBER * KEPT_NUMBERS * each for each in nets], 2 * _NUMBER * sizes.count
-    chosen = [each + 2 * _NUMBER * buckets + more for each, more in zip(numbers, weights, strict=True)]
-    placed = [
-        each + more + batches + sizes.entry_bytes * pin for each, more, pin in zip(numbers, weights, pins, strict=True)
+    offsets = _NUMBER * count * buckets
+    indexed, chosen = (row_bytes(columns) * sum(nets) + offsets for columns in (INDEX_COLUMNS, KEPT_COLUMNS))
+    read = [
+        row_bytes(KEPT_COLUMNS) * each + _NUMBER * (each + buckets) + sizes.entry_bytes * pin
+        for each, pin in zip(nets, pins, strict=True)
     ]
     output = 2 * _NUMBER * sum(nets) + sizes.entry_bytes * sum(pins)
-    indexes, merged = num_shared_files(len(pieces)), num_shared_files(buckets)
+    most = index.reader_files(count, count, indexed), kept.reader_files(buckets, buckets, chosen)
     return [
-        _phase("index nets", numbers, index, opens=2, arrays=2),
-        _phase("merge nets", [-(-index // buckets)] * buckets, kept, opens=indexes),
-        _phase("choose nets", chosen, sum(weights) + batches * len(pieces), opens=2 + merged, arrays=3),
-        # Figures, sizes, pins, weights, and the place of each batch.
-        _phase("place nets", placed, output, opens=5, arrays=5),
+        # A file of each group.
+        _phase("index nets", [_NUMBER * each for each in nets], indexed, opens=groups, arrays=groups),
+        *index.merge_counts("merge indexes", count, count, sum(nets), indexed),
+        _phase("merge nets", [-(-indexed // buckets)] * buckets, chosen, opens=most[0]),
+        *kept.merge_counts("merge kept nets", buckets, buckets, buckets * count, chosen),
+        _phase("choose nets", read, output, opens=groups + most[1], arrays=groups + 1),
     ]
 
 

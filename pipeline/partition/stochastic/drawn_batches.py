@@ -6,23 +6,25 @@ Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), Algorithm 3.
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches
 from gnnloom.pipeline.partition.stochastic.deadline import NO_DEADLINE, Deadline
-from gnnloom.pipeline.partition.stochastic.merged_nets import DrawnNets, merge_equal
-from gnnloom.pipeline.partition.stochastic.net_pieces import NetPiece
-from gnnloom.pipeline.partition.stochastic.restricted_nets import NUM_FIGURES, RestrictTask, restrict_nets
-from gnnloom.pipeline.partition.stochastic.stored_nets import StoredNets
-from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
-from gnnloom.storage.format.files import read_json, write_json
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.pipeline.partition.stochastic.merged_nets import DrawnNets, MergedNets, merge_equal, merged_again
+from gnnloom.pipeline.partition.stochastic.restricted_nets import (
+    NUM_FIGURES,
+    BatchGroup,
+    NetPiece,
+    RestrictTask,
+    restrict_nets,
+)
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_missing
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Hoeffding's bound is stated for an error of this share of the largest cost, exceeded with this probability.
@@ -36,6 +38,8 @@ MOST_PINS = 4
 MOST_BATCHES = 2000
 #: Batches of a group, once as many have been drawn.
 _GROUP = 8
+#: Name of the record of the merged nets.
+_MERGED = "merge-batches/0"
 
 
 @dataclass(frozen=True)
@@ -43,17 +47,20 @@ class DrawnProblem:
     """What batches are drawn of, and where.
 
     Attributes:
+        writer: of the partition; keeps the records of the tasks.
         pieces: the nets of the full hypergraph.
         draw: fills a file with the batches of some numbers, by tasks.
-        work: folder of the pieces, which is removed at the end.
-        folder: of the merged nets.
     """
 
+    writer: ArtifactWriter
     num_vertices: int
     pieces: Sequence[NetPiece]
     draw: Callable[[range, DrawnBatches, Cluster], None]
-    work: Path
-    folder: Path
+
+    @property
+    def dtype(self) -> str:
+        """Type of the pins."""
+        return index_dtype(self.num_vertices).name
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class MergedBatches:
             ``MOST_BATCHES``; ``time``: the deadline came.
     """
 
-    nets: StoredNets
+    nets: MergedNets
     count: int
     covered: float
     stopped_by: str
@@ -102,16 +109,24 @@ def merge_batches(problem: DrawnProblem, cluster: Cluster, deadline: Deadline = 
     Args:
         deadline: when to stop drawing.
     """
-    done = problem.folder / "merged.json"
-    if not done.exists():
+    writer, num_pieces = problem.writer, len(problem.pieces)
+    record = writer.recorded_of([_MERGED]).get(_MERGED)
+    if record is None or not merged_again(writer, _merged(problem, record).nets, num_pieces):
         drawn, covered, stopped_by = _draw_enough(problem, cluster, deadline)
-        nets = merge_equal(drawn, problem.folder, cluster)
-        sizes = {"nets": nets.num_nets, "pins": nets.num_pins, "dtype": nets.dtype}
-        write_json(done, sizes | {"count": drawn.count, "covered": covered, "stopped_by": stopped_by})
-    found = read_json(done)
+        nets = merge_equal(drawn, cluster)
+        with writer.task(_MERGED) as output:
+            output.facts = {"nets": nets.num_nets, "pins": nets.num_pins, "groups": drawn.num_groups}
+            output.facts |= {"count": drawn.count, "covered": covered, "stopped_by": stopped_by}
+        record = writer.recorded_of([_MERGED])[_MERGED]
     # Only now: without them, the work would begin again.
-    shutil.rmtree(problem.work, ignore_errors=True)
-    nets = StoredNets(problem.folder, found["nets"], found["pins"], found["dtype"])
+    for number in range(record.facts["groups"]):
+        BatchGroup.of(number, num_pieces, problem.dtype).remove(writer.work)
+    return _merged(problem, record)
+
+
+def _merged(problem: DrawnProblem, record: TaskRecord) -> MergedBatches:
+    found = record.facts
+    nets = MergedNets.of(problem.writer.work, found["count"], problem.dtype, found["nets"], found["pins"])
     return MergedBatches(nets, found["count"], found["covered"], found["stopped_by"])
 
 
@@ -137,7 +152,7 @@ def batches_needed(rate: float) -> int:
 def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: Deadline) -> tuple[DrawnNets, float, str]:
     """Draw batches until a rule applies; returns their nets, the share of pins covered, and the rule."""
     # The first batch is drawn whatever the deadline, so that there is a hypergraph to partition.
-    num_nets, num_pins, dtype = 0, 0, index_dtype(problem.num_vertices).name
+    num_nets, num_pins = 0, 0
     for group, numbers in enumerate(batch_groups()):
         figures = _restrict(problem, group, numbers, cluster)
         for number, (nets, pins, met, all_pins) in zip(numbers, figures, strict=True):
@@ -147,25 +162,34 @@ def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: Deadline) ->
             is_late = number == numbers[-1] and deadline.is_over
             stopped_by = _stopping_rule(covered, num_pins / max(1, all_pins), number + 1, is_late=is_late)
             if stopped_by:
-                drawn = DrawnNets(problem.work, len(problem.pieces), number + 1, group, num_nets, dtype)
-                return drawn, covered, stopped_by
+                sizes = len(problem.pieces), number + 1, group + 1, num_nets
+                return DrawnNets(problem.writer, *sizes, problem.dtype), covered, stopped_by
     raise AssertionError("the last rule always applies")
 
 
 def _restrict(problem: DrawnProblem, group: int, numbers: range, cluster: Cluster) -> list[list[int]]:
     """Restrict the nets to the batches of a group; returns the figures of each batch, over all pieces."""
-    drawn = DrawnBatches(problem.work / f"drawn-{group}", len(numbers), problem.num_vertices)
-    tasks = [RestrictTask(piece, group, drawn) for piece in problem.pieces]
-    problem.work.mkdir(parents=True, exist_ok=True)
-    missing = [task for task in tasks if not task.result_path.exists()]
-    if missing:
+    writer, count = problem.writer, len(problem.pieces)
+    drawn = DrawnBatches(writer.work / f"drawn-{group}", len(numbers), problem.num_vertices)
+    this = BatchGroup.of(group, count, problem.dtype)
+    before = BatchGroup.of(group - 1, count, problem.dtype) if group else None
+    nets, met = (shuffle.create_lanes(writer.work, count) for shuffle in (this.nets, this.met))
+    tasks = [
+        RestrictTask(writer, piece, this, before, drawn, nets.lane(piece.number), met.lane(piece.number))
+        for piece in problem.pieces
+    ]
+
+    def is_usable(_: RestrictTask, record: TaskRecord) -> bool:
+        return this.is_usable(writer, record)
+
+    # Batches are drawn again, all of them, rather than kept: what was lost of a file of bits would be read as zeros.
+    if missing_tasks(writer, tasks, is_usable=is_usable):
         problem.draw(numbers, drawn, cluster)
-    run_tasks(cluster, restrict_nets, missing)
-    total = np.zeros((len(numbers), NUM_FIGURES), dtype=np.int64)
-    for task in tasks:
-        # Mapped, because the figures of all earlier batches come first.
-        total += load_array(task.result_path, mmap_mode="r")[numbers.start :]
+    records = run_missing("restrict nets", cluster, writer, restrict_nets, tasks, "nets", is_usable=is_usable)
     drawn.path.unlink(missing_ok=True)
+    total = np.zeros((len(numbers), NUM_FIGURES), dtype=np.int64)
+    for record in records:
+        total += record.facts["figures"]
     found: list[list[int]] = total.tolist()
     return found
 

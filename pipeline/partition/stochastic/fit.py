@@ -2,7 +2,8 @@
 
 A process of its own holds what does not work in pieces: the whole hypergraph, for a native program and for annealing.
 FOLDER has the request.  PARENT is the number of the process that waits for the result; when it ends, this process ends
-as well.  Parts that are found are kept in files, so that a run that was interrupted begins with the next.
+as well.  Parts that are found are kept in files, and their checksums in records, so that a run that was interrupted
+begins with the next, and finds damaged ones again.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.raw_files import file_checksum
 from gnnloom.pipeline.partition.measure.balance import fill_empty_parts
-from gnnloom.pipeline.partition.measure.kept_results import keep_results
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, column_net_hypergraph, net_matrices, vertex_weights
 from gnnloom.pipeline.partition.native.budget import check_memory
 from gnnloom.pipeline.partition.native.child import die_first, die_with_parent
@@ -28,11 +29,14 @@ from gnnloom.pipeline.partition.stochastic.fit_request import ANSWER, FULL, STOC
 from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
 from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.files import write_json, written_aside
 from gnnloom.storage.format.numpy_files import load_array
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
-_FACTS = "facts.json"
+
+#: (num_vertices,) int32 parts, and facts about them.
+_Found = tuple[NDArray[np.int32], dict[str, Any]]
 
 
 def main(folder: Path, parent: int) -> None:
@@ -47,7 +51,7 @@ def main(folder: Path, parent: int) -> None:
     try:
         answer: dict[str, Any] = {"facts": fit(request, folder)}
     except GnnloomError as error:
-        answer = {"error": [type(error).__name__, str(error)]}
+        answer = {"error": [type(error).__name__, *map(str, error.args)]}
     write_json(folder / ANSWER, answer | {"said": said.messages})
 
 
@@ -73,36 +77,25 @@ def fit(request: FitRequest, folder: Path) -> dict[str, Any]:
         PartitionerError: the partitioner failed or took too long.
     """
     problem = request.problem(folder)
-    options = problem.options
+    options, writer = problem.options, request.writer
     if request.nets is not None:
         nets = request.nets
         weight = vertex_weights(problem.graph, options.weights)
-        _kept(folder / STOCHASTIC, lambda: _native(problem, nets.load(weight)))
-        _kept(folder / FULL, lambda: problem.native(_full(problem)))
+        _kept(writer, folder / STOCHASTIC, lambda: (_native(problem, nets.load(weight)), {}))
+        _kept(writer, folder / FULL, lambda: (problem.native(_full(problem)), {}))
         return {}
     full = BatchNets(
         _full(problem),
         net_owners(net_matrices(problem.graph, problem.transpose, options.directions)),
         options.batch_rate,
     )
-    facts = _fit_uniform(problem, full, folder)
-    found = _kept(folder / FULL, lambda: problem.native(full.full))
+    _, facts = _kept(writer, folder / STOCHASTIC, lambda: _partition_uniform(problem, full, folder))
+    found, _ = _kept(writer, folder / FULL, lambda: (problem.native(full.full), {}))
     return facts | {"batch_volume_full_expected": full.expected_volume(found, options.parts)}
 
 
-def _fit_uniform(problem: NativeProblem, nets: BatchNets, folder: Path) -> dict[str, Any]:
-    """Find parts for batches of uniform vertices; returns facts: the closed form of their volume."""
-    path, facts_path = folder / STOCHASTIC, folder / _FACTS
-    if not path.exists():
-        part, facts = _partition_uniform(problem, nets, folder)
-        write_json(facts_path, facts)
-        keep_results(path, [part])
-    return read_json(facts_path)
-
-
-def _partition_uniform(
-    problem: NativeProblem, nets: BatchNets, folder: Path
-) -> tuple[NDArray[np.int32], dict[str, Any]]:
+def _partition_uniform(problem: NativeProblem, nets: BatchNets, folder: Path) -> _Found:
+    """Find parts for batches of uniform vertices; facts are the closed form of their volume, and what ended it."""
     options, full = problem.options, nets.full
     check_memory(
         f"model stochastic: counting the pins of {full.num_nets:,} nets in {options.parts:,} parts",
@@ -125,16 +118,23 @@ def _starts(problem: NativeProblem, nets: BatchNets, folder: Path) -> tuple[NDAr
     The first ones, which it may leave for better ones; and the same, improved once more, which it polishes.
     """
     chords = uniform_hypergraph(nets.full, nets.owner, nets.rate, problem.options.parts)
-    first = _kept(folder / "first.npy", lambda: _native(problem, chords))
-    return first, _kept(folder / "again.npy", lambda: problem.native(chords, first))
+    first, _ = _kept(problem.writer, folder / "first.npy", lambda: (_native(problem, chords), {}))
+    again, _ = _kept(problem.writer, folder / "again.npy", lambda: (problem.native(chords, first), {}))
+    return first, again
 
 
-def _kept(path: Path, find: Callable[[], NDArray[np.int32]]) -> NDArray[np.int32]:
-    """(num_vertices,) int32 parts from a file; found and stored there if it is missing."""
-    if not path.exists():
-        keep_results(path, [find()])
-    part: NDArray[np.int32] = load_array(path)
-    return part
+def _kept(writer: ArtifactWriter, path: Path, find: Callable[[], _Found]) -> _Found:
+    """Parts from a file, and the facts of their record; found and stored if they are missing or damaged."""
+    task = f"fit/{path.stem}"
+    record = writer.recorded_of([task]).get(task)
+    if record is None or not path.exists() or file_checksum(path) != record.facts["checksum"]:
+        with writer.task(task) as output:
+            part, facts = find()
+            with written_aside(path) as aside, aside.open("wb") as file:
+                np.save(file, part, allow_pickle=False)
+            output.facts = {"checksum": file_checksum(path), "found": facts}
+        record = writer.recorded_of([task])[task]
+    return load_array(path), record.facts["found"]
 
 
 def _full(problem: NativeProblem) -> Hypergraph:

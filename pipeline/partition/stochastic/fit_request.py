@@ -14,12 +14,12 @@ from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.run import last_line, run_program
 from gnnloom.pipeline.partition.preset import Preset
 from gnnloom.pipeline.partition.settings import PartitionSettings
-from gnnloom.pipeline.partition.stochastic.stored_nets import StoredNets
+from gnnloom.pipeline.partition.stochastic.merged_nets import MergedNets
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import errors
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import GnnloomError, PartitionerError
-from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.files import read_json, write_json
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -39,27 +39,33 @@ class FitRequest:
     Attributes:
         graph, transpose: folders of the graph and of its transpose.
         nets: of drawn batches; None for uniform batches, whose nets need no drawing.
+        writer: of the partition; keeps the checksums of parts that were found.
     """
 
     graph: Path
     transpose: Path
     options: PartitionSettings
     program: NativeProgram
-    nets: StoredNets | None
+    nets: MergedNets | None
+    writer: ArtifactWriter
 
     def problem(self, scratch: Path) -> NativeProblem:
         """The problem to partition, which no task works on."""
         graphs = Graph(Artifact(self.graph)), Graph(Artifact(self.transpose))
-        return NativeProblem(*graphs, self.options, scratch, scratch / "part.npy", InProcessCluster(), self.program)
+        part_path, cluster = scratch / "part.npy", InProcessCluster()
+        return NativeProblem(*graphs, self.options, scratch, part_path, cluster, self.writer, self.program)
 
     def write(self, folder: Path) -> None:
         """Leave the request in a folder."""
-        nets = None if self.nets is None else asdict(self.nets) | {"folder": str(self.nets.folder)}
-        paths = {"graph": str(self.graph), "transpose": str(self.transpose)}
-        write_json(
-            folder / _REQUEST,
-            paths | {"options": asdict(self.options), "program": asdict(self.program), "nets": nets},
-        )
+        content = {
+            "graph": str(self.graph),
+            "transpose": str(self.transpose),
+            "options": asdict(self.options),
+            "program": asdict(self.program),
+            "nets": None if self.nets is None else self.nets.to_json(),
+            "writer": asdict(self.writer) | {"path": str(self.writer.path)},
+        }
+        write_json(folder / _REQUEST, content)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -68,16 +74,18 @@ class FitRequest:
         program: dict[str, Any] = found["program"]
         presets = tuple(Preset(**preset) for preset in program["presets"])
         nets: dict[str, Any] | None = found["nets"]
+        writer = ArtifactWriter(**found["writer"] | {"path": Path(found["writer"]["path"])})
         return cls(
             Path(found["graph"]),
             Path(found["transpose"]),
             PartitionSettings(**found["options"]),
             NativeProgram(**program | {"presets": presets}),
-            None if nets is None else StoredNets(**nets | {"folder": Path(nets["folder"])}),
+            None if nets is None else MergedNets.of(writer.work, **nets),
+            writer,
         )
 
 
-def fit_apart(problem: NativeProblem, nets: StoredNets | None, folder: Path) -> dict[str, Any]:
+def fit_apart(problem: NativeProblem, nets: MergedNets | None, folder: Path) -> dict[str, Any]:
     """Find the parts ``FULL`` and ``STOCHASTIC`` in ``folder``, in a process of its own; returns facts about them.
 
     Args:
@@ -85,13 +93,14 @@ def fit_apart(problem: NativeProblem, nets: StoredNets | None, folder: Path) -> 
 
     Raises:
         BudgetError: the partitioner or the annealing would need more memory than there is.
+        DamagedWorkError: a file with the nets is damaged.
         PartitionerError: the partitioner failed or took too long, or the process ended.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # Of an earlier run, which may have had another limit.
     (folder / ANSWER).unlink(missing_ok=True)
     graphs = problem.graph.artifact.path, problem.transpose.artifact.path
-    FitRequest(*graphs, problem.options, problem.program, nets).write(folder)
+    FitRequest(*graphs, problem.options, problem.program, nets, problem.writer).write(folder)
     _, status = run_program([sys.executable, "-m", _CHILD, str(folder), str(os.getpid())], folder)
     if not (folder / ANSWER).exists():
         raise PartitionerError(
@@ -102,8 +111,8 @@ def fit_apart(problem: NativeProblem, nets: StoredNets | None, folder: Path) -> 
     for level, message in answer["said"]:
         LOGGER.log(level, "%s", message)
     if "error" in answer:
-        name, message = answer["error"]
+        name, *arguments = answer["error"]
         kind: type[GnnloomError] = getattr(errors, name)
-        raise kind(message)
+        raise kind(*arguments)
     facts: dict[str, Any] = answer["facts"]
     return facts

@@ -1,18 +1,16 @@
 """Merges the equal nets of drawn batches, by tasks over pieces and over ranges of hashes.
 
 Of equal nets, the first is kept and weighs as much as all of them.  The kept ones stay in order: by batch, then by
-piece, then within the piece.  Four kinds of task, each reading what the one before wrote:
+piece, then within the piece.  Three kinds of task, each reading what the one before routed to it:
 
     index    a piece: its distinct hashes, ascending; each with its first net and the number of its nets
     merge    a range of hashes: for each hash the piece that keeps its net, over all pieces
-    choose   a piece: its kept nets in order, and how many each batch has
-    place    a piece: its kept nets, copied to their place among all
-
-What the first two find for tasks of the other kind is in lanes, so no task opens more than 16 files of it.
+    choose   a piece: its kept nets, by batch
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,220 +18,263 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.external_sort.raw_files import read_bytes
-from gnnloom.pipeline.partition.measure.kept_results import keep_results
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.model.net_lists import select_nets
-from gnnloom.pipeline.partition.stochastic.kept_rows import KeptRows
-from gnnloom.pipeline.partition.stochastic.net_pieces import piece_folder
-from gnnloom.pipeline.partition.stochastic.restricted_nets import HASH, NETS, PIN, PINS, SIZE, figures_path
-from gnnloom.pipeline.partition.stochastic.stored_nets import OpenNets, StoredNets
-from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.pipeline.partition.stochastic.restricted_nets import BatchGroup
+from gnnloom.pipeline.shuffle.columns import Column, row_bytes
+from gnnloom.pipeline.shuffle.runs import Index, Run
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
 #: Bytes of indexes that a task merges, at least; and of those that it reads of one piece, so that few reads are short.
 _BUCKET_BYTES, _SLICE_BYTES = 16 << 20, 128 << 10
-#: Numbers of an index for each distinct hash: the hash; batch and piece, batch * num_pieces + piece; and position and
-#: number of its nets.
-INDEX_NUMBERS = 4
-#: Numbers of a kept net for the task that chooses: its position and its weight.
-KEPT_NUMBERS = 2
+#: Bytes of nets that are loaded at a time.
+_LOADED_BYTES = 64 << 20
 _HASHES = 1 << 64
+#: Columns of the index: of each distinct hash of a piece, batch and piece of its first net as
+#: ``batch * num_pieces + piece``, the position of that net in the piece, and the number of its nets.
+INDEX_COLUMNS = (
+    Column("hash", "uint64"),
+    Column("place", "int64"),
+    Column("position", "int64"),
+    Column("weight", "int64"),
+)
+#: Columns of the nets that a piece keeps: position and weight.
+KEPT_COLUMNS = (Column("position", "int64"), Column("weight", "int64"))
 
 
 @dataclass(frozen=True)
 class DrawnNets:
-    """The nets of some batches in the files that :mod:`.restricted_nets` writes for each piece.
+    """The nets of some batches, as :mod:`.restricted_nets` leaves them of each piece.
 
     Attributes:
-        work: folder of the pieces.
         count: batches that count, from the first on; the last group may have more.
-        group: number of the last group.
+        num_groups: groups of batches.
         num_nets: nets of the batches that count, over all pieces.
         dtype: of the pins.
     """
 
-    work: Path
+    writer: ArtifactWriter
     num_pieces: int
     count: int
-    group: int
+    num_groups: int
     num_nets: int
     dtype: str
 
-    def figures(self, piece: int) -> NDArray[np.int64]:
-        """Read the (count, num_figures) figures of a piece."""
-        return load_array(figures_path(piece_folder(self.work, piece), self.group))[: self.count]
+    @property
+    def groups(self) -> list[BatchGroup]:
+        return [BatchGroup.of(number, self.num_pieces, self.dtype) for number in range(self.num_groups)]
+
+    def runs(self, files: OpenFiles, piece: int) -> list[Run]:
+        """Open the nets of each batch of a piece."""
+        names = {group.task_name(piece): group for group in self.groups}
+        found = self.writer.recorded_of(names)
+        sections = (
+            section for name, group in names.items() for section in group.nets.recorded_sections(files, [found[name]])
+        )
+        return [section.run for _, section in zip(range(self.count), sections, strict=False)]
 
 
 @dataclass(frozen=True)
-class _Merging:
-    """What the tasks of all kinds need; small and picklable.
+class MergedNets:
+    """The merged nets, from which a hypergraph is loaded.
 
     Attributes:
-        index: rows of ``INDEX_NUMBERS``, of each piece, grouped by range of hashes; ascending by hash.
-        kept: rows of ``KEPT_NUMBERS``, of each range of hashes, grouped by piece.
+        work: the work folder.
+        nets: sizes, weights and pins, by batch.
     """
 
-    nets: DrawnNets
-    index: KeptRows
-    kept: KeptRows
+    work: Path
+    nets: Shuffle
+    num_nets: int
+    num_pins: int
 
     @classmethod
-    def of(cls, nets: DrawnNets) -> _Merging:
-        """Prepare the files of the rows."""
-        pieces, buckets, work = nets.num_pieces, num_buckets(nets.num_nets, nets.num_pieces), nets.work
-        # Named by the batches: a run that was killed may have counted fewer, if time stopped it.
-        return cls(
-            nets,
-            KeptRows.prepare(work, f"index-{nets.count}", pieces, INDEX_NUMBERS, buckets),
-            KeptRows.prepare(work, f"kept-{nets.count}", buckets, KEPT_NUMBERS, pieces),
-        )
+    def of(cls, work: Path, count: int, dtype: str, num_nets: int, num_pins: int) -> MergedNets:
+        """The nets of so many batches, with pins of this type."""
+        return cls(work, _merged_shuffle(count, dtype), num_nets, num_pins)
+
+    def to_json(self) -> dict[str, Any]:
+        """The arguments of :meth:`of`, without the folder."""
+        dtype = self.nets.columns[-1].dtype
+        return {
+            "count": self.nets.num_positions, "dtype": dtype, "num_nets": self.num_nets, "num_pins": self.num_pins
+        }  # fmt: skip
+
+    def load(self, vertex_weight: NDArray[np.int64]) -> Hypergraph:
+        """Read the hypergraph into memory.
+
+        Args:
+            vertex_weight: (num_vertices,) int64.
+
+        Raises:
+            DamagedWorkError: a file is damaged.
+        """
+        offset, weight = np.zeros(self.num_nets + 1, dtype=np.int64), np.empty(self.num_nets, dtype=np.int64)
+        pin = np.empty(self.num_pins, dtype=self.nets.columns[-1].dtype)
+        net, end = 0, 0
+        with OpenFiles(self.work) as files:
+            for rows in self.nets.rows(self.work, files).steps(_LOADED_BYTES):
+                own, pins = slice(net, net + rows.num_rows), rows.column("pin")
+                np.cumsum(rows.column("size"), out=offset[net + 1 : own.stop + 1])
+                offset[net + 1 : own.stop + 1] += end
+                weight[own], pin[end : end + len(pins)] = rows.column("weight"), pins
+                net, end = own.stop, end + len(pins)
+        return Hypergraph(vertex_weight, offset, pin, weight)
 
 
 @dataclass(frozen=True)
-class _PieceTask:
-    """Works on one piece."""
+class _Task:
+    """Works on one piece or one range of hashes; small and picklable.
 
-    merging: _Merging
+    Attributes:
+        index: the distinct hashes of each piece, by range of hashes.
+        kept: the nets that are kept, by piece.
+        merged: the same nets with their pins, by batch.
+        lane: where the rows that the task routes go.
+    """
+
+    name: str
+    nets: DrawnNets
+    index: Shuffle
+    kept: Shuffle
+    merged: Shuffle
     number: int
+    lane: Lane
 
     @property
-    def folder(self) -> Path:
-        return piece_folder(self.merging.nets.work, self.number)
-
-    def path(self, name: str) -> Path:
-        return self.folder / f"{name}-{self.merging.nets.count}.npy"
+    def writer(self) -> ArtifactWriter:
+        return self.nets.writer
 
 
-@dataclass(frozen=True)
-class _BucketTask:
-    """Merges a range of hashes."""
+def merge_equal(nets: DrawnNets, cluster: Cluster) -> MergedNets:
+    """Merge the equal nets of drawn batches."""
+    buckets = num_buckets(nets.num_nets, nets.num_pieces)
+    # Named by the batches: a run that was killed may have counted fewer, if time stopped it.
+    index = Shuffle(f"net-index/{nets.count}", buckets, INDEX_COLUMNS, buckets)
+    kept = Shuffle(f"net-kept/{nets.count}", nets.num_pieces, KEPT_COLUMNS, nets.num_pieces)
+    shuffles = index, kept, _merged_shuffle(nets.count, nets.dtype)
+    indexes = _run("index nets", index, nets, shuffles, _index_piece, nets.num_pieces, cluster)
+    index.merge("merge indexes", nets.writer, cluster, indexes)
+    merges = _run("merge nets", kept, nets, shuffles, _merge_bucket, buckets, cluster)
+    kept.merge("merge kept nets", nets.writer, cluster, merges)
+    records = _run("choose nets", shuffles[2], nets, shuffles, _choose_nets, nets.num_pieces, cluster)
+    # One process reads all of them, in few steps, so there is nothing to merge.
+    shuffles[2].list_runs(nets.writer.work, shuffles[2].recorded(records))
+    for shuffle in (index, kept):
+        shuffle.remove(nets.writer.work)
+    sizes = (sum(record.facts[name] for record in records) for name in ("nets", "pins"))
+    return MergedNets(nets.writer.work, shuffles[2], *sizes)
 
-    merging: _Merging
-    number: int
+
+def _merged_shuffle(count: int, dtype: str) -> Shuffle:
+    columns = Column("size", "int64"), Column("weight", "int64"), Column("pin", dtype, lengths="size")
+    return Shuffle(f"merged-nets/{count}", count, columns, 1)
 
 
-@dataclass(frozen=True)
-class _PlaceTask:
-    """Copies the kept nets of a piece."""
+def merged_again(writer: ArtifactWriter, nets: MergedNets, num_pieces: int) -> bool:
+    """Whether the merged nets that an earlier command left are still there; lists them."""
+    names = [_task_name(nets.nets, number) for number in range(num_pieces)]
+    recorded = writer.recorded_of(names)
+    if not all(name in recorded and nets.nets.has_runs(writer, recorded[name]) for name in names):
+        return False
+    nets.nets.list_runs(writer.work, nets.nets.recorded([recorded[name] for name in names]))
+    return True
 
-    piece: _PieceTask
-    merged: StoredNets
+
+def _run(
+    phase: str,
+    routed: Shuffle,
+    nets: DrawnNets,
+    shuffles: tuple[Shuffle, Shuffle, Shuffle],
+    function: Callable[[_Task], int],
+    count: int,
+    cluster: Cluster,
+) -> list[TaskRecord]:
+    """Run the tasks of a phase, which route the rows of one of the shuffles."""
+    lanes = routed.create_lanes(nets.writer.work, count)
+    tasks = [_Task(_task_name(routed, number), nets, *shuffles, number, lanes.lane(number)) for number in range(count)]
+    usable = routed.is_usable(nets.writer, [task.name for task in tasks])
+    return run_missing(phase, cluster, nets.writer, function, tasks, "nets", is_usable=usable)
 
 
-def merge_equal(nets: DrawnNets, folder: Path, cluster: Cluster) -> StoredNets:
-    """Write the nets of drawn batches into ``folder``, equal ones merged."""
-    merging = _Merging.of(nets)
-    pieces = [_PieceTask(merging, number) for number in range(nets.num_pieces)]
-    merging.index.run(_index_piece, pieces, cluster)
-    buckets = [_BucketTask(merging, number) for number in range(merging.index.rows.num_ranges)]
-    merging.kept.run(_merge_bucket, buckets, cluster)
-    run_tasks(cluster, _choose_nets, [task for task in pieces if not task.path("counts").exists()])
-    merged = _place_of_each(nets, pieces, folder)
-    run_tasks(cluster, _place_nets, [_PlaceTask(task, merged) for task in pieces])
-    return merged
+def _task_name(routed: Shuffle, number: int) -> str:
+    return f"{routed.name}/{number:05d}"
 
 
 def num_buckets(num_nets: int, num_pieces: int) -> int:
     """Return the number of ranges of hashes for so many nets of all pieces, which have at most as many hashes."""
-    return max(1, -(-8 * INDEX_NUMBERS * num_nets // max(_BUCKET_BYTES, _SLICE_BYTES * num_pieces)))
+    return max(1, -(-row_bytes(INDEX_COLUMNS) * num_nets // max(_BUCKET_BYTES, _SLICE_BYTES * num_pieces)))
 
 
-def _index_piece(task: _PieceTask) -> None:
-    nets, index = task.merging.nets, task.merging.index
-    figures = nets.figures(task.number)
-    # Of equal hashes, ``return_index`` gives the first.
-    found = np.unique(_numbers(task.folder / HASH, figures, np.uint64), return_index=True, return_counts=True)
-    distinct, position, weight = found
-    batch = np.searchsorted(_ends(figures), position, side="right")
-    columns = (distinct, batch * nets.num_pieces + task.number, position, weight)
-    rows = np.stack([column.view(np.uint64) for column in columns], axis=1)
-    # Ranges end where the next begins; the last ends with the hashes.
-    buckets = index.rows.num_ranges
-    edges = np.array([-(-_HASHES * number // buckets) for number in range(buckets)], dtype=np.uint64)
-    index.keep(task.number, rows, np.append(np.searchsorted(distinct, edges), len(distinct)))
+def _index_piece(task: _Task) -> int:
+    """Route the distinct hashes of a piece; returns how many there are."""
+    nets, buckets = task.nets, task.index.num_positions
+    with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
+        runs = nets.runs(files, task.number)
+        # Of equal hashes, ``return_index`` gives the first.
+        found = np.unique(_joined(runs, "hash", np.uint64), return_index=True, return_counts=True)
+        distinct, position, weight = found
+        place = np.searchsorted(_ends(runs), position, side="right") * nets.num_pieces + task.number
+        # Ranges end where the next begins; the last ends with the hashes.
+        edges = np.array([-(-_HASHES * number // buckets) for number in range(buckets)], dtype=np.uint64)
+        offsets = np.append(np.searchsorted(distinct, edges), len(distinct))
+        with task.index.routed(output, task.lane) as out:
+            rows = {"hash": distinct, "place": place, "position": position, "weight": weight}
+            out.add(Index.of_offsets(offsets), rows)
+    return len(distinct)
 
 
-def _merge_bucket(task: _BucketTask) -> None:
-    nets, index = task.merging.nets, task.merging.index.rows
-    with OpenFiles(index.folder) as files:
-        hashed, place, position, weight = index.rows_within(files, _only(task.number), np.uint64).T
-    # By batch, then by piece: the first net of each hash is the one to keep.
-    order = np.lexsort((place, hashed))
-    first = np.flatnonzero(np.diff(hashed[order], prepend=~hashed[order[:1]]))
-    total = np.add.reduceat(weight[order], first) if len(first) else weight
-    piece, position = place[order[first]] % np.uint64(nets.num_pieces), position[order[first]]
-    by_piece = np.lexsort((position, piece))
-    begin = np.searchsorted(piece[by_piece], np.arange(nets.num_pieces + 1, dtype=np.uint64))
-    task.merging.kept.keep(task.number, np.stack([position, total], axis=1)[by_piece], begin)
+def _merge_bucket(task: _Task) -> int:
+    """Route the nets that are kept of a range of hashes; returns how many there are."""
+    num_pieces = task.nets.num_pieces
+    with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
+        rows = task.index.rows(task.writer.work, files).read(task.number, task.number + 1)
+        hashed, place, position, weight = (rows.column(column.name) for column in INDEX_COLUMNS)
+        # By batch, then by piece: the first net of each hash is the one to keep.
+        order = np.lexsort((place, hashed))
+        first = np.flatnonzero(np.diff(hashed[order], prepend=~hashed[order[:1]]))
+        total = np.add.reduceat(weight[order], first) if len(first) else weight
+        piece, position = place[order[first]] % num_pieces, position[order[first]]
+        by_piece = np.lexsort((position, piece))
+        offsets = np.searchsorted(piece, np.arange(num_pieces + 1), sorter=by_piece)
+        with task.kept.routed(output, task.lane) as out:
+            out.add(Index.of_offsets(offsets), {"position": position[by_piece], "weight": total[by_piece]})
+    return len(first)
 
 
-def _choose_nets(task: _PieceTask) -> None:
-    """Write (2, num_kept) position and weight of the kept nets, and (2, count) the nets and pins of each batch."""
-    nets, kept = task.merging.nets, task.merging.kept.rows
-    with OpenFiles(kept.folder) as files:
-        rows = kept.rows_within(files, _only(task.number))
-    position, weight = rows[np.argsort(rows[:, 0])].T
-    figures = nets.figures(task.number)
-    size = _numbers(task.folder / SIZE, figures, np.int64)
-    batch = np.searchsorted(_ends(figures), position, side="right")
-    counts = np.zeros((2, nets.count), dtype=np.int64)
-    np.add.at(counts[0], batch, 1)
-    np.add.at(counts[1], batch, size[position])
-    keep_results(task.path("chosen"), [np.stack([position, weight])])
-    # The last file, which says that both are there.
-    keep_results(task.path("counts"), [counts])
+def _choose_nets(task: _Task) -> int:
+    """Route the kept nets of a piece by batch; returns how many there are."""
+    with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
+        rows = task.kept.rows(task.writer.work, files).read(task.number, task.number + 1)
+        order = np.argsort(rows.column("position"))
+        position, weight = rows.column("position")[order], rows.column("weight")[order]
+        runs = task.nets.runs(files, task.number)
+        bounds = np.concatenate([[0], _ends(runs)])
+        num_pins = int(_joined(runs, "size", np.int64)[position].sum())
+        offsets = np.searchsorted(position, bounds)
+        with task.merged.routed(output, task.lane) as out:
+            run = out.begin(Index.of_offsets(offsets), (num_pins,))
+            run.put("weight", weight)
+            # One batch at a time, because all of them may have several times the pins of the piece.
+            for batch, drawn in enumerate(runs):
+                size, pin = drawn.read_all("size"), drawn.read_all("pin")
+                kept = np.zeros(len(size), dtype=np.bool_)
+                kept[position[offsets[batch] : offsets[batch + 1]] - bounds[batch]] = True
+                run.put("size", size[kept])
+                run.put("pin", select_nets(size, pin, kept)[1])
+        output.facts |= {"nets": len(position), "pins": num_pins}
+    return len(position)
 
 
-def _only(number: int) -> range:
-    return range(number, number + 1)
+def _joined(runs: Sequence[Run], name: str, dtype: type) -> NDArray[Any]:
+    """A column of several batches."""
+    return np.concatenate([np.empty(0, dtype), *(run.read_all(name) for run in runs)])
 
 
-def _place_of_each(nets: DrawnNets, pieces: list[_PieceTask], folder: Path) -> StoredNets:
-    """Create the merged nets, and write for each piece the nets and pins before those of each batch."""
-    total = np.zeros((2, nets.count), dtype=np.int64)
-    for task in pieces:
-        total += load_array(task.path("counts"))
-    before = np.cumsum(total, axis=1) - total
-    # Within a batch, the pieces follow each other.
-    for task in pieces:
-        keep_results(task.path("before"), [before])
-        before += load_array(task.path("counts"))
-    num_nets, num_pins = total.sum(axis=1).tolist()
-    merged = StoredNets(folder, num_nets, num_pins, nets.dtype)
-    merged.create()
-    return merged
-
-
-def _place_nets(task: _PlaceTask) -> None:
-    with task.merged.opened() as merged:
-        _copy_kept(task.piece, merged)
-
-
-def _copy_kept(piece: _PieceTask, merged: OpenNets) -> None:
-    """Write the kept nets of a piece to their places among all."""
-    position, weight = load_array(piece.path("chosen"))
-    before, first = load_array(piece.path("before")).T.tolist(), 0
-    figures = piece.merging.nets.figures(piece.number)[:, [NETS, PINS]].tolist()
-    with (piece.folder / SIZE).open("rb") as sizes, (piece.folder / PIN).open("rb") as all_pins:
-        # One batch at a time, because the nets of other pieces come between those of two batches.
-        for (nets, pins), (first_net, first_pin) in zip(figures, before, strict=True):
-            size, pin = np.fromfile(sizes, np.int64, nets), np.fromfile(all_pins, merged.dtype, pins)
-            chosen = slice(*np.searchsorted(position, (first, first + nets)))
-            kept = np.zeros(nets, dtype=np.bool_)
-            kept[position[chosen] - first] = True
-            _, pin = select_nets(size, pin, kept)
-            merged.write(first_net, first_pin, size[kept], pin, weight[chosen])
-            first += nets
-
-
-def _numbers(path: Path, figures: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
-    """(num_nets,) sizes or hashes of the nets of the batches with these figures."""
-    numbers = np.empty(int(figures[:, NETS].sum()), dtype)
-    read_bytes(path, 0, numbers)
-    return numbers
-
-
-def _ends(figures: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ends(runs: Sequence[Run]) -> NDArray[np.int64]:
     """(count,) the nets of all batches up to each, and including it."""
-    return np.cumsum(figures[:, NETS])
+    return np.cumsum([run.layout.num_rows for run in runs])

@@ -1,23 +1,13 @@
-"""The nets that drawn batches have, of one row block, in files that grow with each group of batches.
+"""The nets that drawn batches have, of one row block, in runs of a shuffle for each group of batches.
 
-A piece has these files, with the batches of all groups so far:
-
-    size   (num_nets,) int64             pins of the nets of all batches, batch by batch
-    hash   (num_nets,) uint64            hash of the pins of each
-    pin    (num_kept,) int32 or int64    the pins, net by net
-
-and for each group g these, which appear whole:
-
-    figures-g.npy   (num_batches, num_figures) int64    the figures of every batch so far, see ``NETS`` and so on
-    met-g           (num_bytes,) uint8                  a bit for each pin of the piece: whether any batch has it
-
-The figures of a group come last.  What a killed task had appended before is written again, in the same place.
+A task restricts the nets of one row block, a *piece*, to the batches of one group. It leaves a run for each batch, with
+the batch's nets, and a bit for each pin of the piece: whether any batch so far has it, from which the task of the next
+group goes on. Its record has the figures of each batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,20 +16,99 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.raw_files import write_at
-from gnnloom.pipeline.partition.measure.kept_results import keep_results
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.partition.model.hypergraph import block_nets
 from gnnloom.pipeline.partition.model.net_lists import pin_hash
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
-from gnnloom.pipeline.partition.stochastic.net_pieces import NetPiece
-from gnnloom.storage.format.files import written_aside
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.pipeline.partition.stochastic.uniform_batches import rows_with_others
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 
-#: Columns of the figures of a batch: its nets and their pins; the pins of the piece that lie in this or an earlier
-#: batch; and all pins of the piece.
+#: Figures of a batch: its nets and their pins; the pins of the piece that lie in this or an earlier batch; and all pins
+#: of the piece.
 NUM_FIGURES = 4
-NETS, PINS, MET, ALL_PINS = range(NUM_FIGURES)
-#: Files of the sizes, the pins and the hashes of a piece's nets.
-SIZE, PIN, HASH = "size", "pin", "hash"
+
+
+@dataclass(frozen=True)
+class Nets:
+    """Some nets in memory.
+
+    Attributes:
+        offset: (num_nets + 1,) int64; net k has the pins pin[offset[k]:offset[k + 1]].
+        pin: (num_pins,) int32 or int64.
+        owner: (num_nets,) int64 the pin of each net that sends.
+    """
+
+    offset: NDArray[np.int64]
+    pin: NDArray[Any]
+    owner: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NetPiece:
+    """The nets of a row block; small and picklable, so that tasks can hold it.
+
+    Attributes:
+        number: of the piece; pieces in ascending order have the nets of the whole hypergraph in their order.
+    """
+
+    matrix_path: Path
+    block: int
+    number: int
+
+    def nets(self) -> Nets:
+        """Make the nets with two or more pins."""
+        block = Graph(Artifact(self.matrix_path)).block(self.block)
+        owner = rows_with_others(block.row_offset, block.indptr, block.indices)
+        return Nets(*block_nets(block), owner)
+
+
+def net_pieces(matrices: Sequence[Graph]) -> list[NetPiece]:
+    """Return the pieces of the hypergraph whose nets are the rows of these matrices."""
+    blocks = [(matrix.artifact.path, block) for matrix in matrices for block in range(matrix.num_blocks)]
+    return [NetPiece(path, block, number) for number, (path, block) in enumerate(blocks)]
+
+
+@dataclass(frozen=True)
+class BatchGroup:
+    """What the tasks of a group of batches leave, by piece.
+
+    Attributes:
+        nets: sizes, hashes and pins of the nets; a run for each batch.
+        met: bits of the pins that a batch so far has.
+    """
+
+    number: int
+    nets: Shuffle
+    met: Shuffle
+
+    @classmethod
+    def of(cls, number: int, num_pieces: int, dtype: str) -> BatchGroup:
+        """The group with a number.
+
+        Args:
+            dtype: of the pins.
+        """
+        columns = Column("size", "int64"), Column("hash", "uint64"), Column("pin", dtype, lengths="size")
+        nets = Shuffle(f"drawn-nets/{number:02d}", num_pieces, columns, num_pieces)
+        met = Shuffle(f"met-pins/{number:02d}", num_pieces, (Column("bits", "uint8"),), num_pieces)
+        return cls(number, nets, met)
+
+    def task_name(self, piece: int) -> str:
+        """Name of the task that restricts a piece."""
+        return f"restrict/{self.number:02d}/{piece:05d}"
+
+    def is_usable(self, writer: ArtifactWriter, record: TaskRecord) -> bool:
+        """Whether what a task left is still there."""
+        return all(shuffle.has_runs(writer, record) for shuffle in (self.nets, self.met))
+
+    def remove(self, work: Path) -> None:
+        """Remove what the tasks left."""
+        self.nets.remove(work)
+        self.met.remove(work)
 
 
 @dataclass(frozen=True)
@@ -47,75 +116,53 @@ class RestrictTask:
     """Restricts the nets of a piece to the batches of a group.
 
     Attributes:
-        group: number of the group; the groups before it have been done.
-        drawn: its batches.
+        before: the group before this one, which has been done; None if this is the first.
+        drawn: the batches.
+        nets_lane, met_lane: where what the task leaves goes.
     """
 
+    writer: ArtifactWriter
     piece: NetPiece
-    group: int
+    group: BatchGroup
+    before: BatchGroup | None
     drawn: DrawnBatches
+    nets_lane: Lane
+    met_lane: Lane
 
     @property
-    def result_path(self) -> Path:
-        return figures_path(self.piece.folder, self.group)
+    def name(self) -> str:
+        return self.group.task_name(self.piece.number)
+
+    def rows(self, count: int) -> Index:
+        """The index of so many rows of the piece."""
+        return Index.of_offsets(np.array([0, count]), self.piece.number)
+
+    def met_before(self, num_pins: int) -> NDArray[np.bool_]:
+        """(num_pins,) whether a batch of the groups before this one has each pin."""
+        if self.before is None:
+            return np.zeros(num_pins, dtype=np.bool_)
+        records = [*self.writer.recorded_of([self.before.task_name(self.piece.number)]).values()]
+        with OpenFiles(self.writer.work) as files:
+            (section,) = self.before.met.recorded_sections(files, records)
+            return np.unpackbits(section.read("bits"), count=num_pins).view(np.bool_)
 
 
-def restrict_nets(task: RestrictTask) -> None:
-    """Append the nets of a group to the files of a piece; the figures come last."""
-    piece, group, nets = task.piece, task.group, task.piece.nets()
-    piece.folder.mkdir(parents=True, exist_ok=True)
-    met, before = _met_before(piece, group, len(nets.pin)), _figures_before(piece, group)
-    ends, figures = _ends(before, nets.pin.dtype), []
-    with _appended(piece, group) as descriptors:
-        # One batch at a time in memory, since a group may have several times the pins of the piece.
-        for bits in task.drawn.bits():
-            restricted = _restricted(nets.offset, nets.pin, nets.owner, bits, met)
-            for file, end, values in zip(descriptors, ends, restricted, strict=True):
-                write_at(file, end, values)
-            ends = [end + values.nbytes for end, values in zip(ends, restricted, strict=True)]
-            size, pin, _ = restricted
-            figures.append((len(size), len(pin), np.count_nonzero(met), len(nets.pin)))
-    with written_aside(piece.folder / f"met-{group}") as aside:
-        aside.write_bytes(np.packbits(met).data)
-    keep_results(task.result_path, [np.concatenate([before, np.array(figures, dtype=np.int64)])])
-
-
-def figures_path(folder: Path, group: int) -> Path:
-    """File of the (num_batches, num_figures) figures of a piece, for the batches up to the end of a group."""
-    return folder / f"figures-{group}.npy"
-
-
-@contextmanager
-def _appended(piece: NetPiece, group: int) -> Iterator[list[int]]:
-    """Open the files of sizes, pins and hashes to write; the first group creates them."""
-    names = (SIZE, PIN, HASH)
-    if not group:
-        for name in names:
-            # Not truncated: a task that was taken for dead writes the same bytes, and may do so at any time.
-            (piece.folder / name).touch()
-    with ExitStack() as stack:
-        yield [stack.enter_context((piece.folder / name).open("r+b", buffering=0)).fileno() for name in names]
-
-
-def _ends(before: NDArray[np.int64], dtype: np.dtype[Any]) -> list[int]:
-    """Bytes of sizes, pins and hashes that the groups with these figures have written."""
-    nets, pins = before[:, [NETS, PINS]].sum(axis=0).tolist()
-    return [8 * nets, dtype.itemsize * pins, 8 * nets]
-
-
-def _figures_before(piece: NetPiece, group: int) -> NDArray[np.int64]:
-    """(num_batches, num_figures) figures of the batches of the groups before this one."""
-    if not group:
-        return np.empty((0, NUM_FIGURES), dtype=np.int64)
-    return load_array(figures_path(piece.folder, group - 1))
-
-
-def _met_before(piece: NetPiece, group: int, num_pins: int) -> NDArray[np.bool_]:
-    """(num_pins,) whether a batch of the groups before this one has each pin."""
-    if not group:
-        return np.zeros(num_pins, dtype=np.bool_)
-    packed = np.fromfile(piece.folder / f"met-{group - 1}", np.uint8)
-    return np.unpackbits(packed, count=num_pins).view(np.bool_)
+def restrict_nets(task: RestrictTask) -> int:
+    """Write the nets that the batches of a group have of a piece; returns how many there are."""
+    nets, figures = task.piece.nets(), []
+    met = task.met_before(len(nets.pin))
+    with task.writer.task(task.name) as output:
+        with task.group.nets.routed(output, task.nets_lane) as out:
+            # One batch at a time in memory, since a group may have several times the pins of the piece.
+            for bits in task.drawn.bits():
+                size, pin, hashed = _restricted(nets.offset, nets.pin, nets.owner, bits, met)
+                out.add(task.rows(len(size)), {"size": size, "hash": hashed, "pin": pin})
+                figures.append((len(size), len(pin), int(np.count_nonzero(met)), len(nets.pin)))
+        with task.group.met.routed(output, task.met_lane) as out:
+            packed = np.packbits(met)
+            out.add(task.rows(len(packed)), {"bits": packed})
+        output.facts["figures"] = figures
+    return sum(num_nets for num_nets, *_ in figures)
 
 
 @njit(cache=True, nogil=True)

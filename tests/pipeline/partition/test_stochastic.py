@@ -29,6 +29,7 @@ from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, un
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.sampling.kinds import BATCHES
 from support.batches import merge, merged_by_hand, store_batches
 from support.graphs import random_adjacency, store_graph
@@ -62,7 +63,7 @@ def test_the_rows_of_a_batch_equal_a_count_by_hand(
     paths = [folder / "0.npy", folder / "1.npy"]
     for path, part in zip(paths, parts, strict=True):
         np.save(path, part)
-    sent = batch_volumes([transpose], paths, 4, drawn, folder / "work", HERE)
+    sent = batch_volumes([transpose], paths, 4, drawn, ArtifactWriter(folder, "partition", "0" * 16), HERE)
     induced = [dense & batch[:, None] & batch[None, :] for batch in batches]
     assert sent.tolist() == [[rows_sent(each, part, 4).sum() for part in parts] for each in induced]
 

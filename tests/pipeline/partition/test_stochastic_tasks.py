@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,32 +12,36 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.partition.measure.kept_results import keep_results
+from gnnloom.pipeline.external_sort.raw_files import file_checksum
+from gnnloom.pipeline.partition.model.hypergraph import vertex_weights
 from gnnloom.pipeline.partition.native.problem import NativeProblem
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.preset import Preset
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets, restricted_nets
+from gnnloom.pipeline.partition.stochastic import batch_partition, fit, merged_nets, restricted_nets
 from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
 from gnnloom.pipeline.partition.stochastic.fit_request import FULL, STOCHASTIC, FitRequest, fit_apart
-from gnnloom.pipeline.partition.stochastic.stored_nets import StoredNets
+from gnnloom.pipeline.partition.stochastic.merged_nets import MergedNets
 from gnnloom.pipeline.tasks.cluster import Cluster, ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError, PartitionerError
+from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts
 
 WALK = PartitionOptions(4, model="stochastic", imbalance=0.05, batches="walk", batch_rate=0.3)
 
 
-def fit_by_hash(problem: NativeProblem, nets: StoredNets | None, folder: Path) -> dict[str, Any]:
+def fit_by_hash(problem: NativeProblem, nets: MergedNets | None, folder: Path) -> dict[str, Any]:
     """Parts that depend on every byte of the nets, found in no time."""
     folder.mkdir(parents=True, exist_ok=True)
     seed = problem.options.seed
     if nets is not None:
-        for name in ("offset", "pin", "weight"):
-            seed = zlib.crc32((nets.folder / name).read_bytes(), seed)
+        found = nets.load(vertex_weights(problem.graph, problem.options.weights))
+        for array in (found.net_offset, found.pin, found.net_weight):
+            assert array is not None
+            seed = zlib.crc32(array.tobytes(), seed)
     n, parts = problem.graph.num_vertices, problem.options.parts
     np.save(folder / FULL, random_parts(n, parts, 0))
     np.save(folder / STOCHASTIC, random_parts(n, parts, seed))
@@ -87,61 +91,67 @@ class _Stops(InProcessCluster):
             yield function(item)
 
 
+PHASES = ("restrict_nets", "_index_piece", "_merge_bucket", "_choose_nets", "_count_batches", "_count_block")
+
+
 @pytest.mark.usefixtures("fast_fit")
 def test_a_run_that_was_stopped_in_any_phase_goes_on_and_gives_the_same_bytes(catalog: Catalog) -> None:
     whole = _Stops(-1)
     expected = partition(catalog, "whole", whole)
-    for phase in ("restrict_nets", "_index_piece", "_merge_bucket", "_choose_nets", "_place_nets", "_count_batches"):
+    for phase in PHASES:
         name = f"stopped-{phase.strip('_')}"
         # After the first task of the phase.
         first, second = _Stops(whole.ran.index(phase) + 1), _Stops(-1)
         with pytest.raises(KeyboardInterrupt):
             partition(catalog, name, first)
         assert partition(catalog, name, second) == expected
-        # What may run twice: drawing a group, and placing the nets.
-        again = {"_draw_batches", "_place_nets"}
-        once = [function for function in whole.ran if function not in again]
-        assert [each for each in first.ran + second.ran if each not in again] == once
+        # What may run twice: drawing a group.
+        once = [function for function in whole.ran if function != "_draw_batches"]
+        assert [each for each in first.ran + second.ran if each != "_draw_batches"] == once
 
 
 @pytest.mark.usefixtures("fast_fit")
-@pytest.mark.parametrize(
-    ("phase", "again", "lost"),
-    [("_merge_bucket", "_index_piece", "index-*-00"), ("_choose_nets", "_merge_bucket", "kept-*-00")],
-)
-def test_lanes_that_were_lost_between_two_runs_are_written_again(
-    catalog: Catalog, phase: str, again: str, lost: str
-) -> None:
+@pytest.mark.parametrize("phase", PHASES)
+def test_what_was_damaged_or_lost_between_two_runs_is_made_again(catalog: Catalog, phase: str) -> None:
     whole = _Stops(-1)
     expected = partition(catalog, "whole", whole)
-    first, second = _Stops(whole.ran.index(phase) + 1), _Stops(-1)
-    with pytest.raises(KeyboardInterrupt):
-        partition(catalog, "lost", first)
-    (lane,) = catalog["lost"].path.rglob(lost)
-    lane.unlink()
-    assert partition(catalog, "lost", second) == expected
-    assert first.ran.count(again) == second.ran.count(again) == whole.ran.count(again) > 1
+    for name, change in (("damaged", _flip_a_byte), ("lost", Path.unlink)):
+        with pytest.raises(KeyboardInterrupt):
+            partition(catalog, name, _Stops(whole.ran.index(phase) + 1))
+        # One file of each of the last shuffles that are there.
+        files = sorted(
+            catalog[name].path.glob("partition/*/.work/shuffle/**/*-00"), key=lambda path: path.stat().st_mtime
+        )
+        for path in files[-6:]:
+            change(path)
+        assert partition(catalog, name, InProcessCluster()) == expected
 
 
-def test_a_task_that_is_killed_while_it_appends_a_group_is_repeated(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _flip_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    if content:
+        content[len(content) // 3] ^= 1
+        path.write_bytes(content)
+
+
+def test_a_task_that_is_killed_within_a_group_is_repeated(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_partition, "fit_apart", fit_by_hash)
     expected = partition(catalog, "whole", InProcessCluster())
-    kept: list[Path] = []
+    calls, restricted = 0, restricted_nets._restricted
 
-    def killed_once(path: Path, arrays: Iterable[Any]) -> None:
-        kept.append(path)
-        # The nets and what the group met are written by then; the figures are not.
-        if len(kept) == 5:
+    def killed_once(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        # Some batches of the group are written by then.
+        if calls == 30:
             raise KeyboardInterrupt
-        keep_results(path, arrays)
+        return restricted(*args)
 
-    monkeypatch.setattr(restricted_nets, "keep_results", killed_once)
+    monkeypatch.setattr(restricted_nets, "_restricted", killed_once)
     with pytest.raises(KeyboardInterrupt):
         partition(catalog, "killed", InProcessCluster())
     assert partition(catalog, "killed", InProcessCluster()) == expected
-    assert kept.count(kept[4]) == 2
+    assert calls > 30
 
 
 class _Between(InProcessCluster):
@@ -160,7 +170,7 @@ class _Between(InProcessCluster):
         self.peak = max(self.peak, tracemalloc.get_traced_memory()[1])
 
 
-def fit_at_random(problem: NativeProblem, _: StoredNets | None, folder: Path) -> dict[str, Any]:
+def fit_at_random(problem: NativeProblem, _: MergedNets | None, folder: Path) -> dict[str, Any]:
     facts = fit_by_hash(problem, None, folder)
     # Another process would have done this.
     tracemalloc.reset_peak()
@@ -193,7 +203,8 @@ def program(package: str = "no_such_package", bytes_per_pin: int = 0) -> NativeP
 
 def problem_of(graph: Graph, folder: Path, chosen: NativeProgram, **options: Any) -> NativeProblem:
     settings = PartitionOptions(4, model="stochastic", **options)
-    return NativeProblem(graph, graph, settings, folder, folder / "part.npy", InProcessCluster(), chosen)
+    cluster, writer = InProcessCluster(), ArtifactWriter(folder, "partition", "0" * 16)
+    return NativeProblem(graph, graph, settings, folder, folder / "part.npy", cluster, writer, chosen)
 
 
 @pytest.fixture
@@ -221,15 +232,34 @@ def test_parts_that_an_earlier_process_found_are_kept_and_what_it_says_is_logged
 ) -> None:
     folder = tmp_path / "fit"
     folder.mkdir()
-    nets = StoredNets(tmp_path / "nets", 0, 0, "int32")
-    nets.create()
+    problem = problem_of(graph, tmp_path, program(), batches="walk")
+    nets = MergedNets.of(problem.writer.work, 1, "int32", 0, 0)
+    nets.nets.list_runs(problem.writer.work, [])
     given = random_parts(200, 4, 0)
     np.save(folder / FULL, given)
+    with problem.writer.task("fit/hypergraph") as output:
+        output.facts = {"checksum": file_checksum(folder / FULL), "found": {}}
     # This program cannot run, which nothing without nets needs.
-    assert fit_apart(problem_of(graph, tmp_path, program(), batches="walk"), nets, folder) == {}
+    assert fit_apart(problem, nets, folder) == {}
     np.testing.assert_array_equal(np.load(folder / FULL), given)
     assert set(np.load(folder / STOCHASTIC).tolist()) == set(range(4))
     assert "batches exchange no rows" in caplog.text
+
+
+def test_parts_that_were_damaged_are_found_again(tmp_path: Path) -> None:
+    writer, path = ArtifactWriter(tmp_path, "partition", "0" * 16), tmp_path / "part.npy"
+    found: list[int] = []
+
+    def find() -> tuple[Any, dict[str, Any]]:
+        found.append(len(found))
+        return random_parts(50, 4, 0), {"volume": 1.5}
+
+    for times in (1, 1, 2):
+        if times == 2:
+            _flip_a_byte(path)
+        part, facts = fit._kept(writer, path, find)
+        np.testing.assert_array_equal(part, random_parts(50, 4, 0))
+        assert (facts, len(found)) == ({"volume": 1.5}, times)
 
 
 def test_uniform_batches_are_drawn_without_the_graph(tmp_path: Path) -> None:

@@ -23,20 +23,25 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.artifacts import block_ranges
 from gnnloom.storage.format import arrays
+from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, rows_sent
+
+
+def new_writer(folder: Path) -> ArtifactWriter:
+    return ArtifactWriter(Path(mkdtemp(dir=folder)), "partition", "0" * 16)
 
 
 def count(graph: Graph, part: NDArray[np.int32], parts: int, folder: Path) -> Exchange:
     """Count the exchange of the product with the *transpose* of the graph."""
     folder.mkdir(exist_ok=True)
     np.save(folder / "part.npy", part)
-    return count_exchange(graph, folder / "part.npy", parts, Path(mkdtemp(dir=folder)), InProcessCluster())
+    return count_exchange(graph, folder / "part.npy", parts, "forward", new_writer(folder), InProcessCluster())
 
 
 def load_of(graph: Graph, parts: int, folder: Path, weights: str = "nonzeros") -> Load:
     """Measure the load of the parts that :func:`count` counted last."""
-    return measure_load(graph, folder / "part.npy", parts, weights, Path(mkdtemp(dir=folder)), InProcessCluster())
+    return measure_load(graph, folder / "part.npy", parts, weights, new_writer(folder), InProcessCluster())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -205,10 +210,13 @@ def test_counting_a_large_block_takes_the_memory_of_its_ranges(
     np.save(tmp_path / "part.npy", random_parts(n, parts, 8))
     buffers = volume.CountBuffers(parts, 0)
     assert buffers.has_table == (parts == 8)
-    for run in ("compiles", "is measured"):
+    for run in ("compiles", "measured"):
         tracemalloc.start()
-        volume._count_block(volume._CountTask(graph.artifact.path, tmp_path / "part.npy", buffers, 0, tmp_path / run))
-        measure_load(graph, tmp_path / "part.npy", parts, "nonzeros", tmp_path / f"load {run}", InProcessCluster())
+        writer, pairs = new_writer(tmp_path), volume._pair_shuffle(run, parts)
+        lane = pairs.create_lanes(writer.work, 1).lane(0)
+        path = graph.artifact.path
+        volume._count_block(volume._CountTask(writer, path, tmp_path / "part.npy", buffers, 0, pairs, lane))
+        measure_load(graph, tmp_path / "part.npy", parts, "nonzeros", new_writer(tmp_path), InProcessCluster())
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     # The Python objects of the tasks and of what they open.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.external_sort.lanes import MOST_FILES, OpenFiles
-from gnnloom.pipeline.partition.multilevel import lane_rows, net_updates
+from gnnloom.pipeline.partition.multilevel import net_updates
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
-from gnnloom.pipeline.partition.multilevel.lane_rows import split_rows
 from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
 from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, reading_tasks, round_tasks, writing_tasks
-from gnnloom.pipeline.partition.range_rows import RangeRows, grouped_rows
+from gnnloom.pipeline.partition.multilevel.route_rows import route_rows
+from gnnloom.pipeline.shuffle import runs
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 
 EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -23,32 +27,39 @@ EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[Healt
 TASKS = st.lists(st.lists(st.lists(st.integers(0, 29), max_size=20), max_size=4), min_size=1, max_size=MOST_FILES + 3)
 
 
+def written(rows: UnrecordedShuffle, task: int, runs: list[Any], ranges: Sequence[range], key: int) -> Any:
+    """Route runs as a task does, and return what it returns."""
+    with rows.routed(task) as out:
+        route_rows(out, "row", runs, ranges, key)
+    return task, out.written
+
+
 @EXAMPLES
-@given(tasks=TASKS, count=st.integers(1, 7), column=st.integers(0, 1))
+@given(tasks=TASKS, count=st.integers(1, 7), key=st.integers(0, 1))
 def test_rows_of_ranges_come_back_in_the_order_in_which_they_were_written(
-    tmp_path_factory: pytest.TempPathFactory, tasks: list[list[list[int]]], count: int, column: int
+    tmp_path_factory: pytest.TempPathFactory, tasks: list[list[list[int]]], count: int, key: int
 ) -> None:
     ranges, numbers = range_pieces(range(30), count), iter(range(10**6))
-    stored = RangeRows.create(tmp_path_factory.mktemp("rows"), "rows", len(tasks), 2, len(ranges))
-    written = [np.empty((0, 2), dtype=np.int64)]
-    for task, runs in enumerate(tasks):
-        rows = [np.array([(key, next(numbers)) for key in run], dtype=np.int64).reshape(-1, 2) for run in runs]
-        rows = [np.ascontiguousarray(run[:, ::-1]) if column else run for run in rows]
-        stored.write(task, grouped_rows(rows, ranges, column))
-        written += rows
-    every = np.concatenate(written)
-    with OpenFiles(stored.folder) as files:
+    work = tmp_path_factory.mktemp("rows")
+    stored = UnrecordedShuffle.create(work, "rows", len(tasks), [Column("row", "int64", (2,))], len(ranges))
+    every, found = [np.empty((0, 2), dtype=np.int64)], []
+    for task, each in enumerate(tasks):
+        rows = [np.array([(at, next(numbers)) for at in run], dtype=np.int64).reshape(-1, 2) for run in each]
+        rows = [np.ascontiguousarray(run[:, ::-1]) if key else run for run in rows]
+        found.append(written(stored, task, rows, ranges, key))
+        every += rows
+    # Tasks return in any order.
+    assert stored.list_runs(reversed(found)) == len(np.concatenate(every))
+    with OpenFiles(work) as files:
+        opened, all_rows = stored.rows(files), np.concatenate(every)
         for number, each in enumerate(ranges):
-            own = range(number, number + 1)
-            expected = every[(every[:, column] >= each.start) & (every[:, column] < each.stop)]
-            np.testing.assert_array_equal(stored.rows_within(files, own), expected)
-            spans = [stored.rows(span) for span in stored.spans(files, own)]
-            np.testing.assert_array_equal(np.concatenate([expected[:0], *spans]), expected)
-            assert stored.sizes()[number] == len(expected)
-        found = stored.rows_within(files, range(1, len(ranges)))
-    assert sorted(found.tolist()) == sorted(row for row in every.tolist() if row[column] >= ranges[0].stop)
+            expected = all_rows[(all_rows[:, key] >= each.start) & (all_rows[:, key] < each.stop)]
+            np.testing.assert_array_equal(opened.read(number, number + 1).column("row"), expected)
+            sections = [section.read("row") for section in opened.sections(number, number + 1)]
+            np.testing.assert_array_equal(np.concatenate([expected[:0], *sections]), expected)
+            assert opened.num_rows()[number] == len(expected)
     stored.remove()
-    assert not list(stored.folder.iterdir())
+    assert not list(work.iterdir())
 
 
 @pytest.mark.parametrize("most", [1, 3, 1 << 10])
@@ -57,9 +68,9 @@ def test_every_net_of_a_moving_vertex_is_updated(tmp_path: Path, most: int, monk
     with IncidenceWriter(tmp_path, np.dtype(np.int32)) as writer:
         writer.append(np.array([0, 3, 3, 7]), np.array([1, 4, 6, 0, 1, 2, 9], dtype=np.int32))
         vertices = writer.close()
-    runs = list(net_updates.net_updates(np.array([[2, 5, 6], [1, 3, 3], [0, 7, 8]]), vertices))
-    assert max(map(len, runs)) <= most
-    assert np.concatenate(runs).tolist() == [[net, 5, 6] for net in (0, 1, 2, 9)] + [[net, 7, 8] for net in (1, 4, 6)]
+    found = list(net_updates.net_updates(np.array([[2, 5, 6], [1, 3, 3], [0, 7, 8]]), vertices))
+    assert max(map(len, found)) <= most
+    assert np.concatenate(found).tolist() == [[net, 5, 6] for net in (0, 1, 2, 9)] + [[net, 7, 8] for net in (1, 4, 6)]
 
 
 @EXAMPLES
@@ -71,13 +82,15 @@ def test_every_net_of_a_moving_vertex_is_updated(tmp_path: Path, most: int, monk
 def test_rows_of_several_tasks_are_split_evenly(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], shares: int, most: int
 ) -> None:
-    rows = RangeRows.create(tmp_path_factory.mktemp("rows"), "rows", len(counts), 1)
+    work = tmp_path_factory.mktemp("rows")
+    rows = UnrecordedShuffle.create(work, "rows", len(counts), [Column("row", "int64", (1,))])
     numbers = np.arange(sum(counts))
-    for task, piece in enumerate(np.split(numbers, np.cumsum(counts)[:-1])):
-        rows.write_one(task, piece[:, None])
-    with OpenFiles(rows.folder) as files, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lane_rows, "BLOCK_ROWS", most)
-        found = [list(share.blocks(files)) for share in split_rows(rows, counts, shares)]
+    pieces = np.split(numbers[:, None], np.cumsum(counts)[:-1])
+    every = range(len(numbers))
+    assert rows.list_runs(written(rows, task, [piece], [every], 0) for task, piece in enumerate(pieces)) == len(every)
+    with OpenFiles(work) as files, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "BLOCK_BYTES", 8 * most)
+        found = [list(rows.rows(files).numbered(share, "row")) for share in range_pieces(every, shares)]
     assert len(found) == min(shares, len(numbers))
     assert [number for share in found for block in share for number in block[:, 0].tolist()] == numbers.tolist()
     assert all(len(block) <= most for share in found for block in share)

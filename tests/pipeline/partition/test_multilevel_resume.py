@@ -1,0 +1,67 @@
+"""After a kill, the multilevel method begins again: no byte of what it left is read, however damaged it is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnloom.pipeline.partition.multilevel import disk_hypergraph, out_of_core
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from support.graphs import random_adjacency, store_graph
+
+
+class _Killed(InProcessCluster):
+    """Ends at a task of a function, when all files are still there, as after a kill."""
+
+    def __init__(self, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self._function, self._monkeypatch = function, monkeypatch
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        for item in items:
+            yield function(item)
+            if function.__name__ == self._function:
+                self._monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+                raise KeyboardInterrupt
+
+
+def partition(catalog: Catalog, name: str, cluster: InProcessCluster) -> tuple[str, Any]:
+    """Digest and figures of the partition of a graph that is the same for every name."""
+    if name not in catalog:
+        adjacency = random_adjacency(600, 2400, 1, symmetric=True)
+        store_graph(catalog.create(name), adjacency, symmetric=True, num_blocks=3)
+    options = PartitionOptions(4, "multilevel", preset="streaming")
+    found = partition_graph(catalog[name], catalog[name].graph(), options, cluster)
+    return found.artifact.digest, found.quality
+
+
+def test_nothing_that_a_killed_run_left_is_read_but_the_stored_parts(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
+    monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (1, 1.5))
+    monkeypatch.setattr(out_of_core, "CLUSTER_PASSES", 1)
+    expected = partition(catalog, "whole", InProcessCluster())
+    # While clusters form, nets are sorted, parts are refined, and while the exchange is counted.
+    for function in ("_join", "_scatter", "_change_masks", "_count_block"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            partition(catalog, f"killed{function}", _Killed(function, patch))
+        left = [path for path in _left(catalog[f"killed{function}"].path) if path.stat().st_size]
+        assert left
+        for path in left:
+            content = bytearray(path.read_bytes())
+            content[len(content) // 2] ^= 1
+            path.write_bytes(content)
+        assert partition(catalog, f"killed{function}", InProcessCluster()) == expected
+
+
+def _left(dataset: Path) -> list[Path]:
+    """Files in work folders, without the plan and the records, which have checksums of their own."""
+    files = (path for path in dataset.glob("partition/*/.work/**/*") if path.is_file())
+    return [path for path in files if path.name != "plan.json" and path.parent.name != "parts"]
