@@ -166,7 +166,7 @@ class IngestProjection:
         return {name: {"planned": planned[name], "measured": value} for name, value in measured.items()}
 
 
-def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: Resources) -> IngestProjection:
+def extrapolate(found: Calibration, undirected: bool, resources: Resources) -> IngestProjection:
     """Project from what a calibration found to the whole source.
 
     Raises:
@@ -177,7 +177,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
     width = entry_bytes(found.vertices - 1) + (4 if found.weighted else 0)
     sizes = SortSizes(found.vertices, found.edges, found.ranges, undirected, found.weighted)
     spill = sizes.spill_copies(resources.memory) * sizes.spilled_bytes
-    if compact:
+    if found.distinct_ids:
         # Ids are on disk as collected, with their numbers, and as merged. They are collected for some edges at a time,
         # so an id may be in every file: at most two for each edge.
         spill += 16 * 2 * found.edges + 8 * found.distinct_ids
@@ -200,7 +200,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         blocks=even_blocks(found.vertices, entries),
         workers=resources.workers,
         processes=resources.workers,
-        peak_memory=_peak_memory(found, entries, directions, width, resources.memory, compact=compact),
+        peak_memory=_peak_memory(found, entries, directions, width, resources.memory),
         memory_limit_bytes=resources.memory,
         spill_bytes=spill,
         output_bytes=output,
@@ -209,11 +209,11 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         edges_high=max(found.edges, found.edges_high),
         weighted=found.weighted,
         name_bytes=found.name_bytes,
-        seconds=round(seconds * (_NAME_COST if found.name_bytes else _COMPACT_COST if compact else 1), 2),
+        seconds=round(seconds * (_NAME_COST if found.name_bytes else _COMPACT_COST if found.distinct_ids else 1), 2),
     )
 
 
-def _peak_memory(found: Calibration, entries: int, directions: int, width: int, memory: int, *, compact: bool) -> int:
+def _peak_memory(found: Calibration, entries: int, directions: int, width: int, memory: int) -> int:
     """What every worker holds, and the larger of the two passes' buffers."""
     working = working_memory(memory)
     spilled = min(found.edges, spill_edges(memory, directions == 2))
@@ -221,7 +221,7 @@ def _peak_memory(found: Calibration, entries: int, directions: int, width: int, 
     # Pages of a mapped file count as the worker's own until the range is done.
     mapped = min(found.edges // max(1, found.ranges), MAX_SPILL_ENTRIES) * id_bytes
     scatter = mapped + (spilled + min(found.edges, CHUNK_EDGES)) * id_bytes + spilled * directions * width
-    if compact:
+    if found.distinct_ids:
         # The ids of some edges, with their numbers; at most two for each.
         scatter += min(2 * found.edges * FILE_ID_BYTES, working // 4)
     rows = even_block_rows(found.vertices, entries)

@@ -24,12 +24,13 @@ from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.projection import ShardSource, grid_counts, row_counts
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
-from gnnloom.pipeline.sources.names import NameChunk, NameFoundError, Names
+from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.errors import InputError
 from support.edge_files import EdgeFiles, write_edges
 from support.graphs import store_vertices
 from support.partitions import random_parts, store_partition
@@ -109,7 +110,6 @@ class NamedEdges:
     num_ranges: int
     range_edges: int
     chunk_edges: int
-    may_begin_with_header: bool = False
 
     def identity(self) -> dict[str, Any]:
         return {"format": "test", "names": self.num_ranges}
@@ -121,7 +121,10 @@ class NamedEdges:
         return [SourceRange(number, 0, self.range_edges) for number in range(self.num_ranges)]
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
-        raise NameFoundError(f"range {span.file}: a name")
+        raise InputError(f"range {span.file}: a name")
+
+    def begins_with_names(self) -> bool:
+        return True
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         for start in range(0, self.range_edges, self.chunk_edges):

@@ -79,10 +79,11 @@ def _table(width: int, *, one_location: bool) -> str:
 )
 @click.option(
     "--ids",
-    type=click.Choice(("keep", "compact")),
+    type=click.Choice(("keep", "compact", "names")),
     default="keep",
     show_default=True,
-    help="Keep the ids, or number those that occur (numbers or names) 0, 1, ... in ascending order.",
+    help="Keep the ids, or number those that occur 0, 1, ... in ascending order: compact finds out from the first lines"
+    " whether they are numbers or names, with names they are names.",
 )
 @click.option(
     "--merge",

@@ -75,8 +75,7 @@ def collect_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Clus
     """Collect the names of the ranges that have no usable record; returns all records in the order of the source.
 
     Raises:
-        InputError: the source cannot be read or has no edges, only some of its edges have a weight, or a header was
-            read as an edge.
+        InputError: the source cannot be read or has no edges, or only some of its edges have a weight.
     """
     ranges = source.ranges()
     lanes = LaneSet.create(writer.work, "names/collected", len(ranges))
@@ -85,7 +84,7 @@ def collect_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Clus
         for number, source_range in enumerate(ranges)
     ]
     records = run_missing("names", cluster, writer, collect_range, tasks, is_usable=_is_usable)
-    _check(source, [record.facts for record in records])
+    _check([record.facts for record in records])
     return records
 
 
@@ -96,21 +95,11 @@ def _is_usable(task: CollectNamesTask, record: TaskRecord) -> bool:
     return LaneNames.of(record.facts).is_intact(task.writer.work)
 
 
-def _check(source: NamedEdgeSource, facts: Sequence[Mapping[str, Any]]) -> None:
-    edges, plain = sum(fact["edges"] for fact in facts), sum(fact["plain"] for fact in facts)
-    if not edges:
+def _check(facts: Sequence[Mapping[str, Any]]) -> None:
+    if not any(fact["edges"] for fact in facts):
         raise InputError("the source has no edges")
     if len({file.weighted for fact in facts for file in LaneNames.of(fact)}) > 1:
         raise InputError("some edges of the source have a weight and some have none")
-    # Every edge but the first line of each file has numbers for ids: that line is a header rather than an edge.
-    headers = [fact["range"][0] for fact in facts if fact["range"][1] == 0 and not fact["first_is_plain"]]
-    if source.may_begin_with_header and plain and headers and edges - plain == len(headers):
-        files = source.identity().get("files", [])
-        name = files[headers[0]]["name"] if headers[0] < len(files) else "the source"
-        raise InputError(
-            f"{name}: only the first line holds ids that are not numbers; pass `--header` if it names the columns, or"
-            " `--no-header` if it is an edge and all ids are names"
-        )
 
 
 def collect_range(task: CollectNamesTask) -> Done:
@@ -121,20 +110,15 @@ def collect_range(task: CollectNamesTask) -> Done:
     """
     with task.writer.task(task.name) as output, writable(task.writer.work, task.lane) as lane:
         collected = _Collected(task, lane)
-        edges = plain = 0
-        first_is_plain: bool | None = None
+        edges = 0
         for chunk in task.source.read_names(task.range):
-            if not len(chunk.source):
-                continue
-            first_is_plain = chunk.first_is_plain if first_is_plain is None else first_is_plain
-            edges, plain = edges + len(chunk.source), plain + chunk.num_plain
-            collected.add(chunk)
+            if len(chunk.source):
+                edges += len(chunk.source)
+                collected.add(chunk)
         collected.finish()
         output.facts = {
             "range": range_facts(task.range),
             "edges": edges,
-            "plain": plain,
-            "first_is_plain": bool(first_is_plain),
             "lane": task.lane.to_json(),
             # The key is a name on disk, which stays.
             "runs": [file.to_json() for file in collected.files],

@@ -238,7 +238,11 @@ def test_parquet_mixes_columns_of_numbers_and_text(tmp_path: Path) -> None:
 )
 def test_numpy_pairs_of_any_numbers_or_text_can_be_names(tmp_path: Path, pairs: np.ndarray, edges: Any) -> None:
     np.savez(tmp_path / "e.npz", edge_index=pairs.T, weight=np.ones(2))
-    graph = ingest(tmp_path, open_edges(None, [str(tmp_path / "e.npz")], {"weights": True}))
+    source = open_edges(None, [str(tmp_path / "e.npz")], {"weights": True})
+    if pairs.dtype.kind in "iu":
+        with pytest.raises(InputError, match=r"edge [01]: the id .*`--ids names`"):
+            ingest(tmp_path, source)
+    graph = ingest(tmp_path, source, replace(OPTIONS, ids="names" if pairs.dtype.kind in "iu" else "compact"))
     assert set(edges_of(graph)) == edges
 
 
@@ -256,7 +260,7 @@ def test_ids_below_a_stated_number_are_never_names(tmp_path: Path) -> None:
 def test_names_are_refused_with_a_remedy_if_ids_are_kept(tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_text("1 2\nbob 3\n")
     source = open_edges(None, [str(tmp_path / "edges.txt")])
-    with pytest.raises(InputError, match=r"line 2: expected a vertex id .*`--ids compact`"):
+    with pytest.raises(InputError, match=r"line 2: expected a vertex id .*`--ids names`"):
         ingest(tmp_path, source, IngestOptions())
 
 
@@ -273,7 +277,7 @@ def test_the_projection_counts_names(tmp_path: Path) -> None:
 def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first name comes late, so that the ids are collected as numbers before that."""
+    """Numbers are names like any others."""
     small_pieces(monkeypatch)
     edges = [(str(number), str(number * 3), 1.0) for number in range(60)] + random_edges(60, 30)
     source = replace(
