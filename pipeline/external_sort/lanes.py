@@ -156,8 +156,8 @@ def num_shared_files(tasks: int) -> int:
 class LaneWriter:
     """A lane that is open to be written, in any order; :meth:`seal` ends it."""
 
-    def __init__(self, lane: Lane, descriptor: int) -> None:
-        self._lane, self._descriptor = lane, descriptor
+    def __init__(self, lane: Lane, descriptor: int, path: Path) -> None:
+        self._lane, self._descriptor, self._path = lane, descriptor, path
         self._size = 0
         #: Checksum of each block that was written whole at once.
         self._sums: dict[int, int] = {}
@@ -186,24 +186,25 @@ class LaneWriter:
 
     def seal(self) -> None:
         """Write the table of checksums and the seal."""
-        for block in self._parts:
-            begin = block * BLOCK_BYTES
-            data = np.zeros(min(BLOCK_BYTES, self._size - begin), np.uint8)
-            # Bytes that nobody wrote are zero, also beyond the end of the file.
-            filled = data.data
-            for place, count in self._lane.pieces(_SEAL_BYTES + begin, len(data)):
-                os.preadv(self._descriptor, [filled[:count]], place)
-                filled = filled[count:]
-            self._sums[block] = google_crc32c.value(data)
+        if self._parts:
+            with self._path.open("rb", buffering=0) as file:
+                for block in self._parts:
+                    self._sums[block] = google_crc32c.value(self._stored(file.fileno(), block))
         table = np.zeros(_num_blocks(self._size), np.uint32)
         if self._sums:
             table[list(self._sums)] = list(self._sums.values())
         self._put(_SEAL_BYTES + self._size, table.view(np.uint8))
         self._put(0, _seal(self._lane, self._size, google_crc32c.value(table.view(np.uint8))))
 
-    def sync(self) -> None:
-        """Wait until all that was written to the file is on disk."""
-        os.fsync(self._descriptor)
+    def _stored(self, descriptor: int, block: int) -> NDArray[np.uint8]:
+        """The bytes of a block; those that nobody wrote are zero, also beyond the end of the file."""
+        begin = block * BLOCK_BYTES
+        data = np.zeros(min(BLOCK_BYTES, self._size - begin), np.uint8)
+        rest = data.data
+        for place, count in self._lane.pieces(_SEAL_BYTES + begin, len(data)):
+            os.preadv(descriptor, [rest[:count]], place)
+            rest = rest[count:]
+        return data
 
     def _put(self, offset: int, data: NDArray[np.uint8]) -> None:
         for begin, count in self._lane.pieces(offset, len(data)):
@@ -354,9 +355,10 @@ def writable(folder: Path, lane: Lane) -> Iterator[LaneWriter]:
         IncompleteError: the file is missing.
     """
     # Not created here: what other tasks have written to a lost file would be missing from the new one.
-    descriptor = _open(folder / lane.path, os.O_RDWR)
+    path = folder / lane.path
+    descriptor = _open(path, os.O_WRONLY)
     try:
-        writer = LaneWriter(lane, descriptor)
+        writer = LaneWriter(lane, descriptor, path)
         yield writer
         writer.seal()
     finally:

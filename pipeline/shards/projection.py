@@ -22,9 +22,9 @@ from gnnloom.pipeline.shards.grid.grid_scatter import SCATTER_BYTES, run_entries
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.grid.grid_vertex_routing import vertex_types
-from gnnloom.pipeline.shards.rows.halo_regrouping import HaloGroups
-from gnnloom.pipeline.shards.rows.row_merge import VERTEX_DATA, RoutedFiles
+from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_routed import SEGMENT_NONZEROS
+from gnnloom.pipeline.shards.rows.row_routing import row_shuffle, vertex_shuffle
 from gnnloom.pipeline.shards.rows.row_stage import routed_bytes, row_shards_key, vertex_ranges
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
@@ -220,57 +220,39 @@ def row_counts(source: ShardSource, parts: PartSizes) -> list[PhaseCount]:
     rows = routed_bytes(graph.num_vertices, graph.nnz, entry)
     largest = routed_bytes(max(graph.block_rows, default=0), max(graph.block_nnz, default=0), entry)
     # Every file says where the rows of each part begin, in three columns or more.
+    # A run says where the rows of each part begin.
     phases = [
-        PhaseCount("route rows", blocks, 0, 0, 1, matrices * rows, matrices * rows + blocks * 24 * (ranks + 1), largest)
+        PhaseCount("route rows", blocks, 0, 0, 1, matrices * rows, matrices * rows + blocks * 8 * (ranks + 1), largest)
     ]
-    routed = [RoutedFiles("forward", graph.num_blocks, ranks, rows)]
-    if not graph.symmetric:
-        routed.append(RoutedFiles("backward", source.transpose_blocks, ranks, rows))
-    if source.vertex_tasks:
-        each = -(-vertices // source.vertex_tasks)
-        phases.append(PhaseCount("route vertices", source.vertex_tasks, 0, 0, 1, vertices, vertices, each))
-        routed.append(RoutedFiles(VERTEX_DATA, source.vertex_tasks, ranks, vertices))
-    for merged in routed:
-        phases += _merge_counts(merged)
-    files, sent = sum(map(_rank_files, routed)), sum(parts.sent) + sum(parts.sent_back)
+    files = 0
+    for kind, tasks in (("forward", graph.num_blocks), ("backward", source.transpose_blocks)):
+        if tasks:
+            shuffle = row_shuffle(kind, ranks, graph.num_vertices, weighted=graph.weighted)
+            phases += shuffle.merge_counts("merge rows", tasks, tasks, tasks * ranks, rows)
+            files += shuffle.reader_files(tasks, tasks, rows)
+    if source.vertices is not None:
+        tasks, each = source.vertex_tasks, -(-vertices // source.vertex_tasks)
+        shuffle = vertex_shuffle(source.vertices.types, ranks)
+        phases.append(PhaseCount("route vertices", tasks, 0, 0, 1, vertices, vertices, each))
+        phases += shuffle.merge_counts("merge vertices", tasks, tasks, tasks * ranks, vertices)
+        files += shuffle.reader_files(tasks, tasks, vertices)
     # Ids first, then the rows twice: local numbers are known when the halo is complete.
     read = 3 * matrices * rows + vertices
     heaviest = 3 * matrices * routed_bytes(max(parts.vertices, default=0), max(parts.nonzeros, default=0), entry)
     rank_bytes = heaviest + -(-vertices // max(1, ranks))
+    sent = sum(parts.sent) + sum(parts.sent_back)
     output = matrices * (graph.nnz * entry + 8 * graph.num_vertices) + vertices + 8 * sent
-    collected = 8 * sent + 8 * ranks * (ranks + 1)
-    return [
-        *phases,
-        PhaseCount("write ranks", ranks, ranks * files, files, 3, read, output, rank_bytes),
-        *(HaloGroups(ranks).counts(sent) * matrices),
-        PhaseCount("send lists", ranks, ranks * matrices, matrices, 2, collected, 12 * sent, -(-collected // ranks)),
-    ]
-
-
-def _merge_counts(files: RoutedFiles) -> list[PhaseCount]:
-    """The merges of routed files, if there are any."""
-    phases = []
-    for level in files.levels[1:]:
-        count = count_merges(files.levels, level, files.num_parts)
-        shared = _level_files(files, level.number - 1)
-        read = files.num_bytes + count.sources * 24 * (files.num_parts // count.spans + 1)
-        written = files.num_bytes + count.tasks * 24 * (files.num_parts + 1)
-        largest, most = read * count.most_sources // count.sources, min(count.most_sources, shared)
-        phases.append(PhaseCount("merge rows", count.tasks, count.opens(shared), most, 3, read, written, largest))
+    phases.append(PhaseCount("write ranks", ranks, ranks * files, files, 3, read, output, rank_bytes))
+    files = collected = 0
+    for kind, of_kind in (("forward", sum(parts.sent)), ("backward", sum(parts.sent_back)))[:matrices]:
+        # Two numbers and a key for each pair of ranks.
+        halo, pairs = halo_shuffle(kind, ranks), min(of_kind, ranks**2)
+        num_bytes = 8 * of_kind + 24 * pairs
+        phases += halo.merge_counts("merge halos", ranks, ranks, pairs, num_bytes)
+        files, collected = files + halo.reader_files(ranks, ranks, num_bytes), collected + num_bytes
+    share = -(-collected // ranks)
+    phases.append(PhaseCount("send lists", ranks, ranks * files, files, 2, collected, 12 * sent, share))
     return phases
-
-
-def _level_files(files: RoutedFiles, number: int) -> int:
-    """Files with the lanes of a level."""
-    if not number:
-        return num_shared_files(files.num_files)
-    return num_shared_files(count_merges(files.levels, files.levels[number], files.num_parts).tasks)
-
-
-def _rank_files(files: RoutedFiles) -> int:
-    """Files that a rank's task opens for what was routed."""
-    last = files.levels[-1]
-    return min(last.sources, _level_files(files, last.number))
 
 
 def _reordered_peak(parts: PartSizes) -> int:

@@ -20,7 +20,7 @@ from gnnloom.pipeline.ingest.vertices import PIECE_CHUNKS, TASK_PIECES
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.projection import grid_counts, row_counts
-from gnnloom.pipeline.shards.rows.halo_regrouping import HaloGroups
+from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.sizes import PartSizes
 from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
@@ -166,15 +166,16 @@ def test_the_memory_of_vertex_data_is_the_budget(graph: Described) -> None:
 
 
 @cases_on_ranks
-def test_regrouping_halos_takes_few_tasks_that_open_few_files(graph: Described, ranks: int) -> None:
-    phases = HaloGroups(ranks).counts(graph.halo_rows(ranks))
-    root = math.ceil(math.sqrt(ranks))
+def test_merging_halos_opens_few_files_and_moves_each_row_a_few_times(graph: Described, ranks: int) -> None:
+    rows = graph.halo_rows(ranks)
+    shuffle, num_bytes = halo_shuffle("forward", ranks), 8 * rows + 24 * ranks**2
+    phases = shuffle.merge_counts("merge halos", ranks, ranks, ranks**2, num_bytes)
+    assert len(phases) <= 2
+    check_opens(phases)
     for phase in phases:
-        assert phase.tasks <= root
-        assert phase.opens <= ranks + root
-        # Offsets and entries: two arrays from each file.
-        assert phase.most_opens <= root <= MOST_OPENS * phase.arrays
-        assert phase.largest_task * phase.tasks <= 1.1 * (8 * graph.halo_rows(ranks) + 8 * ranks**2) + 8
+        # As many numbers as there are pairs of ranks that exchange rows, and not more for any task.
+        assert phase.bytes_read <= num_bytes + 16 * ranks**2
+        assert phase.largest_task * phase.tasks <= 2 * num_bytes + 16 * ranks**2
 
 
 @cases

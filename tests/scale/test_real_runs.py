@@ -188,20 +188,17 @@ def test_row_shards_of_64_parts_open_the_counted_files(
     partition = store_partition(dataset, graph, random_parts(NUM_VERTICES, PARTS, 0), PARTS)
     shard_rows(dataset, partition, cluster)
     functions = {
-        "route rows": "_route_block",
-        "route vertices": "_route_vertices",
+        "route rows": "route_block",
+        "route vertices": "route_vertices",
         "write ranks": "shard_rank",
-        "merge halos": "merge_halos",
-        "collect halos": "collect_halos",
         "send lists": "write_send_lists",
     }
-    if is_merged:
-        functions["merge rows"] = "merge_parts"
     phases = row_counts(source_of(dataset, graph), PartSizes.at_random(GraphSizes.of(graph), PARTS))
-    assert functions.keys() == {phase.phase for phase in phases}
+    merges = {"merge halos", "merge rows"} if is_merged else {"merge halos"}
+    assert {*functions, *merges} == {phase.phase for phase in phases}
     assert graph.num_blocks > 10
-    for phase, function in functions.items():
-        planned = [each for each in phases if each.phase == phase]
+    for phase, function in {**functions, "merge": "merge_runs"}.items():
+        planned = [each for each in phases if each.phase == phase or (phase == "merge" and each.phase in merges)]
         assert cluster.tasks(function) == sum(each.tasks for each in planned), phase
         opened = [files for name, files in cluster.opened if name == function]
         counted = sum(len({file for file in files if not file.endswith(".npy")}) for files in opened)

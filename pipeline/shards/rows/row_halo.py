@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane
-from gnnloom.pipeline.shards.rows.part_file import part_offsets
 from gnnloom.pipeline.shards.rows.row_routed import RowSegment
+from gnnloom.pipeline.shards.rows.row_routing import part_offsets
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle, ShuffledRows
 
 #: Halo candidates that may wait before they are merged: 8 MiB.
 _PENDING_IDS = 1 << 20
@@ -52,11 +54,6 @@ class Halo:
         return self.position[np.searchsorted(self.ascending, vertex)]
 
 
-def halo_file(kind: str, rank: int) -> Lane:
-    """Spill file of the vertices that a rank needs, sorted by owner, in the work folder; the third pass reads it."""
-    return Lane(f"halo-{kind}/{rank:05d}")
-
-
 def find_halo(
     segments: Iterable[RowSegment], part: NDArray[np.int32], rank: int, num_parts: int
 ) -> tuple[Halo, int, int]:
@@ -85,3 +82,37 @@ def find_halo(
             merged, waiting, num_waiting = np.unique(np.concatenate([merged, *waiting])), [], 0
     merged = np.unique(np.concatenate([merged, *waiting]))
     return Halo.of(merged, part[merged], num_parts), own_nonzeros, halo_nonzeros
+
+
+def halo_shuffle(kind: str, num_parts: int) -> Shuffle:
+    """The shuffle of halos, from the ranks that need them to those that send them.
+
+    A row has what one rank sends to another; its position is the sender.
+
+    Args:
+        kind: of the matrix.
+    """
+    columns = (Column("receiver", "int64"), Column("count", "int64"), Column("vertex", "int64", lengths="count"))
+    return Shuffle(f"halo-{kind}", num_parts, columns, num_parts)
+
+
+def route_halo(out: RunsWriter, halo: Halo, receiver: int) -> None:
+    """Route the halo of a rank."""
+    count = np.diff(halo.offset)
+    senders = np.flatnonzero(count)
+    rows = {"receiver": np.full(len(senders), receiver), "count": count[senders], "vertex": halo.vertex}
+    out.add(Index.of_positions(senders), rows)
+
+
+def sent_rows(rows: ShuffledRows, sender: int, num_parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What one rank sends.
+
+    Returns:
+        (num_rows,) int64 global ids by receiver, then in the order of the receiver's halo, and the (num_parts + 1,)
+        int64 offsets of the receivers.
+    """
+    # Receivers ascend, as the tasks that route do.
+    found = rows.read(sender, sender + 1)
+    offset = np.zeros(num_parts + 1, np.int64)
+    offset[found.column("receiver") + 1] = found.column("count")
+    return found.column("vertex"), np.cumsum(offset)

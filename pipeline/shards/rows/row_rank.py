@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.shards.rows.part_file import PartColumn, write_part_file
-from gnnloom.pipeline.shards.rows.row_halo import find_halo, halo_file
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.shards.rows.row_halo import Halo, find_halo, route_halo
 from gnnloom.pipeline.shards.rows.row_order import OwnRows, reordered_rows, reordered_segments
-from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RoutedVertexArray, RowSegment
+from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RoutedVertices, RowSegment
 from gnnloom.storage.artifacts.csr_group import write_csr_group
 from gnnloom.storage.format.arrays import ArrayAppender, ArrayRecord, write_array
 from gnnloom.storage.format.groups import write_group
@@ -26,7 +25,13 @@ from gnnloom.storage.matrix.csr import index_dtype
 
 @dataclass(frozen=True)
 class ShardRankTask(RoutedRank):
-    """Writes the shard of one rank, except for its send lists."""
+    """Writes the shard of one rank, except for its send lists.
+
+    Attributes:
+        halo_lanes: where the halo of each matrix goes.
+    """
+
+    halo_lanes: tuple[Lane, ...] = ()
 
     @property
     def name(self) -> str:
@@ -41,18 +46,25 @@ def shard_rank(task: ShardRankTask) -> int:
         write_group(root / task.folder, {"rank": task.rank, "num_parts": task.num_parts, "num_own": len(own)})
         output.add(write_array(root, f"{task.folder}/vertex", own.vertex, ("row",)))
         part = map_part_vector(task.part_path)
-        for matrix in task.matrices:
-            for record in _write_matrix(task, files, matrix, own, part):
+        for matrix, lane in zip(task.matrices, task.halo_lanes, strict=True):
+            records, halo = _write_matrix(task, files, matrix, own, part)
+            for record in records:
                 output.add(record)
-        for array in task.vertex_arrays:
-            output.add(_write_vertex_array(task, files, array, own))
+            with matrix.halo.routed(output, lane) as out:
+                route_halo(out, halo, task.rank)
+        if task.vertices is not None:
+            for name in task.vertices.dims:
+                output.add(_write_vertex_array(task, files, task.vertices, name, own))
     return len(own)
 
 
-def _write_vertex_array(task: ShardRankTask, files: OpenFiles, array: RoutedVertexArray, own: OwnRows) -> ArrayRecord:
-    path = f"{task.folder}/{array.name}"
-    appender = ArrayAppender(task.writer.path, path, (len(own), *array.width), array.dtype, array.dims)
-    rows = task.vertex_rows(files, array)
+def _write_vertex_array(
+    task: ShardRankTask, files: OpenFiles, vertices: RoutedVertices, name: str, own: OwnRows
+) -> ArrayRecord:
+    path, column = f"{task.folder}/{name}", next(each for each in vertices.rows.columns if each.name == name)
+    shape, dims = (len(own), *column.trailing), vertices.dims[name]
+    appender = ArrayAppender(task.writer.path, path, shape, column.dtype, dims)
+    rows = task.vertex_rows(files, vertices, name)
     for part in rows if own.order is None else reordered_rows(rows, own.order, task.writer.work):
         appender.append(part)
     return appender.close()
@@ -60,8 +72,8 @@ def _write_vertex_array(task: ShardRankTask, files: OpenFiles, array: RoutedVert
 
 def _write_matrix(
     task: ShardRankTask, files: OpenFiles, matrix: RoutedMatrix, own: OwnRows, part: NDArray[np.int32]
-) -> list[ArrayRecord]:
-    """Write the own and the halo matrix, and the halo: as arrays, and as a spill file for the third pass."""
+) -> tuple[list[ArrayRecord], Halo]:
+    """Write the own and the halo matrix, and the halo; returns the arrays, and the halo."""
     halo, own_nonzeros, halo_nonzeros = find_halo(task.segments(files, matrix), part, task.rank, task.num_parts)
     root, prefix = task.writer.path, f"{task.folder}/{matrix.prefix}"
     if matrix.prefix:
@@ -74,14 +86,13 @@ def _write_matrix(
         mine = part[segment.indices] == task.rank
         own_out.append(segment, mine, local(segment.indices[mine]))
         halo_out.append(segment, ~mine, halo.local_columns(segment.indices[~mine]))
-    # On disk before this task is recorded, because the third pass relies on the halo of every recorded rank.
-    write_part_file(task.writer.work / halo_file(matrix.kind, task.rank).path, [PartColumn(halo.vertex, halo.offset)])
-    return [
+    records = [
         *own_out.close(),
         *halo_out.close(),
         write_array(root, f"{prefix}halo_vertex", halo.vertex, ("halo",)),
         write_array(root, f"{prefix}halo_offset", halo.offset, ("part+1",)),
     ]
+    return records, halo
 
 
 class _MatrixAppender:

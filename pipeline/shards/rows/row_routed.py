@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.shards.rows.part_file import read_part
-from gnnloom.pipeline.shards.rows.row_merge import RoutedFiles
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Nonzeros that a later pass holds at once: 8 MiB of int64 column ids, and a few times that while they are sorted.
@@ -41,45 +40,32 @@ class RoutedMatrix:
     """The adjacency or its transpose, as routed.
 
     Attributes:
-        kind: ``forward`` or ``backward``; part of the names of its spill files.
         prefix: prefix of its arrays in a rank's folder: empty, or ``transpose/``.
-        files: rows by part, from every row block.
-        index_dtype: dtype of the global column ids.
-        data_dtype: dtype of the values; None for a pattern.
+        rows: shuffle of its rows, by part.
+        halo: shuffle of the vertices that ranks need; see :mod:`gnnloom.pipeline.shards.rows.row_halo`.
     """
 
-    kind: str
     prefix: str
-    files: RoutedFiles
-    index_dtype: str
-    data_dtype: str | None
+    rows: Shuffle
+    halo: Shuffle
 
     @property
-    def dtypes(self) -> list[np.dtype[Any]]:
-        """Dtypes of the columns of a spill file: rows, nonzeros, column ids and, if there are any, values."""
-        names = ["int64", "int64", self.index_dtype]
-        return [np.dtype(name) for name in (names if self.data_dtype is None else [*names, self.data_dtype])]
+    def data_dtype(self) -> str | None:
+        """Dtype of the values; None for a pattern."""
+        return next((column.dtype for column in self.rows.columns if column.name == "data"), None)
 
 
 @dataclass(frozen=True)
-class RoutedVertexArray:
-    """Features, labels or split, as routed.
+class RoutedVertices:
+    """Features, labels and split, as routed.
 
     Attributes:
-        name: name of the array.
-        width: trailing shape of a row.
-        dtype: dtype of the elements.
-        dims: names of all dimensions.
-        files: rows by part, from every range of vertices.
-        column: number of the array among the columns of these files.
+        rows: shuffle of the rows of all arrays, by part.
+        dims: names of all dimensions of each array.
     """
 
-    name: str
-    width: tuple[int, ...]
-    dtype: str
-    dims: tuple[str, ...]
-    files: RoutedFiles
-    column: int
+    rows: Shuffle
+    dims: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +77,7 @@ class RoutedRank:
     Attributes:
         part_path: ``.npy`` file of the (num_vertices,) int32 parts.
         matrices: the adjacency and, if directed, its transpose.
-        vertex_arrays: empty if the dataset has no vertex data.
+        vertices: None if the dataset has no vertex data.
         reorder: order of the local numbers, see :data:`gnnloom.pipeline.shards.rows.row_options.REORDERS`.
     """
 
@@ -100,7 +86,7 @@ class RoutedRank:
     num_parts: int
     rank: int
     matrices: tuple[RoutedMatrix, ...]
-    vertex_arrays: tuple[RoutedVertexArray, ...]
+    vertices: RoutedVertices | None
     reorder: str = "none"
 
     @property
@@ -111,19 +97,16 @@ class RoutedRank:
     def own_vertices(self, files: OpenFiles) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the (num_own,) int64 global ids of the rank's rows, ascending, and the nonzeros of each."""
         # Blocks ascend, and so do the rows of a part within each, so the joined ids ascend.
-        found = [[np.empty(0, dtype=np.int64)] * 2]
-        lanes = self.matrices[0].files.of_part(self.writer.work, self.rank)
-        found.extend(read_part(files.lane(lane), self.rank, [np.dtype(np.int64)] * 2) for lane in lanes)
-        rows, nonzeros = zip(*found, strict=True)
-        return np.concatenate(rows), np.concatenate(nonzeros)
+        rows = self.matrices[0].rows.rows(self.writer.work, files).read(self.rank, self.rank + 1)
+        return rows.column("row"), rows.column("nonzeros")
 
     def segments(self, files: OpenFiles, matrix: RoutedMatrix) -> Iterator[RowSegment]:
         """Yield the rank's rows of a matrix, ascending, at most ``SEGMENT_NONZEROS`` nonzeros (or one row) each."""
         waiting: list[list[NDArray[Any]]] = []
         size = 0
-        for lane in matrix.files.of_part(self.writer.work, self.rank):
-            columns = read_part(files.lane(lane), self.rank, matrix.dtypes)
-            # Few rows of many lanes are joined: what a segment repeats is dropped at once.
+        for section in matrix.rows.rows(self.writer.work, files).sections(self.rank, self.rank + 1):
+            columns = [section.read(column.name) for column in matrix.rows.columns]
+            # Few rows of many runs are joined: what a segment repeats is dropped at once.
             added = len(columns[0]) + len(columns[2])
             if waiting and size + added > SEGMENT_NONZEROS:
                 yield from _cut(_joined(waiting))
@@ -133,11 +116,10 @@ class RoutedRank:
         if waiting:
             yield from _cut(_joined(waiting))
 
-    def vertex_rows(self, files: OpenFiles, array: RoutedVertexArray) -> Iterator[NDArray[Any]]:
-        """Yield the rank's (num_rows, ...) rows of a vertex array, one routed range at a time."""
-        for lane in array.files.of_part(self.writer.work, self.rank):
-            (rows,) = read_part(files.lane(lane), self.rank, [np.dtype(array.dtype)], array.column)
-            yield rows.reshape(-1, *array.width)
+    def vertex_rows(self, files: OpenFiles, vertices: RoutedVertices, name: str) -> Iterator[NDArray[Any]]:
+        """Yield the rank's (num_rows, ...) rows of a vertex array, one run at a time."""
+        for section in vertices.rows.rows(self.writer.work, files).sections(self.rank, self.rank + 1):
+            yield section.read(name)
 
 
 def rank_folder(rank: int) -> str:
@@ -145,10 +127,10 @@ def rank_folder(rank: int) -> str:
     return f"row/{rank:05d}"
 
 
-def _joined(lanes: list[list[NDArray[Any]]]) -> RowSegment:
-    """The rows of several lanes as one segment; ``lanes`` is emptied."""
-    row, nonzeros, indices, *data = (np.concatenate(column) for column in zip(*lanes, strict=True))
-    lanes.clear()
+def _joined(runs: list[list[NDArray[Any]]]) -> RowSegment:
+    """The rows of several runs as one segment; ``runs`` is emptied."""
+    row, nonzeros, indices, *data = (np.concatenate(column) for column in zip(*runs, strict=True))
+    runs.clear()
     return RowSegment(row, nonzeros, indices, data[0] if data else None)
 
 

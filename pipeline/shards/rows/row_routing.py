@@ -1,15 +1,13 @@
-"""First pass of the row shards: sort data that are stored by range of vertices by the rank that owns them.
+"""First pass of the row shards: data that are stored by range of vertices are routed to the rank that owns them.
 
-Each task reads one range (a row block of a matrix, or a range of vertex data) and leaves a spill file, in a lane of its
-own, in which the rows of each part lie together, ascending. Later tasks then find their rows in every range without
-reading those of other ranks.
+Each task reads one range (a row block of a matrix, or a range of vertex data), and leaves a run in which the rows of
+each part lie together, ascending. Later tasks then find their rows in every range without reading those of other ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,44 +16,45 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
-from gnnloom.pipeline.shards.lane_records import has_lane, lane_facts
-from gnnloom.pipeline.shards.rows.part_file import PartColumn, part_offsets, write_part_lane
-from gnnloom.pipeline.shards.rows.row_merge import VERTEX_DATA, RoutedFiles
-from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
-from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.memory_map import map_part_vector
-from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.csr import index_dtype
 
 
 @dataclass(frozen=True)
-class _RouteBlockTask:
-    """Routes one row block of a matrix."""
+class RouteBlockTask:
+    """Routes one row block of a matrix by the part of each row.
+
+    Attributes:
+        part_path: ``.npy`` file of the (num_vertices,) int32 parts.
+        lane: where the run goes, relative to the work folder.
+    """
 
     writer: ArtifactWriter
     matrix_path: Path
     part_path: Path
-    num_parts: int
-    kind: str
+    shuffle: Shuffle
     block: int
     lane: Lane
 
     @property
     def name(self) -> str:
-        return _routed_name(self.kind, self.block)
+        return f"route-{self.shuffle.name}/{self.block:05d}"
 
 
 @dataclass(frozen=True)
-class _RouteVerticesTask:
-    """Routes the vertex data of vertices ``start`` to ``stop``."""
+class RouteVerticesTask:
+    """Routes the vertex data of vertices ``start`` to ``stop``; attributes as of :class:`RouteBlockTask`."""
 
     writer: ArtifactWriter
     vertices_path: Path
     part_path: Path
-    num_parts: int
+    shuffle: Shuffle
     number: int
     start: int
     stop: int
@@ -63,71 +62,51 @@ class _RouteVerticesTask:
 
     @property
     def name(self) -> str:
-        return _routed_name(VERTEX_DATA, self.number)
+        return f"route-{self.shuffle.name}/{self.number:05d}"
 
 
-def _routed_name(kind: str, number: int) -> str:
-    return f"route-{kind}/{number:05d}"
-
-
-def route_blocks(
-    writer: ArtifactWriter, files: RoutedFiles, matrix: Graph, part_path: Path, cluster: Cluster
-) -> list[TaskRecord]:
-    """Route every row block of a matrix whose rows an earlier run did not leave; returns the records of all."""
-    lanes = files.create_lanes(writer.work, files.levels[0], files.num_files)
-    tasks = [
-        _RouteBlockTask(writer, matrix.artifact.path, part_path, files.num_parts, files.kind, block, lanes.lane(block))
-        for block in range(files.num_files)
-    ]
-    return run_missing(f"route {files.kind}", cluster, writer, _route_block, tasks, is_usable=has_lane)
-
-
-def route_vertices(
-    writer: ArtifactWriter,
-    files: RoutedFiles,
-    vertices: Vertices,
-    part_path: Path,
-    bounds: Sequence[int],
-    cluster: Cluster,
-) -> list[TaskRecord]:
-    """Route features, labels and split, one task per range, as :func:`route_blocks` does.
+def row_shuffle(kind: str, num_parts: int, num_vertices: int, *, weighted: bool) -> Shuffle:
+    """The shuffle of a matrix's rows, by part: global ids, nonzeros, and the column ids and values of these.
 
     Args:
-        bounds: first vertex of each range, and the number of vertices.
+        kind: ``forward`` or ``backward``.
     """
-    path, lanes = vertices.artifact.path, files.create_lanes(writer.work, files.levels[0], files.num_files)
-    tasks = [
-        _RouteVerticesTask(writer, path, part_path, files.num_parts, number, start, stop, lanes.lane(number))
-        for number, (start, stop) in enumerate(pairwise(bounds))
+    columns = [
+        Column("row", "int64"),
+        Column("nonzeros", "int64"),
+        Column("indices", index_dtype(num_vertices).name, lengths="nonzeros"),
     ]
-    return run_missing("route vertices", cluster, writer, _route_vertices, tasks, "vertices", is_usable=has_lane)
+    if weighted:
+        columns.append(Column("data", "float32", lengths="nonzeros"))
+    return Shuffle(kind, num_parts, tuple(columns), num_parts)
 
 
-def _route_block(task: _RouteBlockTask) -> int:
-    with task.writer.task(task.name) as output:
+def vertex_shuffle(types: Mapping[str, tuple[str, tuple[int, ...]]], num_parts: int) -> Shuffle:
+    """The shuffle of vertex data, by part.
+
+    Args:
+        types: dtype and trailing shape of each array.
+    """
+    columns = tuple(Column(name, dtype, shape) for name, (dtype, shape) in types.items())
+    return Shuffle("vertices", num_parts, columns, num_parts)
+
+
+def route_block(task: RouteBlockTask) -> int:
+    """Route the rows of a block; returns its nonzeros."""
+    with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         block = Graph(Artifact(task.matrix_path)).block(task.block)
         part = map_part_vector(task.part_path)[block.row_offset : block.row_offset + block.num_rows]
-        num_bytes = write_part_lane(task.writer.work, task.lane, _block_columns(block, part, task.num_parts))
-        output.facts = lane_facts(task.lane, num_bytes)
+        # A stable sort keeps the rows of each part ascending, which every later pass relies on.
+        order = np.argsort(part, kind="stable")
+        values = {
+            "row": block.row_offset + order,
+            "nonzeros": np.diff(block.indptr)[order],
+            "indices": _gather_rows(block.indptr, block.indices, order),
+        }
+        if block.data is not None:
+            values["data"] = _gather_rows(block.indptr, block.data, order)
+        out.add(Index.of_offsets(part_offsets(part, task.shuffle.num_positions)), values)
     return block.nnz
-
-
-def _block_columns(block: CSR, part: NDArray[np.int32], num_parts: int) -> list[PartColumn]:
-    """Rows, their nonzeros, column ids and, if there are any, values, all sorted by the row's part."""
-    # A stable sort keeps the rows of each part ascending, which every later pass relies on.
-    order = np.argsort(part, kind="stable")
-    # Counts rather than offsets, so that rows of several blocks can simply be joined.
-    nonzeros = np.diff(block.indptr)[order]
-    by_row = part_offsets(part, num_parts)
-    by_nonzero = np.concatenate([[0], np.cumsum(nonzeros)])[by_row]
-    columns = [
-        PartColumn(block.row_offset + order, by_row),
-        PartColumn(nonzeros, by_row),
-        PartColumn(_gather_rows(block.indptr, block.indices, order), by_nonzero),
-    ]
-    if block.data is not None:
-        columns.append(PartColumn(_gather_rows(block.indptr, block.data, order), by_nonzero))
-    return columns
 
 
 @njit(cache=True, nogil=True)
@@ -143,13 +122,22 @@ def _gather_rows(indptr: NDArray[np.int64], entries: NDArray[Any], order: NDArra
     return gathered
 
 
-def _route_vertices(task: _RouteVerticesTask) -> int:
-    with task.writer.task(task.name) as output:
+def route_vertices(task: RouteVerticesTask) -> int:
+    """Route the rows of a range of vertices; returns their number."""
+    with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         vertices = Vertices(Artifact(task.vertices_path))
         part = map_part_vector(task.part_path)[task.start : task.stop]
         order = np.argsort(part, kind="stable")
-        offset = part_offsets(part, task.num_parts)
-        arrays = (vertices.array(name) for name in VERTEX_ARRAYS if name in vertices.artifact)
-        columns = [PartColumn(array.read(task.start, task.stop)[order], offset) for array in arrays]
-        output.facts = lane_facts(task.lane, write_part_lane(task.writer.work, task.lane, columns))
+        names = [column.name for column in task.shuffle.columns]
+        values = {name: vertices.array(name).read(task.start, task.stop)[order] for name in names}
+        out.add(Index.of_offsets(part_offsets(part, task.shuffle.num_positions)), values)
     return task.stop - task.start
+
+
+def part_offsets(part: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
+    """Compute where each part begins after sorting by part, as (num_parts + 1,) int64.
+
+    Args:
+        part: (num_entries,) int32, all in 0..num_parts-1.
+    """
+    return np.concatenate([[0], np.cumsum(np.bincount(part, minlength=num_parts))]).astype(np.int64)

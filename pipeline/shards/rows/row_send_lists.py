@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.rows.halo_regrouping import sent_rows
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.shards.rows.row_halo import sent_rows
 from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.matrix.csr import index_dtype
@@ -43,8 +44,8 @@ def _own_vertices(task: SendListTask) -> NDArray[np.int64]:
 
 
 def _write_matrix_send(task: SendListTask, matrix: RoutedMatrix, local: LocalNumbers) -> list[ArrayRecord]:
-    sent = sent_rows(task.writer.work, matrix.kind, task.num_parts, task.rank)
-    needed, offset = sent.entry, sent.offset - sent.offset[0]
+    with OpenFiles(task.writer.work) as files:
+        needed, offset = sent_rows(matrix.halo.rows(task.writer.work, files), task.rank, task.num_parts)
     row = local(needed).astype(index_dtype(len(local.ascending)))
     root, prefix = task.writer.path, f"{task.folder}/{matrix.prefix}"
     return [

@@ -9,34 +9,40 @@ The shards serve the point-to-point exchange of Demirci, Haldar, Ferhatosmanoglu
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
-from gnnloom.pipeline.shards.rows.halo_regrouping import regroup_halos
-from gnnloom.pipeline.shards.rows.row_merge import VERTEX_DATA, RoutedFiles, merge_routed
+from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_options import REORDERS
 from gnnloom.pipeline.shards.rows.row_rank import ShardRankTask, shard_rank
-from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedVertexArray, rank_folder
-from gnnloom.pipeline.shards.rows.row_routing import route_blocks, route_vertices
+from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedVertices
+from gnnloom.pipeline.shards.rows.row_routing import (
+    RouteBlockTask,
+    RouteVerticesTask,
+    route_block,
+    route_vertices,
+    row_shuffle,
+    vertex_shuffle,
+)
 from gnnloom.pipeline.shards.rows.row_send_lists import SendListTask, write_send_lists
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
-from gnnloom.pipeline.tasks.run_missing import run_missing
-from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.pipeline.tasks.repairs import repairing
+from gnnloom.pipeline.tasks.run_missing import Task, missing_tasks, run_missing
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.memory_map import copy_part_vector
 
@@ -91,6 +97,7 @@ class _Inputs:
         }
 
 
+@repairing
 def shard_rows(
     dataset: Dataset,
     partition: Partition,
@@ -118,10 +125,11 @@ def shard_rows(
         # Parts are looked up by column id, in no order: tasks map a plain file instead of reading chunks.
         part_path = writer.work / "part.npy"
         copy_part_vector(partition.stored_part(), part_path)
-        is_routing = not _is_routed(writer, inputs)
-        matrices = _route_matrices(dataset, writer, inputs, part_path, cluster, is_routing=is_routing)
-        vertex_arrays = _route_vertices(writer, inputs, part_path, cluster, is_routing=is_routing)
-        return _shard(writer, inputs, part_path, matrices, vertex_arrays, cluster)
+        graphs = {"forward": inputs.graph}
+        if not inputs.graph.symmetric:
+            # The backward pass multiplies with the transpose.
+            graphs["backward"] = transpose_graph(dataset, inputs.graph, cluster)
+        return _Stage(writer, inputs, part_path, graphs, cluster).run()
 
 
 def row_shards_key(parts: int, method: str, inputs: Mapping[str, str], reorder: str = "none") -> str:
@@ -154,64 +162,9 @@ def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | No
     return _Inputs(graph, partition, vertices, reorder)
 
 
-def _is_routed(writer: ArtifactWriter, inputs: _Inputs) -> bool:
-    """Whether every rank has its rows, so that what was routed is not needed any more."""
-    ranks = [rank_folder(rank) for rank in range(inputs.partition.num_parts)]
-    return len(writer.recorded_of(ranks)) == len(ranks)
-
-
-def _route_matrices(
-    dataset: Dataset, writer: ArtifactWriter, inputs: _Inputs, part_path: Path, cluster: Cluster, *, is_routing: bool
-) -> tuple[RoutedMatrix, ...]:
-    """Route the adjacency and, if directed, its transpose, which the backward pass multiplies with; describe both.
-
-    Args:
-        is_routing: false only describes them.
-    """
-    matrices = [("forward", "", inputs.graph)]
-    if not inputs.graph.symmetric:
-        matrices.append(("backward", "transpose/", transpose_graph(dataset, inputs.graph, cluster)))
-    routed = []
-    for kind, prefix, matrix in matrices:
-        routed.append(_routed_matrix(kind, prefix, matrix, inputs.partition.num_parts))
-        files = routed[-1].files
-        if is_routing:
-            merge_routed(writer, files, partial(route_blocks, writer, files, matrix, part_path, cluster), cluster)
-    return tuple(routed)
-
-
-def _routed_matrix(kind: str, prefix: str, matrix: Graph, num_parts: int) -> RoutedMatrix:
-    artifact, data = matrix.artifact, f"{block_path(0)}/data"
-    dtype = artifact.record(data).dtype if data in artifact else None
-    index = artifact.record(f"{block_path(0)}/indices").dtype
-    entry_bytes = sum(np.dtype(name).itemsize for name in (index, dtype) if name is not None)
-    num_bytes = routed_bytes(matrix.num_vertices, matrix.nnz, entry_bytes)
-    return RoutedMatrix(kind, prefix, RoutedFiles(kind, matrix.num_blocks, num_parts, num_bytes), index, dtype)
-
-
 def routed_bytes(num_vertices: int, nnz: int, entry_bytes: int) -> int:
     """Bytes of the routed rows of a matrix: their entries, and the id and the number of nonzeros of each."""
     return nnz * entry_bytes + 16 * num_vertices
-
-
-def _route_vertices(
-    writer: ArtifactWriter, inputs: _Inputs, part_path: Path, cluster: Cluster, *, is_routing: bool
-) -> tuple[RoutedVertexArray, ...]:
-    """Route the vertex data, if there are any, and describe each array; see :func:`_route_matrices`."""
-    if inputs.vertices is None:
-        return ()
-    artifact = inputs.vertices.artifact
-    readers = {name: artifact.array(name) for name in VERTEX_ARRAYS if name in artifact}
-    bounds = vertex_ranges(inputs.graph.num_vertices, [reader.chunk_rows for reader in readers.values()])
-    num_bytes = sum(math.prod(reader.shape) * reader.dtype.itemsize for reader in readers.values())
-    files = RoutedFiles(VERTEX_DATA, len(bounds) - 1, inputs.partition.num_parts, num_bytes)
-    if is_routing:
-        route = partial(route_vertices, writer, files, inputs.vertices, part_path, bounds, cluster)
-        merge_routed(writer, files, route, cluster)
-    return tuple(
-        RoutedVertexArray(name, reader.shape[1:], reader.record.dtype, ("row", *reader.record.dims[1:]), files, column)
-        for column, (name, reader) in enumerate(readers.items())
-    )
 
 
 def vertex_ranges(num_vertices: int, chunk_rows: Sequence[int]) -> list[int]:
@@ -224,26 +177,100 @@ def vertex_ranges(num_vertices: int, chunk_rows: Sequence[int]) -> list[int]:
     return [*range(0, num_vertices, step), num_vertices]
 
 
-def _shard(
-    writer: ArtifactWriter,
-    inputs: _Inputs,
-    part_path: Path,
-    matrices: tuple[RoutedMatrix, ...],
-    vertex_arrays: tuple[RoutedVertexArray, ...],
-    cluster: Cluster,
-) -> RowShards:
-    """Run the second and the third pass, and publish the artifact."""
-    num_parts = inputs.partition.num_parts
-    routed = (matrices, vertex_arrays, inputs.reorder)
-    # Tasks describe what was routed, not its data, so they stay small for the scheduler.
-    shards = [ShardRankTask(writer, part_path, num_parts, rank, *routed) for rank in range(num_parts)]
-    sends = [SendListTask(writer, part_path, num_parts, rank, *routed) for rank in range(num_parts)]
-    write_group(writer.path / "row", {})
-    run_missing("shard", cluster, writer, shard_rank, shards, "vertices")
-    # Between the passes, because a send list needs the halos of all ranks.
-    for matrix in matrices:
-        regroup_halos(writer, matrix.kind, num_parts, cluster)
-    run_missing("send lists", cluster, writer, write_send_lists, sends, "vertices")
-    # Both passes write arrays of a rank's folder, so the manifest requires the records of both.
-    names = [task.name for task in shards] + [task.name for task in sends]
-    return RowShards(writer.commit(names, inputs.sizes, inputs.facts))
+@dataclass(frozen=True)
+class _Stage:
+    """What the passes of one run share.
+
+    Attributes:
+        part_path: ``.npy`` file of the (num_vertices,) int32 parts.
+        graphs: the adjacency (``forward``) and, if directed, its transpose (``backward``).
+    """
+
+    writer: ArtifactWriter
+    inputs: _Inputs
+    part_path: Path
+    graphs: Mapping[str, Graph]
+    cluster: Cluster
+
+    def run(self) -> RowShards:
+        """Run the passes, and publish the artifact."""
+        shards, halos_left = self._shard_tasks()
+        if missing_tasks(self.writer, shards, is_usable=halos_left):
+            self._route()
+        write_group(self.writer.path / "row", {})
+        records = run_missing("shard", self.cluster, self.writer, shard_rank, shards, "vertices", is_usable=halos_left)
+        # Between the passes, because a send list needs the halos of all ranks.
+        for matrix in self._matrices:
+            matrix.halo.merge("merge halos", self.writer, self.cluster, records)
+        sends = [SendListTask(*self._routed(rank)) for rank in range(self._num_parts)]
+        run_missing("send lists", self.cluster, self.writer, write_send_lists, sends, "vertices")
+        # Both passes write arrays of a rank's folder, so the manifest requires the records of both.
+        names = [task.name for task in (*shards, *sends)]
+        return RowShards(self.writer.commit(names, self.inputs.sizes, self.inputs.facts))
+
+    @property
+    def _num_parts(self) -> int:
+        return self.inputs.partition.num_parts
+
+    @cached_property
+    def _matrices(self) -> tuple[RoutedMatrix, ...]:
+        return tuple(
+            RoutedMatrix(
+                "" if kind == "forward" else "transpose/",
+                row_shuffle(kind, self._num_parts, graph.num_vertices, weighted=graph.weighted),
+                halo_shuffle(kind, self._num_parts),
+            )
+            for kind, graph in self.graphs.items()
+        )
+
+    @cached_property
+    def _vertices(self) -> RoutedVertices | None:
+        if self.inputs.vertices is None:
+            return None
+        artifact = self.inputs.vertices.artifact
+        records = {name: artifact.record(name) for name in VERTEX_ARRAYS if name in artifact}
+        types = {name: (record.dtype, record.shape[1:]) for name, record in records.items()}
+        dims = {name: ("row", *record.dims[1:]) for name, record in records.items()}
+        return RoutedVertices(vertex_shuffle(types, self._num_parts), dims)
+
+    def _routed(self, rank: int) -> tuple[Any, ...]:
+        """What the tasks of the later passes of a rank have in common: no data, so that they are small to send."""
+        return (
+            self.writer, self.part_path, self._num_parts, rank, self._matrices, self._vertices, self.inputs.reorder,
+        )  # fmt: skip
+
+    def _shard_tasks(self) -> tuple[list[ShardRankTask], Callable[[object, TaskRecord], bool]]:
+        """The tasks of the second pass, and whether what an earlier command left of one is still there."""
+        ranks, halos = range(self._num_parts), [matrix.halo for matrix in self._matrices]
+        lanes = [halo.create_lanes(self.writer.work, len(ranks)) for halo in halos]
+        tasks = [ShardRankTask(*self._routed(rank), tuple(each.lane(rank) for each in lanes)) for rank in ranks]
+        usable = [halo.is_usable(self.writer, [task.name for task in tasks]) for halo in halos]
+        return tasks, lambda task, record: all(is_usable(task, record) for is_usable in usable)
+
+    def _route(self) -> None:
+        """Run the first pass: route the rows of the matrices, and the vertex data."""
+        for matrix, graph in zip(self._matrices, self.graphs.values(), strict=True):
+            lanes = matrix.rows.create_lanes(self.writer.work, graph.num_blocks)
+            blocks = [
+                RouteBlockTask(self.writer, graph.artifact.path, self.part_path, matrix.rows, block, lanes.lane(block))
+                for block in range(graph.num_blocks)
+            ]
+            self._run(matrix.rows, "rows", route_block, blocks, "edges")
+        if self._vertices is not None and self.inputs.vertices is not None:
+            artifact, rows = self.inputs.vertices.artifact, self._vertices.rows
+            chunk_rows = [artifact.array(name).chunk_rows for name in self._vertices.dims]
+            bounds = vertex_ranges(self.inputs.graph.num_vertices, chunk_rows)
+            lanes = rows.create_lanes(self.writer.work, len(bounds) - 1)
+            ranges = [
+                RouteVerticesTask(self.writer, artifact.path, self.part_path, rows, number, *span, lanes.lane(number))
+                for number, span in enumerate(pairwise(bounds))
+            ]
+            self._run(rows, "vertices", route_vertices, ranges, "vertices")
+
+    def _run(
+        self, shuffle: Shuffle, what: str, function: Callable[[Task], int], tasks: Sequence[Task], unit: str
+    ) -> None:
+        """Route rows and merge them, except for what an earlier command has left."""
+        usable = shuffle.is_usable(self.writer, [task.name for task in tasks])
+        records = run_missing(f"route {what}", self.cluster, self.writer, function, tasks, unit, is_usable=usable)
+        shuffle.merge(f"merge {what}", self.writer, self.cluster, records)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.shards.rows.halo_regrouping import HaloGroups, regroup_halos, sent_rows
-from gnnloom.pipeline.shards.rows.part_file import PartColumn, write_part_file
-from gnnloom.pipeline.shards.rows.row_halo import Halo, find_halo, halo_file
+from gnnloom.pipeline.external_sort import merge_levels
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.shards.rows.row_halo import Halo, find_halo, halo_shuffle, route_halo, sent_rows
 from gnnloom.pipeline.shards.rows.row_routed import RowSegment
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.counting import CountingCluster
 
@@ -43,37 +46,50 @@ def test_a_rank_without_foreign_columns_has_an_empty_halo() -> None:
     assert (own_nonzeros, halo_nonzeros) == (2, 0)
 
 
+@dataclass(frozen=True)
+class RouteHaloTask:
+    """Routes the halo of one rank, as the task that writes its shard does."""
+
+    writer: ArtifactWriter
+    shuffle: Shuffle
+    rank: int
+    halo: Halo
+    lane: Lane
+
+    @property
+    def name(self) -> str:
+        return f"row/{self.rank:05d}"
+
+
+def run_route(task: RouteHaloTask) -> int:
+    with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
+        route_halo(out, task.halo, task.rank)
+    return len(task.halo.vertex)
+
+
+@pytest.mark.parametrize("few", [16, 3])
 @pytest.mark.parametrize("num_parts", [1, 2, 3, 10, 17])
-def test_regrouped_halos_list_what_each_rank_sends_by_receiver(tmp_path: Path, num_parts: int) -> None:
+def test_halos_reach_their_senders_by_receiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_parts: int, few: int
+) -> None:
+    monkeypatch.setattr(merge_levels, "FEW_SOURCES", few)
     rng, n = np.random.default_rng(num_parts), 60
     part = rng.integers(0, num_parts, n).astype(np.int32)
     needed = [np.flatnonzero((part != rank) & (rng.random(n) < 0.3)) for rank in range(num_parts)]
     # A rank that needs nothing.
     needed[-1] = needed[-1][:0]
-    writer = ArtifactWriter(tmp_path, "shards", "key")
-    for rank, vertices in enumerate(needed):
-        halo = Halo.of(vertices, part[vertices], num_parts)
-        write_part_file(writer.work / halo_file("forward", rank).path, [PartColumn(halo.vertex, halo.offset)])
-    cluster = CountingCluster()
-    regroup_halos(writer, "forward", num_parts, cluster)
-    for sender in range(num_parts):
-        sent = sent_rows(writer.work, "forward", num_parts, sender)
-        groups = np.split(sent.entry, (sent.offset - sent.offset[0])[1:-1])
-        expected = [[int(vertex) for vertex in vertices if part[vertex] == sender] for vertices in needed]
-        assert [group.tolist() for group in groups] == expected
-    planned = HaloGroups(num_parts).counts(sum(map(len, needed)))
-    assert cluster.tasks == sum(phase.tasks for phase in planned)
-    assert max(phase.most_opens for phase in planned) <= int(np.ceil(np.sqrt(num_parts)))
-
-
-def test_halos_that_are_regrouped_again_stay_as_they_are(tmp_path: Path) -> None:
     writer, cluster = ArtifactWriter(tmp_path, "shards", "key"), CountingCluster()
-    for rank, vertices in enumerate(([3], [0, 5])):
-        part = np.array([0, 0, 0, 1, 1, 0], np.int32)
-        halo = Halo.of(np.array(vertices), part[vertices], 2)
-        write_part_file(writer.work / halo_file("forward", rank).path, [PartColumn(halo.vertex, halo.offset)])
-    regroup_halos(writer, "forward", 2, cluster)
-    first = cluster.tasks
-    regroup_halos(writer, "forward", 2, cluster)
-    assert cluster.tasks == first
-    assert sent_rows(writer.work, "forward", 2, 0).entry.tolist() == [0, 5]
+    shuffle = halo_shuffle("forward", num_parts)
+    lanes = shuffle.create_lanes(writer.work, num_parts)
+    halos = [Halo.of(vertices, part[vertices], num_parts) for vertices in needed]
+    tasks = [RouteHaloTask(writer, shuffle, rank, halo, lanes.lane(rank)) for rank, halo in enumerate(halos)]
+    shuffle.merge("merge halos", writer, cluster, run_missing("shard", cluster, writer, run_route, tasks))
+    with OpenFiles(writer.work) as files:
+        for sender in range(num_parts):
+            entry, offset = sent_rows(shuffle.rows(writer.work, files), sender, num_parts)
+            expected = [[int(vertex) for vertex in vertices if part[vertex] == sender] for vertices in needed]
+            assert [group.tolist() for group in np.split(entry, offset[1:-1])] == expected
+    rows = sum(map(len, needed))
+    planned = shuffle.merge_counts("merge halos", num_parts, num_parts, rows, 24 * rows)
+    assert cluster.tasks == num_parts + sum(phase.tasks for phase in planned)
+    assert max((phase.most_opens for phase in planned), default=0) <= few

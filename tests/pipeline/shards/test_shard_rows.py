@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards.rows import row_merge, row_routed
+from gnnloom.pipeline.shards.rows import row_routed
 from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RowSegment
+from gnnloom.pipeline.shards.rows.row_routing import row_shuffle
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
@@ -348,7 +349,7 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
             # Two levels: twelve files of each matrix become at most three for each rank.
             monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
             monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
-            assert len(row_merge.RoutedFiles("forward", 12, 7, 1000).levels) == 3
+            assert len(row_shuffle("forward", 7, 300, weighted=False).levels(12, 1000)) == 3
             for _ in range(6):
                 with pytest.raises(StoppedError):
                     shard_rows(dataset, partition, StoppingCluster(11), reorder=reorder)

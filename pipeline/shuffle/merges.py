@@ -1,0 +1,95 @@
+"""Merges of runs: several become one, for a range of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, writable
+from gnnloom.pipeline.shuffle.columns import Column, lengths_of
+from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
+from gnnloom.pipeline.shuffle.run_list import RunPlace, run_facts
+from gnnloom.pipeline.shuffle.runs import Layout, Run, RunWriter, Section
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.matrix.ranges import Span
+
+#: Bytes of the rows that are in memory at a time; sorting them by position takes as many again.
+_STEP_BYTES: Final = 24 << 20
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Merges the rows of some positions from several runs.
+
+    Attributes:
+        name: name of the task.
+        shuffle: name of the shuffle, for the record.
+        columns: of the rows.
+        sources: the runs; rows of one position keep their order.
+        positions: first and last (exclusive) position.
+        lane: where the merged run goes.
+    """
+
+    writer: ArtifactWriter
+    name: str
+    shuffle: str
+    columns: tuple[Column, ...]
+    sources: tuple[RunPlace, ...]
+    positions: Span
+    lane: Lane
+
+
+def merge_runs(task: MergeTask) -> int:
+    """Write one merged run; returns its rows."""
+    work = task.writer.work
+    with task.writer.task(task.name) as output, OpenFiles(work) as files, writable(work, task.lane) as lane:
+        runs = [Run(files.lane(place.lane), place.start, task.columns) for place in task.sources]
+        layout = _write(lane, task, [run.section(task.positions) for run in runs])
+        output.facts = {"runs": {task.shuffle: run_facts(task.lane, [layout])}}
+    return layout.num_rows
+
+
+def _write(lane: LaneWriter, task: MergeTask, sections: Sequence[Section]) -> Layout:
+    layout = _layout(task, sections)
+    writer = RunWriter(lane, layout)
+    rows, first = 0, task.positions[0]
+    for last, found in in_steps(task.columns, sections, *task.positions, _STEP_BYTES):
+        if last - first == 1:
+            _put_one_position(writer, found, first, rows)
+        else:
+            counts = np.bincount(found.position - first, minlength=last - first)
+            writer.put_index(found.position, rows + np.cumsum(counts) - counts)
+            for column in found.columns:
+                writer.put(column.name, found.column(column.name))
+        rows, first = rows + found.num_rows, last
+    writer.put_index(None, np.array([rows]))
+    return layout
+
+
+def _put_one_position(writer: RunWriter, found: Gathered, position: int, rows: int) -> None:
+    """Write the rows of one position, which may be more than memory has room for: they follow each other run by run."""
+    writer.put_index(np.full(found.num_rows, position), np.array([rows]))
+    lengths = lengths_of(found.columns)
+    for column in found.columns:
+        for section in found.sections:
+            if column.name in lengths:
+                writer.put(column.name, section.read(column.name))
+                continue
+            for block in section.run.blocks(column.name, section.run.extent(column.name, section.rows)):
+                writer.put(column.name, block)
+
+
+def _layout(task: MergeTask, sections: Sequence[Section]) -> Layout:
+    """The layout of the merged run: with keys, one for each row, unless offsets of all positions take fewer bytes."""
+    num_rows, (first, last) = sum(section.num_rows for section in sections), task.positions
+    has_keys = num_rows < last - first + 1
+    totals = []
+    for name in lengths_of(task.columns):
+        ragged = next(column.name for column in task.columns if column.lengths == name)
+        extents = [section.run.extent(ragged, section.rows) for section in sections]
+        totals.append(sum(stop - start for start, stop in extents))
+    num_keys = num_rows if has_keys else last - first
+    return Layout(0, num_rows, num_keys, first, has_keys, not has_keys, task.columns, tuple(totals))
