@@ -38,7 +38,7 @@ def test_a_name_after_the_first_lines_is_one_error_that_leaves_nothing_behind(ca
     assert graph.num_vertices == 10_002
     assert graph.original_name(graph.num_vertices - 1) == ["bob"]
     # What would have been decided if the name had come first gives the same bytes.
-    first = write(tmp_path / "f.txt", f"7 bob\n{NUMBERS}")
+    first = write(tmp_path / "f.txt", f"0 1\n7 bob\n{NUMBERS}")
     assert ingest(catalog, "f", [first], COMPACT).artifact.digest == graph.artifact.digest
 
 
