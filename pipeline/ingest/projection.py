@@ -14,7 +14,8 @@ from typing import Any
 
 from gnnloom.pipeline.external_sort.spill import entry_bytes
 from gnnloom.pipeline.ingest.calibration import Calibration
-from gnnloom.pipeline.ingest.compact_ids import FILE_ID_BYTES
+from gnnloom.pipeline.ingest.keys.collect import EDGE_MEMORY
+from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.matrix_sort.blocks import ROW_MEMORY, block_rows_limit
 from gnnloom.pipeline.matrix_sort.counts import SortSizes, even_block_rows, even_blocks
 from gnnloom.pipeline.matrix_sort.scatter import MAX_SPILL_ENTRIES, spill_edges
@@ -179,13 +180,14 @@ def extrapolate(found: Calibration, undirected: bool, resources: Resources) -> I
     spill = sizes.spill_copies(resources.memory) * sizes.spilled_bytes
     if found.distinct_ids:
         # Ids are on disk as collected, with their numbers, and as merged. They are collected for some edges at a time,
-        # so an id may be in every file: at most two for each edge.
-        spill += 16 * 2 * found.edges + 8 * found.distinct_ids
+        # so an id may be in every file: at most two for each edge. Every edge refers to its two ids by position (4
+        # bytes each), with its weight.
+        spill += (16 * 2 + (12 if found.weighted else 8)) * found.edges + 8 * found.distinct_ids
     output = int(entries * found.output_bytes + found.vertices * _ROW_BYTES * found.row_ratio)
     if found.name_bytes:
-        # Every edge refers to its two names by position (4 bytes each), with its weight. The names are on disk several
-        # times over: once for each file of some edges that has them, and once for all edges.
-        spill += found.edges * (12 if found.weighted else 8) + int(4 * found.distinct_ids * (8 + found.name_bytes))
+        # The names are on disk several times over: once for each file of some edges that has them, and once for all
+        # edges.
+        spill += int(4 * found.distinct_ids * (8 + found.name_bytes))
         output += int(found.vertices * (8 + found.name_bytes))
     work = found.edges * found.scatter_seconds + entries * found.sort_seconds
     beyond_cache = max(0, spill + output - resources.cache_free)
@@ -222,8 +224,8 @@ def _peak_memory(found: Calibration, entries: int, directions: int, width: int, 
     mapped = min(found.edges // max(1, found.ranges), MAX_SPILL_ENTRIES) * id_bytes
     scatter = mapped + (spilled + min(found.edges, CHUNK_EDGES)) * id_bytes + spilled * directions * width
     if found.distinct_ids:
-        # The ids of some edges, with their numbers; at most two for each.
-        scatter += min(2 * found.edges * FILE_ID_BYTES, working // 4)
+        # The ids of some edges while they are sorted; at most two for each.
+        scatter += min((2 * KEY_TYPES["compact"].memory[0] + EDGE_MEMORY) * found.edges, working // 4)
     rows = even_block_rows(found.vertices, entries)
     # The same buffers as in matrix_sort.blocks.
     sort_bytes = 28 if found.weighted else 16

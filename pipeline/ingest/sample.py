@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.ingest.names.collect import sorted_distinct
-from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
+from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
+from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.storage.meters import bytes_moved
@@ -69,7 +70,7 @@ def sample_edges(source: EdgeSource, ids: str) -> EdgeSample:
     Raises:
         InputError: the sample cannot be read.
     """
-    read: Read = source.read_names if ids == "names" and isinstance(source, NamedEdgeSource) else source.read
+    read: Read = source.read if ids == "keep" else partial(KEY_TYPES[ids].chunks, source)
     ranges = source.ranges()
     reading = _read_first(read, ranges)
     chunks = list(_sample_chunks(read, ranges))
@@ -81,14 +82,15 @@ def sample_edges(source: EdgeSource, ids: str) -> EdgeSample:
         vertices = max(1, source.num_vertices() or 0, highest + 1)
     else:
         # Counting distinct ids means sorting them, so it is left out unless ids are renumbered.
-        ranks = _ranks(ends)
+        ranks = KEY_TYPES[ids].distinct(ends or [np.empty(0, np.int64)])[1].astype(np.int64)
         distinct = _distinct_ids(ranks, edges.likely, 2 * round(edges.likely) if ids == "names" else highest + 1)
         vertices = max(1, distinct)
         numbers = ranks * vertices // (int(ranks.max(initial=0)) + 1)
+    source_ids, target_ids = numbers.reshape(2, -1)
     return EdgeSample(
         ranges=len(ranges),
         files=len(source.identity().get("files", ())),
-        chunk=EdgeChunk(*numbers.reshape(2, -1), _weights(chunks)),
+        chunk=EdgeChunk(source_ids, target_ids, _weights(chunks)),
         edges=edges,
         vertices=vertices,
         distinct_ids=distinct,
@@ -105,14 +107,6 @@ def _weights(chunks: Sequence[Chunk]) -> NDArray[np.float32] | None:
 def _max_id(ids: NDArray[np.int64] | Names) -> int:
     """The highest id; -1 if there is none, or if ids are names."""
     return -1 if isinstance(ids, Names) else int(ids.max(initial=-1))
-
-
-def _ranks(ends: Sequence[NDArray[np.int64] | Names]) -> NDArray[np.int64]:
-    """(num_ids,) int64 rank of every id among the distinct ones."""
-    names = [end.to_arrow() for end in ends if isinstance(end, Names)]
-    if names:
-        return sorted_distinct(names)[1].astype(np.int64)
-    return np.unique(np.concatenate([np.empty(0, np.int64), *ends]), return_inverse=True)[1].astype(np.int64)
 
 
 def _distinct_ids(ranks: NDArray[np.int64], edges: float, most: int) -> int:

@@ -12,9 +12,8 @@ from typing import Any, Final
 from gnnloom.pipeline.external_sort.radix import MERGE_MODES
 from gnnloom.pipeline.ingest.archives import as_unpacked, largest_compressed, packed_arrays, prepared_source
 from gnnloom.pipeline.ingest.calibration import calibrate
-from gnnloom.pipeline.ingest.compact_ids import number_ids
-from gnnloom.pipeline.ingest.names.arrays import write_name_arrays
-from gnnloom.pipeline.ingest.names.numbered import name_table_path, number_names
+from gnnloom.pipeline.ingest.keys.arrays import write_key_arrays
+from gnnloom.pipeline.ingest.keys.numbered import number_keys
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
 from gnnloom.pipeline.ingest.survey import planned_ranges, surveyed_source
 from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortedMatrix, SortOptions
@@ -22,6 +21,7 @@ from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
+from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.differences import differences, in_words
@@ -124,6 +124,7 @@ def _project(source: EdgeSource, options: IngestOptions, resources: Resources, f
     return projection
 
 
+@repairing
 def ingest_graph(
     dataset: Dataset, source: EdgeSource, options: IngestOptions, cluster: Cluster, *, allow_others: bool = False
 ) -> Graph:
@@ -176,18 +177,13 @@ def _sort(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cl
     resources = Resources.at(writer.work, cluster.workers, cluster.memory)
     chosen, projection = _choose_cluster(_project(source, options, resources, writer.work), cluster)
     started = time.perf_counter()
-    if options.ids == "names" and isinstance(source, NamedEdgeSource):
-        named = number_names(writer, source, chosen)
-        matrix = BucketSort(writer, named, _sort_options(options), chosen).run()
-        names = write_name_arrays(writer, name_table_path(writer), options.codec, chosen)
-        return _commit(matrix, options, projection, started, names, named.spill_bytes())
-    numbered = number_ids(writer, source, chosen) if options.ids == "compact" else None
-    matrix = BucketSort(writer, numbered or source, _sort_options(options), chosen, numbered).run()
-    return _commit(matrix, options, projection, started)
-
-
-def _sort_options(options: IngestOptions) -> SortOptions:
-    return SortOptions(options.undirected, options.self_loops, options.merge, options.codec)
+    sort = SortOptions(options.undirected, options.self_loops, options.merge, options.codec)
+    if options.ids == "keep":
+        return _commit(BucketSort(writer, source, sort, chosen).run(), options, projection, started)
+    numbered = number_keys(writer, source, options.ids, chosen)
+    matrix = BucketSort(writer, numbered, sort, chosen).run()
+    keys = write_key_arrays(writer, numbered.table_path, options.codec, chosen)
+    return _commit(matrix, options, projection, started, keys, numbered.spill_bytes())
 
 
 def _choose_cluster(projection: IngestProjection, cluster: Cluster) -> tuple[Cluster, IngestProjection]:
@@ -201,13 +197,13 @@ def _commit(
     options: IngestOptions,
     projection: IngestProjection,
     started: float,
-    names: Sequence[TaskRecord] = (),
+    keys: Sequence[TaskRecord] = (),
     more_spill_bytes: int = 0,
 ) -> Artifact:
     """Publish the graph, with the projected figures next to the measured ones."""
     outcome = matrix.outcome(started=started, more_spill_bytes=more_spill_bytes)
     measured = {"plan": projection.against(asdict(outcome))}
-    return matrix.commit(symmetric=options.undirected, outcome=outcome, more_tasks=names, measured=measured)
+    return matrix.commit(symmetric=options.undirected, outcome=outcome, more_tasks=keys, measured=measured)
 
 
 def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, allowed: bool) -> None:
