@@ -25,15 +25,15 @@ from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.files import read_json, tree_bytes, write_json
 from gnnloom.storage.format.groups import METADATA, group_metadata, read_group
 from gnnloom.storage.format.locks import LOCKS, is_held
-from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
+from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, VERSION_ENTRY, check_version
 from gnnloom.storage.format.work_folder import remove_tree_and_scratch
 
 if TYPE_CHECKING:
     from gnnloom.storage.artifacts.grid_shards import GridShards
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-#: Encoding type in the metadata of a dataset.
-DATASET_ENCODING = "gnnloom-dataset"
+#: Attributes of the Zarr group of a dataset.
+DATASET_ATTRIBUTES: Mapping[str, Any] = {"encoding-type": "gnnloom-dataset", VERSION_ENTRY: FORMAT_VERSION}
 LOGGER = logging.getLogger("gnnloom.storage")
 
 
@@ -79,14 +79,13 @@ class Dataset:
 
         Raises:
             NotFoundError: ``path`` does not exist.
-            FormatError: ``path`` is not a dataset, or has a newer format.
+            FormatError: ``path`` is not a dataset, or has a newer format or that of a development version.
         """
         self.path = path
         self.name = path.name
         if not path.is_dir():
             raise NotFoundError(f"{path}: there is no such dataset; `gnnloom catalog ls` lists the existing ones")
-        #: Version of the format.
-        self.version = _check_dataset_group(path)
+        _check_dataset_group(path)
 
     def __repr__(self) -> str:
         kinds = [f"{info.kind}/{info.key}" for info in self.artifacts()]
@@ -108,7 +107,7 @@ class Dataset:
 
         Args:
             key: key of the artifact, or its first digits; needed only to choose between several.
-            made_from: inputs, kind to key, that it must have if it records inputs of that kind.
+            made_from: inputs, kind to key, that it must have.
             parameters: values that must be equal; None matches any value.
 
         Raises:
@@ -122,7 +121,7 @@ class Dataset:
             for info in infos
             if info.key.startswith(key or "")
             and all(info.parameters.get(name) == value for name, value in wanted.items())
-            and all(info.inputs.get(name, value) == value for name, value in (made_from or {}).items())
+            and all(info.inputs.get(name) == value for name, value in (made_from or {}).items())
         ]
         asked = _asked(key, {**wanted, **(made_from or {})})
         if not fitting:
@@ -303,26 +302,20 @@ def _make_dataset(path: Path) -> None:
         return
     if foreign:
         raise ExistsError(f"{path}: this folder exists and is not a dataset; choose another name")
-    attributes = {"encoding-type": DATASET_ENCODING, "encoding-version": str(FORMAT_VERSION)}
-    write_json(path / METADATA, group_metadata(attributes), sealed=False)
+    write_json(path / METADATA, group_metadata(DATASET_ATTRIBUTES), sealed=False)
 
 
-def _check_dataset_group(path: Path) -> int:
-    """Check that a folder is a dataset; returns the version of its format."""
+def _check_dataset_group(path: Path) -> None:
+    """Check that a folder is a dataset of a format that this version reads."""
     # Read without Zarr, whose import takes longer than listing a catalog.
     try:
         content = read_group(path)
         node_type, attributes = content["node_type"], dict(content.get("attributes", {}))
     except (CorruptError, OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path}: not a gnnloom dataset ({error})") from error
-    version = str(attributes.get("encoding-version"))
-    # Python also calls superscripts digits, and refuses to convert thousands of digits.
-    is_version = version.isascii() and version.isdigit() and len(version) < 10
-    if attributes.get("encoding-type") != DATASET_ENCODING or not is_version or int(version) < 1:
+    if attributes.get("encoding-type") != DATASET_ATTRIBUTES["encoding-type"]:
         raise FormatError(f"{path}: a Zarr {node_type}, but not a gnnloom dataset")
-    if int(version) > FORMAT_VERSION:
-        raise FormatError(f"{path}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads")
-    return int(version)
+    check_version(path, attributes)
 
 
 def _artifact_info(kind: str, path: Path) -> ArtifactInfo:

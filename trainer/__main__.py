@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _alike(job: Job) -> Alike:
     command = "predict" if isinstance(job.config, PredictConfig) else "train"
-    return alike_command(command, {**job.config.whole_json(), "restart": job.restart})
+    return alike_command(command, {**job.config.to_json(), "restart": job.restart})
 
 
 def _run(comm: Communicator, job: Job, stop: StopRequest) -> dict[str, Any]:

@@ -121,11 +121,20 @@ class LaneSet:
             prefix: of the paths; their folder need not exist.
             count: number of tasks.
         """
-        lanes = cls(f"{prefix}-{uuid.uuid4().hex}", count)
-        (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
-        for path in lanes.paths:
-            (folder / path).touch(exist_ok=False)
+        lanes = cls.named(prefix, count)
+        lanes.touch(folder)
         return lanes
+
+    @classmethod
+    def named(cls, prefix: str, count: int) -> LaneSet:
+        """Name files as :meth:`create` does; :meth:`touch` makes them."""
+        return cls(f"{prefix}-{uuid.uuid4().hex}", count)
+
+    def touch(self, folder: Path) -> None:
+        """Make the files, empty."""
+        (folder / self.prefix).parent.mkdir(parents=True, exist_ok=True)
+        for path in self.paths:
+            (folder / path).touch(exist_ok=False)
 
     @property
     def num_files(self) -> int:

@@ -109,10 +109,6 @@ class SpillFile:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> SpillFile:
-        if "path" in content:
-            # Earlier versions wrote a file for each.
-            rest = {name: value for name, value in content.items() if name != "path"}
-            return cls(Lane(content["path"]), 0, **rest)
         return cls(**{**content, "lane": Lane.from_json(content["lane"])})
 
     def is_intact(self, work: Path) -> bool:

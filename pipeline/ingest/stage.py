@@ -66,16 +66,8 @@ class IngestOptions:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(choices)}")
 
     def parameters(self, source: EdgeSource) -> dict[str, Any]:
-        """What decides the graph's bytes, apart from the edges themselves.
-
-        Options that came later are left out at their default, so that the keys of earlier graphs stay valid.
-        """
-        chosen: dict[str, Any] = {"undirected": self.undirected, "self_loops": self.self_loops, "ids": self.ids}
-        if self.merge != "sum":
-            chosen["merge"] = self.merge
-        if self.codec != DEFAULT_CODEC:
-            chosen["codec"] = self.codec
-        return {**chosen, "source": source.identity()}
+        """What decides the graph's bytes."""
+        return {**asdict(self), "source": source.identity()}
 
 
 def project_ingest(

@@ -21,25 +21,19 @@ from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, RowCounts
 from gnnloom.pipeline.ingest.tables.routing import remove_tables, route_table
 from gnnloom.pipeline.ingest.tables.row_file import RowType
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
-from gnnloom.pipeline.sources.source import (
-    KeyedSource,
-    MultilabelSource,
-    SeparableSource,
-    TargetSource,
-    VertexData,
-    VertexSource,
-)
+from gnnloom.pipeline.sources.source import KeyedSource, SeparableSource, VertexData, VertexSource
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.errors import ExistsError, FormatError, InputError
 from gnnloom.storage.format.arrays import create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
 from gnnloom.storage.format.files import JsonObject
+from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
 
 #: Chunks that are written and digested together.
 PIECE_CHUNKS = 4
@@ -47,21 +41,6 @@ PIECE_CHUNKS = 4
 TASK_PIECES = 16
 #: Original ids that are read at a time: 8 MiB.
 _ID_BLOCK = 1 << 20
-
-_DTYPES: dict[str, np.dtype[Any]] = {
-    "feature": np.dtype(np.float32),
-    "label": np.dtype(np.int32),
-    "multilabel": np.dtype(np.int8),
-    "target": np.dtype(np.float32),
-    "split": np.dtype(np.uint8),
-}
-_DIMS = {
-    "feature": ("vertex", "feature"),
-    "label": ("vertex",),
-    "multilabel": ("vertex", "class"),
-    "target": ("vertex", "target"),
-    "split": ("vertex",),
-}
 
 
 @dataclass(frozen=True)
@@ -117,7 +96,7 @@ def ingest_vertices(
     owner = graph or dataset.graph()
     for array in source.arrays:
         _check_rows(owner, _source_of(source, array))
-    if "target" in source.arrays and {"label", "multilabel"} & set(source.arrays):
+    if len({*LABELS} & {*source.arrays}) > 1:
         raise InputError("the vertex data has labels (classes) and targets (numbers to predict); give only one of them")
     identity, inputs = source.identity(), {"graph": owner.artifact.key}
     if not (graph is not None if allow_others is None else allow_others):
@@ -165,7 +144,7 @@ def _selects(graph: Graph, source: VertexData) -> bool:
 def _check_others(dataset: Dataset, graph_key: str, identity: JsonObject) -> None:
     key = vertices_key(identity, graph_key)
     for info in dataset.artifacts("vertices"):
-        if info.state == "complete" and info.key != key and info.inputs.get("graph", graph_key) == graph_key:
+        if info.state == "complete" and info.key != key and info.inputs.get("graph") == graph_key:
             found, new = differences([info.parameters, _parameters(identity)])
             raise ExistsError(
                 f"dataset {dataset.name} has vertex data from another source: {info.key} ({in_words(found)}). This"
@@ -176,19 +155,16 @@ def _check_others(dataset: Dataset, graph_key: str, identity: JsonObject) -> Non
 
 def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: Cluster) -> None:
     recorded = writer.recorded()
-    sizes = {"vertex": graph.num_vertices, "feature": source.num_features()}
-    if isinstance(source, MultilabelSource) and source.num_labels():
-        sizes["class"] = source.num_labels()
-    if isinstance(source, TargetSource) and source.num_targets():
-        sizes["target"] = source.num_targets()
-    # Features, or several labels, and a label and a split.
-    chosen = for_few(cluster, sizes["vertex"] * (sizes["feature"] + sizes.get("class", 0) + 2))
+    widths = {dim: source.num_columns(array) for array in source.arrays for dim in VERTEX_ARRAYS[array].dims}
+    sizes = {"vertex": graph.num_vertices, "feature": 0} | widths
+    chosen = for_few(cluster, sizes["vertex"] * sum(map(source.num_columns, source.arrays)))
     tasks: list[VertexArrayTask] = []
     for array in source.arrays:
-        shape = tuple(sizes[dim] for dim in _DIMS[array])
+        dims = ("vertex", *VERTEX_ARRAYS[array].dims)
+        shape = tuple(sizes[dim] for dim in dims)
         if not any(name.startswith(f"{array}/") for name in recorded):
             # Creating an array deletes its chunks, which is right only if no task has recorded any.
-            create_array(writer.path, array, shape, _DTYPES[array], _DIMS[array])
+            create_array(writer.path, array, shape, VERTEX_ARRAYS[array].dtype, dims)
         rows = _rows_of(writer, source, array, shape, graph, chosen)
         compacted = isinstance(rows, VertexSource) and _selects(graph, rows)
         tasks += _tasks(writer, rows, array, shape, graph.artifact.path if compacted else None)
@@ -212,7 +188,7 @@ def _rows_of(
     """The rows of one array, in the order of the vertices."""
     one = _source_of(source, array)
     if isinstance(one, KeyedSource):
-        values = RowType(_DTYPES[array].name, shape[1:])
+        values = RowType(VERTEX_ARRAYS[array].dtype.name, shape[1:])
         return route_table(writer, one, array, values, graph, task_rows(array, shape), cluster)
     if isinstance(one, VertexSource):
         return one
@@ -220,16 +196,16 @@ def _rows_of(
 
 
 def _check_placed(source: VertexSource, graph: Graph, of_tables: Mapping[str, Mapping[str, int]]) -> None:
-    """Refuse tables without any row of the graph's vertices, and features that do not have all of them."""
+    """Refuse tables without any row of the graph's vertices, or with few if every vertex needs a row."""
     for array, facts in of_tables.items():
         one = _source_of(source, array)
         where = one.location if isinstance(one, KeyedSource) else array
         if not facts["placed"]:
             raise InputError(f"{where}: none of the ids is a vertex of the graph")
-        if array == "feature" and facts["missing"] >= 0:
+        if VERTEX_ARRAYS[array].fill is None and facts["missing"] >= 0:
             first, count = facts["missing"], graph.num_vertices - facts["placed"]
             name = graph.original_name(first, first + 1) if graph.has_names else graph.original_id(first, first + 1)
-            raise InputError(f"{where}: {count:,} vertices have no features; the first is {name[0]}")
+            raise InputError(f"{where}: {count:,} vertices have no {array}s; the first is {name[0]}")
 
 
 def _table_facts(tasks: Iterable[VertexArrayTask], records: Iterable[TaskRecord]) -> dict[str, dict[str, int]]:
@@ -258,7 +234,7 @@ def _left_out(graph: Graph, source: VertexSource, of_tables: Mapping[str, Mappin
 
 
 def _piece_rows(array: str, shape: tuple[int, ...]) -> int:
-    return PIECE_CHUNKS * default_chunk_rows(shape, _DTYPES[array])
+    return PIECE_CHUNKS * default_chunk_rows(shape, VERTEX_ARRAYS[array].dtype)
 
 
 def task_rows(array: str, shape: tuple[int, ...]) -> int:
@@ -297,7 +273,7 @@ def write_vertex_rows(task: VertexArrayTask) -> Done:
         start, counts = task.start, RowCounts()
         for piece in rebatch(_rows(task, counts), task.piece_rows):
             output.add(write_rows(task.writer.path, task.array, start, np.ascontiguousarray(piece)))
-            output.facts.update(_add_facts(output.facts, _facts_of(task.array, piece)))
+            output.facts.update(_add_facts(output.facts, VERTEX_ARRAYS[task.array].facts_of(piece)))
             start += len(piece)
         if isinstance(task.source, RoutedTable):
             output.facts.update(counts.to_facts())
@@ -358,24 +334,12 @@ class _AscendingIds:
         return np.concatenate(taken)
 
 
-def _facts_of(array: str, piece: NDArray[Any]) -> dict[str, int]:
-    if array == "label":
-        return {"num_classes": int(piece.max()) + 1, "unlabeled": int(np.count_nonzero(piece == NO_LABEL))}
-    if array == "multilabel":
-        unlabeled = np.count_nonzero((piece == NO_LABEL).all(axis=1))
-        return {"num_classes": piece.shape[1], "unlabeled": int(unlabeled)}
-    if array == "target":
-        return {"num_targets": piece.shape[1], "unlabeled": int(np.count_nonzero(np.isnan(piece).all(axis=1)))}
-    if array == "split":
-        return {name: int(np.count_nonzero(piece == code)) for name, code in SPLIT.items() if name != "none"}
-    return {}
-
-
 def _add_facts(before: dict[str, int], more: dict[str, int]) -> dict[str, int]:
     """Add counts up; numbers of classes and of targets are the maximum instead."""
-    both = {name: before.get(name, 0) + count for name, count in more.items()}
-    for name in {"num_classes", "num_targets"} & more.keys():
-        both[name] = max(before.get(name, 0), more[name])
+    both = {
+        name: max(before.get(name, 0), count) if name.startswith("num_") else before.get(name, 0) + count
+        for name, count in more.items()
+    }
     return {**before, **both}
 
 

@@ -51,7 +51,7 @@ class ScatterRangeTask:
 
 def spill_files(record: TaskRecord) -> list[SpillFile]:
     """The files that a finished task wrote."""
-    return [SpillFile.from_json(content) for content in record.facts["runs"]]
+    return [SpillFile.from_json(content) for content in record.facts["files"]]
 
 
 def is_scattered(task: ScatterRangeTask, record: TaskRecord) -> bool:
@@ -87,8 +87,7 @@ def scatter_range(task: ScatterRangeTask) -> Done:
             "self_loops": totals.self_loops,
             "max_id": totals.max_id,
             "weighted": totals.weighted,
-            # The key is a name on disk, which stays.
-            "runs": [file.to_json() for file in files if file.entries],
+            "files": [file.to_json() for file in files if file.entries],
             "bytes_written": sum(file.size for file in files),
             "seconds": round(time.perf_counter() - started, 4),
         }

@@ -90,16 +90,12 @@ class SortPlan:
         ]
 
     def save(self, path: Path) -> None:
-        content = dict(self.__dict__)
-        # The key "runs" is a name on disk, which stays.
-        content["runs"] = [file.to_json() for file in content.pop("files")]
-        write_json(path, content)
+        write_json(path, {**self.__dict__, "files": [file.to_json() for file in self.files]})
 
     @classmethod
     def load(cls, path: Path) -> SortPlan:
         content: Mapping[str, Any] = read_json(path)
-        rest = {name: value for name, value in content.items() if name != "runs"}
-        return cls(**rest, files=[SpillFile.from_json(file) for file in content["runs"]])
+        return cls(**{**content, "files": [SpillFile.from_json(file) for file in content["files"]]})
 
 
 def cut_blocks(

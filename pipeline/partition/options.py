@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gnnloom.pipeline.partition.partitioner import Partitioner
 from gnnloom.pipeline.partition.partitioners import METHODS, MODELS
 from gnnloom.pipeline.partition.settings import (
     BATCH_RATE,
-    DIRECTIONS,
-    FORMER_METHOD,
+    NATIVE_METHOD,
     QUALITY_METHOD,
-    WEIGHTS,
     PartitionSettings,
     check_choice,
 )
-from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.kinds import BATCHES
@@ -59,7 +56,7 @@ class PartitionOptions(PartitionSettings):
         chooser = METHODS[QUALITY_METHOD]
         if not self.quality:
             offers = self.model in {"", *chooser.models} and self.preset in {"", *chooser.preset_names}
-            object.__setattr__(self, "method", QUALITY_METHOD if offers else FORMER_METHOD)
+            object.__setattr__(self, "method", QUALITY_METHOD if offers else NATIVE_METHOD)
             return
         check_choice("quality", self.quality, chooser.preset_names)
         given = self.method if self.method not in {"", QUALITY_METHOD} else self.preset
@@ -106,33 +103,17 @@ class PartitionOptions(PartitionSettings):
             memory_limit=self.memory_limit,
         )
 
-    def former(self) -> PartitionOptions | None:
-        """What the same call meant before methods were chosen by the graph; None if it named more than the default."""
-        if self.method != QUALITY_METHOD or self.preset != self.partitioner.preset_names[0]:
-            return None
-        return replace(self, method=FORMER_METHOD, preset="", quality="")
-
     def parameters(self, memory: int) -> dict[str, Any]:
-        """What decides the partition's bytes: five basic entries, and one for each option not at its default.
+        """What decides the partition's bytes.
 
         Args:
             memory: bytes that a worker may use; an entry only if the method's parts depend on it.
         """
-        basic = ("parts", "method", "imbalance", "seed", "model")
-        parameters: dict[str, Any] = {name: getattr(self, name) for name in basic}
-        # Defaults are left out, so an option that is added later keeps the keys of existing artifacts.
-        defaults = {
-            "preset": self.partitioner.preset_names[0],
-            "weights": WEIGHTS[0],
-            "directions": DIRECTIONS[0],
-        }
-        parameters |= {
-            name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default
-        }
+        names = ("parts", "method", "imbalance", "seed", "model", "preset", "weights", "directions")
+        parameters: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.model == "stochastic":
             parameters |= {"batches": self.batches, "batch_rate": self.batch_rate}
-        # The memory decides when coarsening ends, and so which parts come out.  The default memory is left out where no
-        # earlier key has it.
-        if self.partitioner.depends_on_memory and (self.method != QUALITY_METHOD or memory != DEFAULT_MEMORY):
+        # The memory decides when coarsening ends, and so which parts come out.
+        if self.partitioner.depends_on_memory:
             parameters["memory"] = memory
         return parameters

@@ -12,8 +12,8 @@ WEIGHTS = ("nonzeros", "unit")
 DIRECTIONS = ("forward", "both")
 #: The method that chooses among the others; its presets are the levels of ``quality``.
 QUALITY_METHOD = "auto"
-#: The default method before there was a choice; still that of models and presets that ``QUALITY_METHOD`` lacks.
-FORMER_METHOD = "mtkahypar"
+#: The default method for models and presets that ``QUALITY_METHOD`` lacks.
+NATIVE_METHOD = "mtkahypar"
 #: Share of the vertices in a mini-batch, unless another one is given.
 BATCH_RATE = 0.06
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
@@ -21,10 +20,10 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.memory_map import copy_part_vector, create_part_vector
 
-__all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key", "stored_options"]
+__all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key"]
 
 #: The two tasks of the stage; both run in the client, and start tasks of their own on the cluster.
 _PART, _QUALITY = "part/0", "quality/0"
@@ -65,24 +64,6 @@ def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str
         memory: bytes that a worker may use; part of the key only if the method's parts depend on it.
     """
     return artifact_key("partition", options.parameters(memory), {"graph": graph_key})
-
-
-def stored_options(dataset_path: Path, graph_key: str, options: PartitionOptions, memory: int) -> PartitionOptions:
-    """Return the options to partition with: ``options``, or those of a stored partition that serves as well.
-
-    Before methods were chosen by the graph, the default was one method.  Where a partition was made by it, and none by
-    the present default, the stored one is found rather than a second one made.
-
-    Args:
-        dataset_path: folder of the dataset, which may not exist.
-        memory: bytes that a worker may use.
-    """
-    former = options.former()
-    if former is None:
-        return options
-    keys = [partition_key(graph_key, each, memory) for each in (options, former)]
-    now, before = ((dataset_path / "partition" / key / MANIFEST).exists() for key in keys)
-    return former if before and not now else options
 
 
 def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: Partitioner) -> None:

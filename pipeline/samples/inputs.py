@@ -13,13 +13,13 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.samples import LABELS
-from gnnloom.storage.artifacts.vertices import SPLIT, Vertices
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES
 from gnnloom.storage.format.mapped_rows import take_rows
+from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, label_name, missing_for_training
 
 #: Vertices that are looked at together: their masks and labels are small.
 _CHUNK = 1 << 18
@@ -55,8 +55,8 @@ class SampleInputs:
 
     @property
     def label_name(self) -> str:
-        """Name of the array of labels; as in training, targets come before several labels, these before one."""
-        return next(name for name in reversed(LABELS) if name in self.vertices.artifact)
+        """Name of the array of labels."""
+        return label_name(self.vertices.names)
 
     def map_graph(self) -> WholeGraph:
         return map_whole_graph(self.graph)
@@ -72,10 +72,8 @@ class SampleInputs:
         label, split = arrays[self.label_name], arrays["split"]
         found = [np.empty(0, np.int64)]
         for vertices in self._vertices_of(rank):
-            known = label[vertices]
-            mask = ~np.isnan(known) if known.dtype.kind == "f" else known >= 0
-            mask = mask.any(axis=1) if mask.ndim == 2 else mask
-            found.append(vertices[mask & (split[vertices] == SPLIT["train"])].astype(np.int64))
+            known = VERTEX_ARRAYS[self.label_name].is_known(label[vertices])
+            found.append(vertices[known & (split[vertices] == SPLIT["train"])].astype(np.int64))
         return np.concatenate(found)
 
     def has_negative_feature(self, rank: int) -> bool:
@@ -103,9 +101,7 @@ def find_inputs(dataset: Dataset, graph: Graph, partition: Partition | None) -> 
     vertices = find_vertices(dataset, graph.artifact.key)
     if vertices is None or vertices.num_vertices != graph.num_vertices:
         raise InputError(f"{dataset.path}: the graph has no vertex data; add some with `gnnloom features`")
-    missing = [name for name in ("feature", "split") if name not in vertices.artifact]
-    missing += [] if any(name in vertices.artifact for name in LABELS) else ["label"]
-    if missing:
+    if missing := missing_for_training(vertices.names):
         raise InputError(f"{vertices.artifact.path}: no {', '.join(missing)}; training needs features, labels, a split")
     if partition is not None and partition.artifact.inputs["graph"] != graph.artifact.key:
         raise InputError(f"{partition.artifact.path}: a partition of another graph than {graph.artifact.key}")

@@ -18,11 +18,11 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
 from gnnloom.storage.artifacts.part_members import partition_contents
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.artifacts.whole_graph import graph_contents
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import MANIFEST
 from gnnloom.storage.format.mapped_copy import copy_path
+from gnnloom.storage.format.vertex_arrays import SPLIT
 
 #: Vertices whose split is read together.
 _CHUNK: Final = 1 << 20

@@ -53,7 +53,8 @@ def write_samples(
         run_missing("samples", cluster, writer, write_segment, segments, "vertices")
         del copies
         names = [task.name for task in ranks] + [task.name for task in segments]
-        return Samples(writer.commit(names, _dims(inputs), _facts(inputs, sizes, options, records)))
+        dims = {"vertex": inputs.graph.num_vertices} | inputs.vertices.widths
+        return Samples(writer.commit(names, dims, _facts(inputs, sizes, options, records)))
 
 
 def samples_key(inputs: Mapping[str, str], options: SampleOptions) -> str:
@@ -95,15 +96,6 @@ def _segments(task: RankTask, record: TaskRecord, segment_batches: int) -> list[
         for epoch in range(task.options.epochs)
         for number, first in enumerate(range(0, batches, segment_batches))
     ]
-
-
-def _dims(inputs: SampleInputs) -> dict[str, int]:
-    dims = {"vertex": inputs.graph.num_vertices, "feature": inputs.vertices.num_features}
-    if inputs.label_name == "multilabel":
-        dims["class"] = inputs.vertices.num_classes
-    if inputs.label_name == "target":
-        dims["target"] = inputs.vertices.num_targets
-    return dims
 
 
 def _facts(

@@ -11,23 +11,17 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gnnloom.pipeline.external_sort.lanes import num_shared_files
-from gnnloom.pipeline.external_sort.merge_levels import count_merges, merge_levels
-from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
-from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.pipeline.shards.find_vertices import find_vertices
-from gnnloom.pipeline.shards.grid.grid_merge import most_runs
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
-from gnnloom.pipeline.shards.grid.grid_scatter import SCATTER_BYTES, run_entries
+from gnnloom.pipeline.shards.grid.grid_scatter import SCATTER_BYTES, cell_shuffle, run_entries
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.grid.grid_vertex_routing import vertex_types
-from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
-from gnnloom.pipeline.shards.rows.row_routed import SEGMENT_NONZEROS
-from gnnloom.pipeline.shards.rows.row_routing import row_shuffle, vertex_shuffle
-from gnnloom.pipeline.shards.rows.row_stage import routed_bytes, row_shards_key, vertex_ranges
-from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
+from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
+from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
+from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
+from gnnloom.pipeline.tasks.phase import count, temporary_bytes
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, total_tasks
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_variants import stored_variants
@@ -36,14 +30,6 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 
-#: Bytes of a nonzero while a segment of rows is renumbered: masks, local columns, and the sort by row.
-_SEGMENT_BYTES = 72
-#: Bytes of a halo vertex while the halo is found: ids, owners, positions, and what the merge of segments copies.
-_HALO_BYTES = 56
-#: Bytes of a vertex while its rank is reordered: its order, local number, nonzeros, and where they begin and end.
-_REORDER_BYTES = 160
-#: Bytes of a row of a block while its rows are sorted by part.
-_BLOCK_ROW_BYTES = 48
 #: Bytes of an entry while a cell is sorted.
 _SORT_BYTES = 32
 
@@ -95,57 +81,6 @@ class ShardNeeds:
 
 
 @dataclass(frozen=True)
-class ShardSource:
-    """The sizes of what shards are made from.
-
-    Attributes:
-        stored_transpose: row blocks of the transpose of a directed graph, if that exists already.
-    """
-
-    graph: GraphSizes
-    vertices: VertexSizes | None
-    stored_transpose: int | None = None
-
-    @property
-    def matrices(self) -> int:
-        """1 for an undirected graph, 2 with the transpose of a directed one."""
-        return 1 if self.graph.symmetric else 2
-
-    @property
-    def transpose_blocks(self) -> int:
-        """Row blocks of the transpose of a directed graph; estimated if it does not exist yet."""
-        if self.graph.symmetric:
-            return 0
-        return self.graph.transpose_blocks if self.stored_transpose is None else self.stored_transpose
-
-    @property
-    def transpose_tasks(self) -> int:
-        """Tasks that make the transpose of a directed graph."""
-        if self.graph.symmetric or self.stored_transpose is not None:
-            return 0
-        scatter = sum(-(-nonzeros // RANGE_EDGES) for nonzeros in self.graph.block_nnz)
-        return scatter + self.transpose_blocks + -(-self.graph.num_vertices // TASK_VERTICES)
-
-    @property
-    def vertex_bytes(self) -> int:
-        """Bytes of all vertex data in memory."""
-        return self.vertices.raw_bytes if self.vertices else 0
-
-    @property
-    def vertex_tasks(self) -> int:
-        """Tasks that route vertex data to row shards."""
-        if self.vertices is None:
-            return 0
-        return len(vertex_ranges(self.graph.num_vertices, self.vertices.chunk_rows)) - 1
-
-    def compressed(self, matrix_bytes: float, vertex_bytes: float) -> int:
-        """Bytes on disk of arrays that compress like those of the graph and of the vertex data."""
-        size = matrix_bytes * min(1.0, self.graph.stored_bytes / max(1, self.graph.raw_bytes))
-        stored = self.vertices.stored_bytes if self.vertices else 0
-        return int(size + vertex_bytes * min(1.0, stored / max(1, self.vertex_bytes)))
-
-
-@dataclass(frozen=True)
 class _Inputs:
     """The artifacts that shards are made from."""
 
@@ -161,7 +96,7 @@ class _Inputs:
     def sizes(self) -> ShardSource:
         transpose = find_transpose(self.dataset, self.graph)
         vertices = VertexSizes.of(self.vertices) if self.vertices else None
-        return ShardSource(GraphSizes.of(self.graph), vertices, transpose.num_blocks if transpose else None)
+        return ShardSource(GraphSizes.of(self.graph), vertices, GraphSizes.of(transpose) if transpose else None)
 
 
 def find_transpose(dataset: Dataset, graph: Graph) -> Graph | None:
@@ -184,99 +119,33 @@ def project_row_shards(
     inputs = _find_inputs(dataset, dataset.graph(partition.artifact.inputs["graph"]), vertices)
     keys = {**inputs.keys, "partition": partition.artifact.key}
     key = row_shards_key(partition.num_parts, partition.method, keys, reorder)
-    needs = row_needs(inputs.sizes, PartSizes.of(partition), workers if reorder != "none" else 0)
+    needs = row_needs(inputs.sizes, PartSizes.of(partition), reorder, workers)
     return _projection(inputs, "row", key, needs, workers)
 
 
-def row_needs(source: ShardSource, parts: PartSizes, reordering: int = 0) -> ShardNeeds:
+def row_needs(source: ShardSource, parts: PartSizes, reorder: str = "none", workers: int = 1) -> ShardNeeds:
     """What making the row shards of these parts takes.
 
     Args:
-        reordering: ranks whose rows are reordered at a time.
+        reorder: order of a rank's rows.
+        workers: tasks at a time.
     """
     graph, n = source.graph, source.graph.num_vertices
     # The third pass looks up every row that is sent; their number is the connectivity cut.
     sent = sum(parts.sent) + sum(parts.sent_back)
     nonzeros = graph.nnz * source.matrices
     output = nonzeros * graph.entry_bytes + n * 8 * (1 + 2 * source.matrices) + 12 * sent
-    phases = row_counts(source, parts)
-    # Files stay until those that they are merged into are complete.
-    copies = 2 if any(phase.phase == "merge rows" for phase in phases) else 1
+    phases = row_phases(source, parts, RowPlaces(), reorder)
+    counted = count(phases)
     return ShardNeeds(
-        tasks=total_tasks(phases) + source.transpose_tasks,
-        peak_memory=BASE_MEMORY + _row_peak(source, parts) + (_reordered_peak(parts) if reordering else 0),
-        spill_bytes=copies * (nonzeros * graph.entry_bytes + 16 * n * source.matrices + source.vertex_bytes)
+        tasks=total_tasks(counted) + source.transpose_tasks,
+        peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
+        # The parts, and the entries of the ranks whose rows are reordered, are in files of their own.
+        spill_bytes=temporary_bytes(phases)
         + 4 * n
-        + 16 * sent
-        + reordering * max(parts.nonzeros, default=0) * graph.entry_bytes,
+        + (workers if reorder != "none" else 0) * max(parts.nonzeros, default=0) * graph.entry_bytes,
         output_bytes=source.compressed(output, source.vertex_bytes),
     )
-
-
-def row_counts(source: ShardSource, parts: PartSizes) -> list[PhaseCount]:
-    """What making the row shards of these parts will do, after the transpose of a directed graph was made."""
-    graph, ranks, matrices = source.graph, len(parts.vertices), source.matrices
-    entry, blocks, vertices = graph.entry_bytes, graph.num_blocks + source.transpose_blocks, source.vertex_bytes
-    rows = routed_bytes(graph.num_vertices, graph.nnz, entry)
-    largest = routed_bytes(max(graph.block_rows, default=0), max(graph.block_nnz, default=0), entry)
-    # Every file says where the rows of each part begin, in three columns or more.
-    # A run says where the rows of each part begin.
-    phases = [
-        PhaseCount("route rows", blocks, 0, 0, 1, matrices * rows, matrices * rows + blocks * 8 * (ranks + 1), largest)
-    ]
-    files = 0
-    for kind, tasks in (("forward", graph.num_blocks), ("backward", source.transpose_blocks)):
-        if tasks:
-            shuffle = row_shuffle(kind, ranks, graph.num_vertices, weighted=graph.weighted)
-            phases += shuffle.merge_counts("merge rows", tasks, tasks, tasks * ranks, rows)
-            files += shuffle.reader_files(tasks, tasks, rows)
-    if source.vertices is not None:
-        tasks, each = source.vertex_tasks, -(-vertices // source.vertex_tasks)
-        shuffle = vertex_shuffle(source.vertices.types, ranks)
-        phases.append(PhaseCount("route vertices", tasks, 0, 0, 1, vertices, vertices, each))
-        phases += shuffle.merge_counts("merge vertices", tasks, tasks, tasks * ranks, vertices)
-        files += shuffle.reader_files(tasks, tasks, vertices)
-    # Ids first, then the rows twice: local numbers are known when the halo is complete.
-    read = 3 * matrices * rows + vertices
-    heaviest = 3 * matrices * routed_bytes(max(parts.vertices, default=0), max(parts.nonzeros, default=0), entry)
-    rank_bytes = heaviest + -(-vertices // max(1, ranks))
-    sent = sum(parts.sent) + sum(parts.sent_back)
-    output = matrices * (graph.nnz * entry + 8 * graph.num_vertices) + vertices + 8 * sent
-    phases.append(PhaseCount("write ranks", ranks, ranks * files, files, 3, read, output, rank_bytes))
-    files = collected = 0
-    for kind, of_kind in (("forward", sum(parts.sent)), ("backward", sum(parts.sent_back)))[:matrices]:
-        # Two numbers and a key for each pair of ranks.
-        halo, pairs = halo_shuffle(kind, ranks), min(of_kind, ranks**2)
-        num_bytes = 8 * of_kind + 24 * pairs
-        phases += halo.merge_counts("merge halos", ranks, ranks, pairs, num_bytes)
-        files, collected = files + halo.reader_files(ranks, ranks, num_bytes), collected + num_bytes
-    share = -(-collected // ranks)
-    phases.append(PhaseCount("send lists", ranks, ranks * files, files, 2, collected, 12 * sent, share))
-    return phases
-
-
-def _reordered_peak(parts: PartSizes) -> int:
-    """Bytes of the order of a rank's rows, and of one segment of its entries."""
-    return _REORDER_BYTES * max(parts.vertices, default=0) + _SEGMENT_BYTES * SEGMENT_NONZEROS
-
-
-def _row_peak(source: ShardSource, parts: PartSizes) -> int:
-    """Bytes of the largest task: one that routes a block, routes vertex data, or writes a rank."""
-    graph = source.graph
-    block = max(graph.block_nnz, default=0)
-    rank = max(
-        8 * vertices
-        + _HALO_BYTES * halo
-        # Rows of several blocks are joined into a segment.
-        + min(load, SEGMENT_NONZEROS) * (_SEGMENT_BYTES + graph.entry_bytes)
-        # The rows of a rank in one block are read at once.
-        + min(load, block) * graph.entry_bytes
-        for vertices, halo, load in zip(parts.vertices, parts.received, parts.nonzeros, strict=True)
-    )
-    route = 2 * block * graph.entry_bytes + max(graph.block_rows, default=0) * _BLOCK_ROW_BYTES
-    vertex_rows = 2 * source.vertex_bytes // max(1, source.vertex_tasks)
-    # Parts are mapped from a file, whose pages count as the worker's own.
-    return 4 * graph.num_vertices + max(rank, route, vertex_rows)
 
 
 def project_grid_shards(
@@ -319,19 +188,19 @@ def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardN
     stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
     variants, orders = len(stored), 2 if is_double else 1
     plan = grid_vertex_plan(source, options, memory)
+    phases = grid_counts(source, options, memory)
+    merged = {phase.phase for phase in phases}
     weight = 4 if graph.weighted else 0
     index = 4 if n // columns < 1 << 31 else 8
     output = variants * (graph.nnz * (index + weight) + 8 * n * columns) + 8 * orders * n
     peak = max(_grid_peak(graph, options, memory), plan.peak_memory())
-    phases = grid_counts(source, options, memory)
-    is_merged = any(phase.phase == "merge cells" for phase in phases)
-    # A level is removed when the next one is complete.
-    routed = 0 if plan.is_identity else min(2, len(plan.levels)) * orders * n * plan.routed_row_bytes
+    routed = 0 if plan.is_identity else orders * n * plan.routed_row_bytes
     return ShardNeeds(
         tasks=total_tasks(phases) + source.transpose_tasks,
         peak_memory=BASE_MEMORY + peak + (8 * n if follows_parts else 0),
-        # Runs stay until those that they are merged into are complete.
-        spill_bytes=(2 if is_merged else 1) * variants * graph.nnz * (8 + weight) + routed,
+        # Rows stay until those that they are merged into are complete.
+        spill_bytes=(1 + ("merge cells" in merged)) * variants * graph.nnz * (8 + weight)
+        + (1 + ("merge vertices" in merged)) * routed,
         output_bytes=source.compressed(output, orders * source.vertex_bytes),
     )
 
@@ -342,42 +211,30 @@ def grid_counts(source: ShardSource, options: GridOptions, memory: int) -> list[
     Raises:
         BudgetError: a worker's memory is too small for any buffer.
     """
-    graph, (rows, columns) = source.graph, options.grid
+    graph, cells = source.graph, options.grid[0] * options.grid[1]
     is_double = options.permutation == "double"
-    stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
-    variants, of_transpose = len(stored), sum(name.endswith("transposed") for name in stored)
-    blocks = (variants - of_transpose) * graph.num_blocks + of_transpose * source.transpose_blocks
-    cells, key_bytes = variants * rows * columns, 12 if graph.weighted else 8
-    heaviest = max(graph.block_nnz, default=0)
-    runs = max(1, -(-heaviest // run_entries(memory)))
-    stored_bytes, keys = variants * graph.nnz * graph.entry_bytes, variants * graph.nnz * key_bytes
-    # Offsets of all cells are in every run; a cell's task reads two of them.
-    header = 8 * (rows * columns + 1)
-    files = -(-blocks // variants) * runs
-    phases = [
-        PhaseCount(
-            "scatter blocks",
-            blocks,
-            bytes_read=stored_bytes,
-            bytes_written=keys + blocks * runs * header,
-            largest_task=heaviest * graph.entry_bytes,
-        )
+    variants = sorted(set(stored_variants(symmetric=graph.symmetric, double=is_double).values()))
+    key_bytes, heaviest = 12 if graph.weighted else 8, max(graph.block_nnz, default=0)
+    stored_bytes, keys = len(variants) * graph.nnz * graph.entry_bytes, len(variants) * graph.nnz * key_bytes
+    scattered = runs = files = most = sources = 0
+    merges = []
+    for variant in variants:
+        shuffle = cell_shuffle(variant, options.grid, weighted=graph.weighted)
+        blocks = _transpose_blocks(source) if variant.endswith("transposed") else graph.num_blocks
+        own = blocks * max(1, -(-heaviest // run_entries(memory)))
+        merges += shuffle.merge_counts("merge cells", blocks, own, own * cells, graph.nnz * key_bytes)
+        opened = shuffle.reader_files(blocks, own, graph.nnz * key_bytes)
+        sources += shuffle.levels(own, graph.nnz * key_bytes)[-1].sources
+        scattered, runs, files, most = scattered + blocks, runs + own, files + opened, max(most, opened)
+    # Every run says where each cell begins, of which a cell's task reads two numbers.
+    written, read = keys + 8 * (cells + 1) * runs, keys + 16 * cells * sources
+    tasks, arrays = len(variants) * cells, 3 if graph.weighted else 2
+    return [
+        PhaseCount("scatter blocks", scattered, 0, 0, 1, stored_bytes, written, heaviest * graph.entry_bytes),
+        *merges,
+        PhaseCount("write cells", tasks, cells * files, most, arrays, read, stored_bytes, -(-read // tasks)),
+        *grid_vertex_plan(source, options, memory).counts() * (2 if is_double else 1),
     ]
-    arrays = 3 if graph.weighted else 2
-    levels = merge_levels(files, most_runs(graph.nnz, rows * columns))
-    # Files with the lanes of the level before.
-    shared = num_shared_files(-(-blocks // variants))
-    for level in levels[1:]:
-        count = count_merges(levels, level, rows * columns)
-        tasks, opens, sources = variants * count.tasks, variants * count.opens(shared), variants * count.sources
-        read = keys + sources * (header // count.spans + 16)
-        largest, made = read * count.most_sources // sources, keys + tasks * header
-        most = min(count.most_sources, shared)
-        phases.append(PhaseCount("merge cells", tasks, opens, most, arrays, read, made, largest))
-        shared = num_shared_files(count.tasks)
-    read, most = keys + 16 * cells * levels[-1].sources, min(levels[-1].sources, shared)
-    phases.append(PhaseCount("write cells", cells, cells * most, most, arrays, read, stored_bytes, -(-read // cells)))
-    return [*phases, *grid_vertex_plan(source, options, memory).counts() * (2 if is_double else 1)]
 
 
 def grid_vertex_plan(source: ShardSource, options: GridOptions, memory: int) -> VertexPlan:
@@ -390,6 +247,10 @@ def grid_vertex_plan(source: ShardSource, options: GridOptions, memory: int) -> 
     types = vertex_types(given, weighted=source.graph.weighted, with_ids=options.permutation == "partition")
     n, is_identity = source.graph.num_vertices, options.permutation == "none"
     return VertexPlan.of(n, options.grid[0], types, memory, is_identity=is_identity)
+
+
+def _transpose_blocks(source: ShardSource) -> int:
+    return 0 if source.backward is None else source.backward.num_blocks
 
 
 def _grid_peak(graph: GraphSizes, options: GridOptions, memory: int) -> int:

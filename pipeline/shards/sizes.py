@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
-from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -99,7 +100,7 @@ class VertexSizes:
     def of(cls, vertices: Vertices) -> VertexSizes:
         """The sizes of stored vertex data."""
         artifact = vertices.artifact
-        records = {name: artifact.record(name) for name in VERTEX_ARRAYS if name in artifact}
+        records = {name: artifact.record(name) for name in vertices.names}
         return cls(
             vertices.num_vertices,
             vertices.num_features,
@@ -125,6 +126,58 @@ class VertexSizes:
     def row_bytes(self) -> int:
         """Bytes of one vertex in memory."""
         return _row_bytes(self.types)
+
+
+@dataclass(frozen=True)
+class ShardSource:
+    """The sizes of what shards are made from.
+
+    Attributes:
+        transpose: of a directed graph, if that exists already.
+    """
+
+    graph: GraphSizes
+    vertices: VertexSizes | None
+    transpose: GraphSizes | None = None
+
+    @property
+    def matrices(self) -> int:
+        """1 for an undirected graph, 2 with the transpose of a directed one."""
+        return 1 if self.graph.symmetric else 2
+
+    @property
+    def backward(self) -> GraphSizes | None:
+        """The transpose of a directed graph; estimated if it does not exist yet."""
+        graph = self.graph
+        if graph.symmetric or self.transpose is not None:
+            return self.transpose
+        return GraphSizes.even(
+            graph.num_vertices,
+            graph.nnz,
+            symmetric=False,
+            weighted=graph.weighted,
+            num_blocks=graph.transpose_blocks,
+            stored_bytes=graph.stored_bytes,
+        )
+
+    @property
+    def transpose_tasks(self) -> int:
+        """Tasks that make the transpose of a directed graph."""
+        if self.graph.symmetric or self.transpose is not None:
+            return 0
+        scatter = sum(-(-nonzeros // RANGE_EDGES) for nonzeros in self.graph.block_nnz)
+        return scatter + self.graph.transpose_blocks + -(-self.graph.num_vertices // TASK_VERTICES)
+
+    @property
+    def vertex_bytes(self) -> int:
+        """Bytes of all vertex data in memory."""
+        return self.vertices.raw_bytes if self.vertices else 0
+
+    def compressed(self, matrix_bytes: float, vertex_bytes: float) -> int:
+        """Bytes on disk of arrays that compress like those of the graph and of the vertex data."""
+        size = matrix_bytes * min(1.0, self.graph.stored_bytes / max(1, self.graph.raw_bytes))
+        stored = self.vertices.stored_bytes if self.vertices else 0
+        return int(size + vertex_bytes * min(1.0, stored / max(1, self.vertex_bytes)))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Section
+from gnnloom.storage.matrix.ranges import Span
 
 
 @dataclass(frozen=True)
@@ -22,28 +23,30 @@ class Gathered:
     Attributes:
         columns: of the rows.
         sections: in the order in which rows of one position follow each other.
+        positions: first and last (exclusive) position.
     """
 
     columns: tuple[Column, ...]
     sections: Sequence[Section]
+    positions: Span
 
     @property
     def num_rows(self) -> int:
         return sum(section.num_rows for section in self.sections)
 
     @cached_property
-    def _order(self) -> tuple[NDArray[np.int64], list[NDArray[np.int64]] | None]:
-        """Positions, ascending, and the places of the rows of each section; None if the sections follow each other."""
-        found = [section.position() for section in self.sections]
-        position = np.concatenate([np.empty(0, np.int64), *found])
-        if len(position) < 2 or (position[1:] >= position[:-1]).all():
-            return position, None
-        # Each section ascends, which a stable sort uses.
-        order = np.argsort(position, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        ends = np.cumsum([len(each) for each in found])
-        return position[order], np.split(place, ends[:-1])
+    def _order(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Positions, ascending, and the place of each row of all sections; None if these follow each other."""
+        found = np.concatenate([np.empty(0, np.int64), *(section.position() for section in self.sections)])
+        if len(found) < 2 or (found[1:] >= found[:-1]).all():
+            return found, None
+        first, last = int(found.min()), int(found.max()) + 1
+        # As of a permutation: counting takes no more memory than sorting, and less time.
+        is_dense = last - first <= 2 * len(found)
+        place = _counted_places(found, first, last) if is_dense else _sorted_places(found)
+        position = np.empty_like(found)
+        position[place] = found
+        return position, place
 
     @property
     def position(self) -> NDArray[np.int64]:
@@ -51,28 +54,39 @@ class Gathered:
         return self._order[0]
 
     def column(self, name: str) -> NDArray[Any]:
-        """The elements of a column, in the order of the rows; of a column of lengths, the lengths."""
+        """The elements of a column, in the order of the rows; of a column of lengths, the lengths.
+
+        Needs memory for the elements, two numbers for each row, and a few MiB.
+        """
         column = next(each for each in self.columns if each.name == name)
-        places = self._order[1]
         if len(self.sections) == 1:
             return self.sections[0].read(name)
-        if places is None:
-            return np.concatenate([column.empty(0), *(section.read(name) for section in self.sections)])
-        if column.lengths is not None:
-            return self._ragged(column, column.lengths, places)
-        rows = column.empty(self.num_rows)
-        for section, place in zip(self.sections, places, strict=True):
-            rows[place] = section.read(name)
+        # Rows of one position are in their order already, and nothing has to be read to find it.
+        place = None if self.positions[1] - self.positions[0] == 1 else self._order[1]
+        if place is not None and column.lengths is not None:
+            return self._ragged(column, column.lengths, place)
+        rows, done = column.empty(self._num_elements(column)), 0
+        for section in self.sections:
+            for block in section.blocks(name):
+                stop = done + len(block)
+                rows[slice(done, stop) if place is None else place[done:stop]] = block
+                done = stop
         return rows
 
-    def _ragged(self, column: Column, lengths: str, places: Sequence[NDArray[np.int64]]) -> NDArray[Any]:
+    def _num_elements(self, column: Column) -> int:
+        extents = (section.run.extent(column.name, section.rows) for section in self.sections)
+        return sum(stop - start for start, stop in extents)
+
+    def _ragged(self, column: Column, lengths: str, place: NDArray[np.int64]) -> NDArray[Any]:
         ends = np.cumsum(self.column(lengths))
-        elements = column.empty(int(ends[-1]))
+        elements, done = column.empty(int(ends[-1])), 0
         begin = ends - self.column(lengths)
         out = elements.reshape(-1).view(np.uint8)
-        for section, place in zip(self.sections, places, strict=True):
+        for section in self.sections:
             own = section.read(column.name).reshape(-1).view(np.uint8)
-            _place(own, section.read(lengths), begin[place], column.num_bytes, out)
+            stop = done + section.num_rows
+            _place(own, section.read(lengths), begin[place[done:stop]], column.num_bytes, out)
+            done = stop
         return elements
 
 
@@ -94,10 +108,36 @@ def in_steps(
         if num_bytes > most_bytes and step > 1:
             step //= 2
             continue
+        span = (first, first + step)
         first += step
-        yield first, Gathered(columns, [section for section in chosen if section.num_rows])
+        yield first, Gathered(columns, [section for section in chosen if section.num_rows], span)
         if num_bytes < most_bytes // 2:
             step *= 2
+
+
+def _sorted_places(position: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each row in a stable sort by position."""
+    # Each section ascends, which a stable sort uses.
+    order = np.argsort(position, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place
+
+
+@njit(cache=True, nogil=True)
+def _counted_places(position: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
+    """The same, by counting; positions are ``first`` to ``last`` (exclusive)."""
+    start = np.zeros(last - first + 1, np.int64)
+    for each in position:
+        start[each - first + 1] += 1
+    for at in range(1, len(start)):
+        start[at] += start[at - 1]
+    place = np.empty_like(position)
+    for row in range(len(position)):
+        at = position[row] - first
+        place[row] = start[at]
+        start[at] += 1
+    return place
 
 
 @njit(cache=True, nogil=True)

@@ -11,8 +11,9 @@ import numpy as np
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
-from gnnloom.pipeline.shuffle.run_list import RunPlace, run_facts
+from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
 from gnnloom.pipeline.shuffle.runs import Layout, Run, RunWriter, Section
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.ranges import Span
 
@@ -28,27 +29,41 @@ class MergeTask:
         name: name of the task.
         shuffle: name of the shuffle, for the record.
         columns: of the rows.
-        sources: the runs; rows of one position keep their order.
+        list_path: list of the runs of the level before, relative to the work folder.
+        span: of that level.
+        group: numbers of the sources of that span, whose runs are merged; rows of one position keep their order.
         positions: first and last (exclusive) position.
         lane: where the merged run goes.
+        num_bytes: of the rows, about.
+        num_files: with the runs.
     """
 
     writer: ArtifactWriter
     name: str
     shuffle: str
     columns: tuple[Column, ...]
-    sources: tuple[RunPlace, ...]
+    list_path: str
+    span: int
+    group: range
     positions: Span
     lane: Lane
+    num_bytes: int = 0
+    num_files: int = 0
+
+    @property
+    def needs(self) -> Needs:
+        # Two copies of a step: as read, and in the order of the positions.
+        return Needs(self.num_bytes, self.num_bytes, self.num_files, 3 * _STEP_BYTES)
 
 
 def merge_runs(task: MergeTask) -> int:
     """Write one merged run; returns its rows."""
     work = task.writer.work
     with task.writer.task(task.name) as output, OpenFiles(work) as files, writable(work, task.lane) as lane:
-        runs = [Run(files.lane(place.lane), place.start, task.columns) for place in task.sources]
+        places = RunList.read(work / task.list_path).of(range(task.span, task.span + 1), task.group)[task.span]
+        runs = [Run(files.lane(place.lane), place.start, task.columns) for place in places if place.num_rows]
         layout = _write(lane, task, [run.section(task.positions) for run in runs])
-        output.facts = {"runs": {task.shuffle: run_facts(task.lane, [layout])}}
+        output.facts = {"runs": {task.shuffle: LaneRuns.of(task.lane, [layout]).to_json()}}
     return layout.num_rows
 
 
@@ -72,13 +87,9 @@ def _write(lane: LaneWriter, task: MergeTask, sections: Sequence[Section]) -> La
 def _put_one_position(writer: RunWriter, found: Gathered, position: int, rows: int) -> None:
     """Write the rows of one position, which may be more than memory has room for: they follow each other run by run."""
     writer.put_index(np.full(found.num_rows, position), np.array([rows]))
-    lengths = lengths_of(found.columns)
     for column in found.columns:
         for section in found.sections:
-            if column.name in lengths:
-                writer.put(column.name, section.read(column.name))
-                continue
-            for block in section.run.blocks(column.name, section.run.extent(column.name, section.rows)):
+            for block in section.blocks(column.name):
                 writer.put(column.name, block)
 
 

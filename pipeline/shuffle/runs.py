@@ -13,7 +13,7 @@ reads find the elements of any rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -123,11 +123,14 @@ class Layout:
     def offsets_at(self) -> int:
         return self.keys_at + (8 * self.num_keys if self.has_keys else 0)
 
+    @property
+    def columns_at(self) -> int:
+        return self.offsets_at + (8 * (self.num_keys + 1) if self.has_offsets else 0)
+
     @cached_property
     def places(self) -> dict[str, int]:
         """Byte of the lane at which each column begins."""
-        at = self.offsets_at + (8 * (self.num_keys + 1) if self.has_offsets else 0)
-        places = {}
+        at, places = self.columns_at, {}
         for column in self.columns:
             places[column.name] = at
             at += column.num_bytes * self.count(column)
@@ -174,21 +177,21 @@ class RunWriter:
 
 
 def write_run(
-    lane: LaneWriter, start: int, columns: tuple[Column, ...], index: Index, values: Mapping[str, NDArray[Any]]
+    lane: LaneWriter, start: int, columns: tuple[Column, ...], index: Index, values: Callable[[str], NDArray[Any]]
 ) -> Layout:
-    """Write a run whose columns are in memory, from a byte of a lane on.
+    """Write a run from a byte of a lane on.
 
     Args:
         index: of the rows.
-        values: the elements of each column, in the order of the rows.
+        values: gives the elements of a column, in the order of the rows.
     """
-    totals = tuple(int(values[name].sum()) for name in lengths_of(columns))
+    totals = tuple(int(values(name).sum()) for name in lengths_of(columns))
     has_keys, has_offsets = index.keys is not None, index.offsets is not None
     layout = Layout(start, index.num_rows, index.num_keys, index.first, has_keys, has_offsets, columns, totals)
     writer = RunWriter(lane, layout)
     writer.put_index(index.keys, index.offsets)
     for column in columns:
-        writer.put(column.name, values[column.name])
+        writer.put(column.name, values(column.name))
     return layout
 
 
@@ -272,11 +275,15 @@ class Run:
         self.lane.read(self.layout.places[name] + column.num_bytes * span[0], elements)
         return elements
 
-    def blocks(self, name: str, span: Span) -> Iterator[NDArray[Any]]:
-        """Elements ``span`` of a column as they are stored, in steps of a few MiB."""
+    def blocks(self, name: str, rows: Span) -> Iterator[NDArray[Any]]:
+        """What :meth:`read` gives, in steps of a few MiB; lengths at once."""
+        if name in self._lengths:
+            yield self.read(name, rows)
+            return
+        first, last = self.extent(name, rows)
         step = max(1, BLOCK_BYTES // max(1, self.columns[name].num_bytes))
-        for start in range(*span, step):
-            yield self._elements(name, (start, min(start + step, span[1])))
+        for start in range(first, last, step):
+            yield self._elements(name, (start, min(start + step, last)))
 
 
 @dataclass(frozen=True)
@@ -316,6 +323,10 @@ class Section:
     def read(self, name: str) -> NDArray[Any]:
         """All elements of a column."""
         return self.run.read(name, self.rows)
+
+    def blocks(self, name: str) -> Iterator[NDArray[Any]]:
+        """The same, in steps of a few MiB."""
+        return self.run.blocks(name, self.rows)
 
     def place(self, name: str) -> tuple[OpenLane, int]:
         """The lane, and the byte at which the elements of the section begin, of a column that is not ragged."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
@@ -24,20 +25,17 @@ from gnnloom.pipeline.shuffle.gathered import Gathered
 from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
 from gnnloom.pipeline.shuffle.run_list import (
     At,
+    LaneRuns,
+    RunList,
     RunPlace,
-    has_runs,
-    num_spans,
-    recorded_runs,
-    run_facts,
-    runs_of_spans,
-    save_runs,
+    save_sources,
 )
 from gnnloom.pipeline.shuffle.runs import Index, Layout, Run, Section, write_run
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput, TaskRecord
-from gnnloom.storage.matrix.ranges import range_of
+from gnnloom.storage.matrix.ranges import Span, range_of
 
 #: Folder of all shuffles in the work folder.
 _FOLDER = "shuffle"
@@ -63,15 +61,20 @@ class Shuffle:
 
     def create_lanes(self, work: Path, tasks: int) -> LaneSet:
         """Make the lanes of the tasks that route."""
-        return LaneSet.create(work, f"{self._folder}/routed/lanes", tasks)
+        return LaneSet.create(work, f"{self.folder}/routed/lanes", tasks)
 
     @contextmanager
     def routed(self, output: TaskOutput, lane: Lane) -> Iterator[RunsWriter]:
         """Write the runs of a task to its lane, and record them at the end of the block."""
-        with writable(output.writer.work, lane) as opened:
-            runs = RunsWriter(self, opened)
+        with self.unrecorded(output.writer.work, lane) as runs:
             yield runs
-        output.facts.setdefault("runs", {})[self.name] = run_facts(lane, runs.layouts)
+        output.facts.setdefault("runs", {})[self.name] = runs.written.to_json()
+
+    @contextmanager
+    def unrecorded(self, work: Path, lane: Lane) -> Iterator[RunsWriter]:
+        """Write the runs of a task that leaves no record: it returns what was written, for :meth:`list_runs`."""
+        with writable(work, lane) as opened:
+            yield RunsWriter(self, lane, opened)
 
     def is_usable(self, writer: ArtifactWriter, tasks: Sequence[str]) -> Callable[[object, TaskRecord], bool]:
         """Whether a task that routes has to run again: for :func:`~gnnloom.pipeline.tasks.run_missing.run_missing`.
@@ -82,14 +85,19 @@ class Shuffle:
             tasks: names of all tasks that route, in their order.
         """
         is_merged = self.is_merged(writer, tasks)
-        return lambda _, record: is_merged or has_runs(writer.work, record, self.name)
+        return lambda _, record: is_merged or self.has_runs(writer, record)
+
+    def has_runs(self, writer: ArtifactWriter, record: TaskRecord) -> bool:
+        """Whether the runs that a task recorded are still there."""
+        found = LaneRuns.recorded(record, self.name)
+        return found is not None and found.is_intact(writer.work)
 
     def is_merged(self, writer: ArtifactWriter, tasks: Sequence[str]) -> bool:
         """Whether an earlier run completed a level of merges, whose runs are still there."""
         recorded = writer.recorded_of(tasks)
-        if not all(task in recorded and self.name in recorded[task].facts.get("runs", {}) for task in tasks):
-            return False
-        return _Merges.of(self, writer, [recorded[task] for task in tasks]).kept()[0] > 0
+        found = [LaneRuns.recorded(recorded[task], self.name) if task in recorded else None for task in tasks]
+        lanes = [runs for runs in found if runs is not None]
+        return len(lanes) == len(tasks) and _Merges.of(self, writer, lanes).kept()[0] > 0
 
     # Merging
 
@@ -100,14 +108,25 @@ class Shuffle:
             phase: name of the phase, for the log.
             records: of all tasks that route, in their order: rows of one position keep it.
         """
-        _Merges.of(self, writer, records).run(phase, cluster)
+        _Merges.of(self, writer, self._recorded(records)).run(phase, cluster)
+
+    def list_runs(self, work: Path, lanes: Sequence[LaneRuns]) -> None:
+        """List runs instead of merging them, for tasks so few that readers take enough from each.
+
+        Args:
+            lanes: of all tasks that route, in their order.
+        """
+        save_sources(work / self.list_path, 1, {(0, source): each.places for source, each in enumerate(lanes)})
+
+    def _recorded(self, records: Sequence[TaskRecord]) -> list[LaneRuns]:
+        return [runs for record in records if (runs := LaneRuns.recorded(record, self.name)) is not None]
 
     def levels(self, runs: int, num_bytes: int) -> tuple[Level, ...]:
         """Levels of merges.
 
         Args:
             runs: that are routed.
-            num_bytes: of all rows.
+            num_bytes: of the columns of all rows.
         """
         return merge_levels(runs, most_sources(num_bytes, self.readers))
 
@@ -119,7 +138,7 @@ class Shuffle:
             tasks: that route.
             runs: that they leave.
             num_keys: distinct positions of the rows of each run, summed over all runs.
-            num_bytes: of all rows.
+            num_bytes: of the columns of all rows.
         """
         levels, shared, phases = self.levels(runs, num_bytes), num_shared_files(tasks), []
         for level in levels[1:]:
@@ -133,13 +152,18 @@ class Shuffle:
             shared = num_shared_files(count.tasks)
         return phases
 
-    def reader_files(self, tasks: int, runs: int, num_bytes: int) -> int:
-        """Files that a reader of one position opens, if so many tasks leave so many runs with so many bytes."""
+    def reader_files(self, tasks: int, runs: int, num_bytes: int, positions: Span = (0, 1)) -> int:
+        """Files that a reader of some positions opens, if so many tasks leave so many runs with so many bytes.
+
+        Args:
+            positions: first and last (exclusive) position; by default any single one.
+        """
         levels = self.levels(runs, num_bytes)
         last = levels[-1]
         if last.number:
             tasks = count_merges(levels, last, self.num_positions).tasks
-        return min(last.sources, num_shared_files(tasks))
+        spans = self.spans(last.spans, *positions)
+        return min(last.sources * len(spans), num_shared_files(tasks))
 
     # Reading
 
@@ -151,28 +175,44 @@ class Shuffle:
         """
         return ShuffledRows(self, work, files)
 
+    def runs_of(self, files: OpenFiles, records: Sequence[TaskRecord]) -> list[Run]:
+        """Open the runs that some tasks left, in their order, as they were routed: for readers that know the tasks."""
+        places = [place for runs in self._recorded(records) for place in runs.places]
+        return [Run(files.lane(place.lane), place.start, self.columns) for place in places]
+
     def remove(self, work: Path) -> None:
         """Remove all files."""
-        shutil.rmtree(work / self._folder, ignore_errors=True)
+        shutil.rmtree(work / self.folder, ignore_errors=True)
+
+    def spans(self, count: int, start: int, stop: int) -> range:
+        """Of so many spans of positions, those that overlap a range."""
+        if start == stop:
+            return range(0)
+        first, last = (range_of(self.num_positions, count, at) for at in (start, stop - 1))
+        return range(first, last + 1)
 
     @property
-    def _folder(self) -> str:
+    def folder(self) -> str:
+        """Folder of all files, relative to the work folder."""
         return f"{_FOLDER}/{self.name}"
 
-    def _list(self, work: Path) -> Path:
-        return work / self._folder / "runs.json"
+    @property
+    def list_path(self) -> str:
+        """The list of the runs that are read, relative to the work folder."""
+        return f"{self.folder}/runs.json"
 
 
 class RunsWriter:
-    """Writes the runs of one task, one after another.
+    """Writes the runs of one task, one after another."""
 
-    Attributes:
-        layouts: of what was written.
-    """
+    def __init__(self, shuffle: Shuffle, lane: Lane, opened: LaneWriter) -> None:
+        self._shuffle, self._lane, self._opened = shuffle, lane, opened
+        self._layouts: list[Layout] = []
 
-    def __init__(self, shuffle: Shuffle, lane: LaneWriter) -> None:
-        self._shuffle, self._lane = shuffle, lane
-        self.layouts: list[Layout] = []
+    @property
+    def written(self) -> LaneRuns:
+        """The runs so far."""
+        return LaneRuns.of(self._lane, self._layouts)
 
     def add(self, index: Index, values: Mapping[str, NDArray[Any]]) -> None:
         """Write a run.
@@ -181,8 +221,17 @@ class RunsWriter:
             index: of the rows, which are sorted by position.
             values: the elements of each column, in the order of the rows.
         """
-        start = self.layouts[-1].stop if self.layouts else 0
-        self.layouts.append(write_run(self._lane, start, self._shuffle.columns, index, values))
+        self.add_columns(index, values.__getitem__)
+
+    def add_columns(self, index: Index, values: Callable[[str], NDArray[Any]]) -> None:
+        """Write a run whose columns are made one after another, so that memory holds one at a time.
+
+        Args:
+            index: of the rows, which are sorted by position.
+            values: gives the elements of a column, in the order of the rows; asked twice for lengths.
+        """
+        start = self._layouts[-1].stop if self._layouts else 0
+        self._layouts.append(write_run(self._opened, start, self._shuffle.columns, index, values))
 
 
 class ShuffledRows:
@@ -190,8 +239,7 @@ class ShuffledRows:
 
     def __init__(self, shuffle: Shuffle, work: Path, files: OpenFiles) -> None:
         self._shuffle, self._files = shuffle, files
-        self._list = shuffle._list(work)  # noqa: SLF001 - the same file
-        self._spans = num_spans(self._list)
+        self._list = RunList.read(work / shuffle.list_path)
         self._opened: dict[int, list[Run]] = {}
 
     def sections(self, start: int, stop: int) -> list[Section]:
@@ -209,17 +257,34 @@ class ShuffledRows:
         Raises:
             DamagedWorkError: a file is damaged.
         """
-        return Gathered(self._shuffle.columns, self.sections(start, stop))
+        return Gathered(self._shuffle.columns, self.sections(start, stop), (start, stop))
+
+    def num_rows(self) -> NDArray[np.int64]:
+        """(num_positions,) int64 number of rows of each position."""
+        total = np.zeros(self._shuffle.num_positions, np.int64)
+        for run in self._runs(0, self._shuffle.num_positions):
+            keys = run.keys(0, run.layout.num_keys)
+            np.add.at(total, keys, np.diff(run.offsets(0, run.layout.num_keys)))
+        return total
+
+    def numbered(self, rows: range, name: str) -> Iterator[NDArray[Any]]:
+        """A column of rows ``rows`` in the order in which they were routed, whatever their positions, in steps.
+
+        For readers that share all rows evenly; the runs are not merged.
+        """
+        first = 0
+        for place in self._list.of(range(1))[0]:
+            start, stop = max(rows.start - first, 0), min(rows.stop - first, place.num_rows)
+            if start < stop:
+                run = self._open(place)
+                yield from run.blocks(name, run.extent(name, (start, stop)))
+            first += place.num_rows
 
     def _runs(self, start: int, stop: int) -> Iterator[Run]:
-        if start == stop:
-            return
-        first, last = (range_of(self._shuffle.num_positions, self._spans, at) for at in (start, stop - 1))
-        spans = range(first, last + 1)
+        spans = self._shuffle.spans(self._list.spans, start, stop)
         if not self._opened.keys() >= set(spans):
-            self._opened = {span: [] for span in spans}
-            for span, runs in runs_of_spans(self._list, spans):
-                self._opened[span] += [self._open(run) for run in runs if run.num_rows]
+            found = self._list.of(spans)
+            self._opened = {span: [self._open(run) for run in runs if run.num_rows] for span, runs in found.items()}
         for span in spans:
             yield from self._opened[span]
 
@@ -244,9 +309,9 @@ class _Merges:
     digest: str
 
     @classmethod
-    def of(cls, shuffle: Shuffle, writer: ArtifactWriter, records: Sequence[TaskRecord]) -> _Merges:
-        runs = [run for record in records for run in recorded_runs(record, shuffle.name)]
-        num_bytes = sum(record.facts["runs"][shuffle.name]["bytes"] for record in records)
+    def of(cls, shuffle: Shuffle, writer: ArtifactWriter, lanes: Sequence[LaneRuns]) -> _Merges:
+        runs = [place for lane in lanes for place in lane.places]
+        num_bytes = sum(lane.num_bytes for lane in lanes)
         digest = xxhash.xxh3_64_hexdigest("".join(f"{run.num_rows} " for run in runs).encode())
         return cls(shuffle, writer, runs, shuffle.levels(len(runs), num_bytes), digest)
 
@@ -255,8 +320,7 @@ class _Merges:
         for level in reversed(self.levels[1:]):
             names = self._names(level)
             recorded = self.writer.recorded_of(names.values())
-            work, name = self.writer.work, self.shuffle.name
-            if all(task in recorded and has_runs(work, recorded[task], name) for task in names.values()):
+            if all(task in recorded and self.shuffle.has_runs(self.writer, recorded[task]) for task in names.values()):
                 return level.number, {at: self._merged(recorded[task]) for at, task in names.items()}
         return 0, {}
 
@@ -266,21 +330,22 @@ class _Merges:
             found = {(0, source): run for source, run in enumerate(self.runs)}
         self._remove_before(number)
         for level in self.levels[number + 1 :]:
-            found = self._merge_level(phase, level, found, cluster)
+            self._save(f"{self.shuffle.folder}/before.json", self.levels[level.number - 1], found)
+            found = self._merge_level(phase, level, cluster)
             self._remove_before(level.number)
-        save_runs(self.shuffle._list(self.writer.work), self.levels[-1].spans, found)  # noqa: SLF001 - the same file
+        self._save(self.shuffle.list_path, self.levels[-1], found)
 
-    def _merge_level(
-        self, phase: str, level: Level, found: Mapping[At, RunPlace], cluster: Cluster
-    ) -> dict[At, RunPlace]:
+    def _save(self, path: str, level: Level, found: Mapping[At, RunPlace]) -> None:
+        save_sources(self.writer.work / path, level.spans, {at: [run] for at, run in found.items()})
+
+    def _merge_level(self, phase: str, level: Level, cluster: Cluster) -> dict[At, RunPlace]:
         """Merge the runs of the level before; returns those of this one."""
         shuffle, names, tasks = self.shuffle, self._names(level), []
         lanes = LaneSet.create(self.writer.work, f"{self._folder(level)}/lanes", len(names))
         for merge in merges(self.levels, level, shuffle.num_positions):
-            sources = tuple(found[merge.span_before, source] for source in merge.group)
             name, lane = names[merge.span, merge.source], lanes.lane(len(tasks))
-            task = MergeTask(self.writer, name, shuffle.name, shuffle.columns, sources, merge.positions, lane)
-            tasks.append(task)
+            before = (f"{shuffle.folder}/before.json", merge.span_before, merge.group)
+            tasks.append(MergeTask(self.writer, name, shuffle.name, shuffle.columns, *before, merge.positions, lane))
         records = run_missing(
             phase,
             cluster,
@@ -288,12 +353,13 @@ class _Merges:
             merge_runs,
             tasks,
             "rows",
-            is_usable=lambda task, record: has_runs(self.writer.work, record, task.shuffle),
+            is_usable=lambda _, record: shuffle.has_runs(self.writer, record),
         )
         return dict(zip(names, map(self._merged, records), strict=True))
 
     def _merged(self, record: TaskRecord) -> RunPlace:
-        (run,) = recorded_runs(record, self.shuffle.name)
+        (lane,) = self.shuffle._recorded([record])  # noqa: SLF001 - the same file
+        (run,) = lane.places
         return run
 
     def _names(self, level: Level) -> dict[At, str]:
@@ -305,7 +371,7 @@ class _Merges:
         }
 
     def _folder(self, level: Level) -> str:
-        folder = self.shuffle._folder  # noqa: SLF001 - the same file
+        folder = self.shuffle.folder
         return f"{folder}/{self.digest}/{level.number}" if level.number else f"{folder}/routed"
 
     def _remove_before(self, number: int) -> None:

@@ -19,7 +19,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
-from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_feature, checked_label
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays
 from gnnloom.pipeline.sources.vertex_data.ogb_vertices import SplitFiles, find_split
 from gnnloom.storage.errors import InputError, NotFoundError
 
@@ -65,17 +65,18 @@ def has_vertices(folder: str) -> bool:
 def _vertex_sources(folder: str, split: str | None) -> tuple[VertexSource, ...]:
     data = _file(folder, _DATA)
     num_vertices = _count(data, "num_nodes_list")
-    feature = checked_feature(open_array(data, "node_feat")) if "node_feat" in member_names(data) else None
-    label = _label(folder)
-    for array in (feature, label):
-        if array and array.shape[0] != num_vertices:
+    feature = open_array(data, "node_feat") if "node_feat" in member_names(data) else None
+    found = {"feature": feature, "label": _label(folder)}
+    given = checked_arrays({option: array for option, array in found.items() if array})
+    for (array,) in given.values():
+        if array.shape[0] != num_vertices:
             raise InputError(f"{array}: {array.shape[0]:,} rows, num_nodes_list states {num_vertices:,} vertices")
     files = find_split(_root(folder), split)
-    given = (
-        NumpyVertices(feature, label, (), num_vertices) if feature or label else None,
+    sources = (
+        NumpyVertices(given, num_vertices) if given else None,
         SplitFiles(files, num_vertices) if files else None,
     )
-    return tuple(source for source in given if source is not None)
+    return tuple(source for source in sources if source is not None)
 
 
 def _is_binary(folder: Path) -> bool:
@@ -95,7 +96,7 @@ def _label(folder: str) -> StoredArray | None:
         file = _file(folder, "raw/node-label.npz")
     except NotFoundError:
         return None
-    return checked_label(open_array(file, "node_label"))
+    return open_array(file, "node_label")
 
 
 def _count(file: SourceFile, member: str) -> int:

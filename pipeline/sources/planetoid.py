@@ -26,8 +26,8 @@ from gnnloom.pipeline.sources.reading.columns import read_ids
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.restricted_pickle import Record, read_pickle
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
-from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT
 
 #: Number of validation vertices, which follow the training vertices.
 NUM_VALID = 500
@@ -187,8 +187,8 @@ class PlanetoidVertices:
     def num_vertices(self) -> int:
         return self.stated_vertices
 
-    def num_features(self) -> int:
-        return self.width
+    def num_columns(self, array: str) -> int:
+        return self.width if array == "feature" else int(array in self.arrays)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         if array == "feature":

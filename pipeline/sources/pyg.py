@@ -22,14 +22,9 @@ from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, listed
 from gnnloom.pipeline.sources.reading.torch_file import TENSOR, TorchFile
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
-from gnnloom.pipeline.sources.vertex_data.numpy_vertices import (
-    NumpyVertices,
-    checked_column,
-    checked_feature,
-    checked_label,
-)
-from gnnloom.storage.artifacts.vertices import SPLIT
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays, checked_column
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.format.vertex_arrays import SPLIT
 
 _ADMITTED = frozenset(
     {
@@ -39,6 +34,7 @@ _ADMITTED = frozenset(
         "torch_geometric.data.storage.GlobalStorage",
     }
 )
+_OPTIONS = {"x": "feature", "y": "label"}
 _MASKS = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
 _WEIGHTS = ("edge_weight", "edge_attr")
 
@@ -84,8 +80,8 @@ class MaskSplit:
     def num_vertices(self) -> int:
         return self.masks[0][1].shape[0]
 
-    def num_features(self) -> int:
-        return 0
+    def num_columns(self, array: str) -> int:
+        return int(array == "split")
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         if array != "split":
@@ -118,17 +114,14 @@ def open_pyg_vertices(locations: Sequence[str]) -> VertexSource:
     """
     file = _one_file(locations)
     tensors, _ = _open(file)
-    feature = checked_feature(tensors["x"]) if "x" in tensors else None
-    label = checked_label(tensors["y"]) if "y" in tensors else None
-    sources: list[VertexSource] = []
-    first = feature or label
-    if first is not None:
-        sources.append(NumpyVertices(feature, label, (), first.shape[0]))
+    given = checked_arrays({option: tensors[name] for name, option in _OPTIONS.items() if name in tensors})
+    arrays = [array for (array,) in given.values()]
+    sources: list[VertexSource] = [NumpyVertices(given, arrays[0].shape[0])] if arrays else []
     if masks := [(split, _mask(tensors[name])) for name, split in _MASKS.items() if name in tensors]:
         sources.append(MaskSplit(tuple(masks)))
     if not sources:
         raise NotFoundError(f"{file.location}: found no x, y or masks")
-    rows = {str(array): array.shape[0] for array in (feature, label, *(mask for _, mask in masks)) if array}
+    rows = {str(array): array.shape[0] for array in (*arrays, *(mask for _, mask in masks))}
     if len(set(rows.values())) > 1:
         raise InputError(
             f"the tensors have different numbers of rows: {', '.join(f'{at}: {n:,}' for at, n in rows.items())}"

@@ -108,7 +108,7 @@ class VertexData(Protocol):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The available arrays among ``feature``, ``label`` or ``multilabel`` or ``target``, and ``split``."""
+        """The available arrays among ``gnnloom.storage.format.vertex_arrays.VERTEX_ARRAYS``."""
         ...
 
     @property
@@ -124,8 +124,8 @@ class VertexData(Protocol):
         """Number of rows of the features, labels and split."""
         ...
 
-    def num_features(self) -> int:
-        """Number of columns of the features; 0 if there are none."""
+    def num_columns(self, array: str) -> int:
+        """Number of columns of an array, which is 1 for an array with one dimension; 0 if it is not available."""
         ...
 
 
@@ -145,10 +145,8 @@ class VertexSource(VertexData, Protocol):
         block and takes one byte per vertex.
 
         Yields:
-            For ``feature``, (num_rows, num_features) float32, finite. For ``label``, (num_rows,) int32, classes from
-            0, and -1 for no label. For ``multilabel``, (num_rows, num_labels) int8, 1 or 0, and -1 for unknown. For
-            ``target``, (num_rows, num_targets) float32, NaN for unknown. For ``split``, (num_rows,) uint8, codes of
-            ``gnnloom.storage.artifacts.vertices.SPLIT``.
+            (num_rows, num_columns), or (num_rows,) if the array has one dimension, of the dtype and within the limits
+            of its entry in ``gnnloom.storage.format.vertex_arrays.VERTEX_ARRAYS``.
 
         Raises:
             InputError: the number of rows or columns is wrong, a value is not a number, a feature is NaN or
@@ -214,22 +212,4 @@ class KeyedSource(VertexData, Protocol):
 
     def row_error(self, at: int, reason: str) -> InputError:
         """The error for the row at a place in the table."""
-        ...
-
-
-@runtime_checkable
-class MultilabelSource(VertexData, Protocol):
-    """A source whose vertices may have several labels each."""
-
-    def num_labels(self) -> int:
-        """Number of columns of the ``multilabel`` matrix; 0 if there is none."""
-        ...
-
-
-@runtime_checkable
-class TargetSource(VertexData, Protocol):
-    """A source whose vertices may have numbers to predict."""
-
-    def num_targets(self) -> int:
-        """Number of columns of the ``target`` matrix; 0 if there is none."""
         ...

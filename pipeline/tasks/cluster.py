@@ -446,7 +446,7 @@ def _scheduler_address(options: ClusterOptions) -> str:
     if options.kind == "address":
         return options.address
     try:
-        address = read_json(Path(options.address)).get("address")
+        address = read_json(Path(options.address), sealed=False).get("address")
     except (CorruptError, OSError) as error:
         raise InputError(f"{options.address}: not the file of a Dask scheduler ({error})") from error
     if not isinstance(address, str):

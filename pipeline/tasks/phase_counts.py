@@ -22,6 +22,7 @@ class PhaseCount:
         arrays: arrays that a task reads.
         bytes_read, bytes_written: by all tasks, uncompressed.
         largest_task: bytes that one task reads at most.
+        most_memory: bytes that one task holds at most.
         repeats: how often the phase runs at most; the other counts are those of one time.
     """
 
@@ -33,6 +34,7 @@ class PhaseCount:
     bytes_read: int = 0
     bytes_written: int = 0
     largest_task: int = 0
+    most_memory: int = 0
     repeats: int = 1
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.csr_group import Window, csr_attributes
+from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
 from gnnloom.storage.artifacts.offsets import check_some_offsets, read_offsets
 from gnnloom.storage.errors import BudgetError, CorruptError
-from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, write_metadata
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter, write_array
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.files import parsing
@@ -227,10 +227,7 @@ class BlockWriter:
             The records of the block's arrays.
         """
         window = Window(row_offset, 0, (self._num_columns, self._num_columns))
-        attributes = csr_attributes((len(indptr) - 1, self._num_columns), int(indptr[-1]), window)
-        # Not by write_group, whose format differs, so that the bytes equal those of graphs stored by earlier versions.
-        content = {"attributes": attributes, "zarr_format": 3, "node_type": "group"}
-        write_metadata(self._root / self._prefix, content)
+        write_csr_group(self._root / self._prefix, (len(indptr) - 1, self._num_columns), int(indptr[-1]), window)
         pointers = write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",), codec=self._codec)
         records = [pointers, self._indices.close()]
         if self._data is not None:

@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.artifacts.grid_window import read_windows
-from gnnloom.storage.artifacts.vertices import SPLIT_BOUNDS
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.vertex_arrays import vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.permutation import PARTITION_ORDER, KeyedPermutation
 from gnnloom.storage.matrix.ranges import Span, overlapped, split_range
@@ -190,8 +190,8 @@ class GridShards:
         order = order if self.permutation == "double" else "rows"
         record = self.artifact.array(f"{order_path(order, 0)}/{name}").record
         rows = np.empty((span[1] - span[0], *record.shape[1:]), dtype or record.dtype)
+        bounds = (0, self.num_vertices) if name == "vertex" else vertex_bounds(name, self.artifact.facts)
         for row, shared in overlapped(span, self.num_vertices, self.grid[0]):
-            bounds = {"vertex": (0, self.num_vertices), "split": SPLIT_BOUNDS}.get(name)
             reader = self.artifact.array(f"{order_path(order, row)}/{name}", counter, bounds)
             first = split_range(self.num_vertices, self.grid[0], row)[0]
             # Step by step into the result: the stored dtype of the whole range is never in memory together with the

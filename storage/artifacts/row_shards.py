@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.offsets import read_offsets
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
-from gnnloom.storage.artifacts.vertices import SPLIT_BOUNDS
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.vertex_arrays import vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
 
 Block_co = TypeVar("Block_co", bound=CSR | StoredCSR, covariant=True)
@@ -135,9 +135,7 @@ class RowShard:
                 return 0, self.shards.num_vertices
             case "send_row":
                 return 0, len(self._array("vertex"))
-            case "split":
-                return SPLIT_BOUNDS
-        return None
+        return vertex_bounds(name, self.shards.artifact.facts)
 
 
 class RowShards:

@@ -16,16 +16,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.vertices import NO_LABEL
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.row_buffers import RowBuffers
+from gnnloom.storage.format.vertex_arrays import LABELS, vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch
 
-#: Names of the arrays of labels, of which samples have one.
-LABELS: Final = ("label", "multilabel", "target")
 #: In ``hot``: the features of the vertex are packed with the batch.
 PACKED: Final = -1
 
@@ -93,7 +91,7 @@ class Samples:
         return -(-self.num_batches[rank] // self._segment_batches)
 
     def label_name(self, rank: int) -> str:
-        """Which of ``LABELS`` the batches of a rank with batches have."""
+        """Which of the arrays of labels the batches of a rank with batches have."""
         path = segment_path(rank, 0, 0)
         return next(name for name in LABELS if f"{path}/{name}" in self.artifact)
 
@@ -153,11 +151,7 @@ class Samples:
                 return PACKED, num_hot
             case "layer_size" | "drawn" | "row_nnz":
                 return 0, 1 << 62
-            case "label":
-                return NO_LABEL, self.num_classes
-            case "multilabel":
-                return NO_LABEL, 2
-        return None
+        return vertex_bounds(name, self.artifact.facts)
 
 
 def pack_structure(batches: Sequence[LayeredBatch], *, weighted: bool) -> dict[str, tuple[NDArray[Any], str]]:

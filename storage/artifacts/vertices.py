@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import Artifact
-
-#: Values of the ``split`` array.
-SPLIT = {"none": 0, "train": 1, "valid": 2, "test": 3}
-#: The smallest of them, and one more than the largest.
-SPLIT_BOUNDS: Final = (0, 4)
-#: Value in ``label`` and ``multilabel`` of a vertex without a known label.
-NO_LABEL = -1
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, vertex_bounds
 
 
 class Vertices:
@@ -27,14 +21,17 @@ class Vertices:
         self.num_features: int = artifact.sizes.get("feature", 0)
         self.num_classes: int = artifact.facts.get("num_classes", 0)
         self.num_targets: int = artifact.facts.get("num_targets", 0)
+        #: The arrays that are stored, in the order of the registry.
+        self.names = tuple(name for name in VERTEX_ARRAYS if name in artifact)
+        #: Sizes of the dimensions that these have besides that of the vertices.
+        self.widths = {dim: artifact.sizes[dim] for name in self.names for dim in VERTEX_ARRAYS[name].dims}
 
     def __repr__(self) -> str:
         return f"Vertices({self.num_vertices:,} vertices, {self.num_features} features, {self.num_classes} classes)"
 
     def array(self, name: str) -> ArrayReader:
-        """Open one array; reading a label or a split that there is not is an error."""
-        bounds = {"label": (NO_LABEL, self.num_classes), "multilabel": (NO_LABEL, 2), "split": SPLIT_BOUNDS}
-        return self.artifact.array(name, bounds=bounds.get(name))
+        """Open one array; reading a value outside the limits of the registry is an error."""
+        return self.artifact.array(name, bounds=vertex_bounds(name, self.artifact.facts))
 
     @property
     def has_feature(self) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.artifacts.offsets import check_offsets
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
 from gnnloom.storage.checks.sample_invariants import check_samples
@@ -23,6 +23,7 @@ from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.files import parsing
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 
 
 def check_artifact(dataset: Dataset, artifact: Artifact) -> None:
@@ -109,21 +110,10 @@ def _scan_graph(graph: Graph) -> MatrixPrint:
     return found
 
 
-#: The largest finite number that a target may have.
-_LARGEST = float(np.finfo(np.float32).max)
-
-
 def _check_vertices(dataset: Dataset, artifact: Artifact) -> None:
     del dataset
-    vertices = Vertices(artifact)
-    if vertices.has_label:
-        _check_range(artifact, "label", NO_LABEL, vertices.num_classes - 1)
-    if vertices.has_multilabel:
-        _check_range(artifact, "multilabel", NO_LABEL, 1)
-    if vertices.has_target:
-        _check_range(artifact, "target", -_LARGEST, _LARGEST)
-    if vertices.has_split:
-        _check_range(artifact, "split", min(SPLIT.values()), max(SPLIT.values()))
+    for name in Vertices(artifact).names:
+        _check_range(artifact, name, *VERTEX_ARRAYS[name].limits(artifact.facts))
 
 
 def _check_partition(dataset: Dataset, artifact: Artifact) -> None:
@@ -141,7 +131,7 @@ def _check_range(artifact: Artifact, name: str, lowest: float, highest: float) -
     reader = artifact.array(name)
     for start in range(0, len(reader), reader.chunk_rows):
         values = reader.read(start, min(start + reader.chunk_rows, len(reader)))
-        # Reshaped to one row per vertex, because ``multilabel`` has two dimensions.
+        # Reshaped to one row per vertex, because some arrays have two dimensions.
         wrong = np.flatnonzero(((values < lowest) | (values > highest)).reshape(len(values), -1).any(axis=1))
         if len(wrong):
             raise CorruptError(

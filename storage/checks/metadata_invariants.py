@@ -11,12 +11,13 @@ import numpy as np
 import zarr
 
 from gnnloom.storage.artifacts.csr_group import ENCODING_TYPE
-from gnnloom.storage.catalog import DATASET_ENCODING, Dataset
+from gnnloom.storage.catalog import DATASET_ATTRIBUTES, Dataset
 from gnnloom.storage.checks.tree_invariants import check_group, check_list, check_tree
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, artifact_key
 from gnnloom.storage.format.files import parsing, read_json
+from gnnloom.storage.format.groups import METADATA
 from gnnloom.storage.format.listing import listed_nodes, wanted_lists
 from gnnloom.storage.format.locks import is_held, lock_path
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
@@ -36,14 +37,11 @@ def check_metadata(artifact: Artifact) -> None:
     check_tree(artifact.path, records.values(), {MANIFEST, *map(section_name, artifact.sections)})
     folders = {str(folder) for path in records for folder in PurePosixPath(path).parents}
     for folder in sorted(folders):
-        # Earlier versions did not write every group between an artifact and its arrays.
-        if (artifact.path / folder / "zarr.json").exists():
-            _check_group(artifact, folder)
+        _check_group(artifact, folder)
     for folder in (".", *artifact.sections):
         check_list(artifact.path / folder)
     for folder in sorted(folders):
-        if (artifact.path / folder / "zarr.json").exists():
-            check_group(artifact.path / folder)
+        check_group(artifact.path / folder)
 
 
 def _check_key(artifact: Artifact) -> None:
@@ -63,12 +61,12 @@ def check_lists(dataset: Dataset) -> tuple[str | None, str | None]:
     Returns:
         What is damaged, and which list for Zarr readers is outdated; None for nothing.
     """
-    attributes = {"encoding-type": DATASET_ENCODING, "encoding-version": str(dataset.version)}
-    groups = {".": attributes} | {kind: {} for kind in (*SCHEMAS, "runs") if (dataset.path / kind).is_dir()}
+    # The folder of a kind may just have been made for its first artifact or run.
+    kinds = [kind for kind in (*SCHEMAS, "runs") if (dataset.path / kind / METADATA).exists()]
+    groups = {".": DATASET_ATTRIBUTES} | {kind: {} for kind in kinds}
     try:
         for folder, wanted in groups.items():
-            if (dataset.path / folder / "zarr.json").exists():
-                check_group(dataset.path / folder, wanted)
+            check_group(dataset.path / folder, wanted)
         return None, _outdated(dataset, list(groups))
     except CorruptError as error:
         return str(error), None
@@ -78,10 +76,10 @@ def _outdated(dataset: Dataset, groups: list[str]) -> str | None:
     """Which group of a dataset lists something else than there is."""
     lists = wanted_lists(dataset.path)
     for folder in groups:
-        listed = listed_nodes(dataset.path / folder) if (dataset.path / folder / "zarr.json").exists() else None
+        listed = listed_nodes(dataset.path / folder)
         prefix = "" if folder == "." else f"{folder}/"
         wanted = lists[folder]
-        # Earlier versions wrote no lists. One that has become too long is written no more.
+        # A list that has become too long is written no more.
         if listed is not None and (
             wanted is None or _settled(dataset, listed, prefix) != _settled(dataset, wanted, prefix)
         ):
@@ -118,7 +116,7 @@ def _check_array(artifact: Artifact, record: ArrayRecord) -> None:
 
 def _check_group(artifact: Artifact, folder: str) -> None:
     path = artifact.path / folder / "zarr.json"
-    content = read_json(path)
+    content = read_json(path, sealed=False)
     with parsing(path, "the metadata of a group"):
         attributes = dict(content.get("attributes", {}))
         if (content["zarr_format"], content["node_type"]) != (3, "group"):

@@ -69,10 +69,9 @@ def _check_result(run: Run, result: Mapping[str, Any], metrics: Sequence[Mapping
     last: dict[str, Any] = {}
     for line in metrics:
         last |= {name: value for name, value in line.items() if name.endswith(("accuracy", "f1"))}
-    # Earlier versions did not write all of these.
     wanted = {**last, "loss": [line.get("loss") for line in metrics], "epochs": len(metrics)}
     for name, value in wanted.items():
-        if name in result and result[name] != value:
+        if result.get(name) != value:
             raise CorruptError(f"{run.path / 'result.json'}: {name} is not that of the last line of the metrics")
 
 

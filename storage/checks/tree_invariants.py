@@ -5,7 +5,6 @@ Metadata is compared as text with what gnnloom writes: JSON that another program
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +16,7 @@ from gnnloom.storage.format.array_metadata import ArrayMetadata
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import WORK
 from gnnloom.storage.format.files import json_text, parse_json, parsing
-from gnnloom.storage.format.groups import METADATA, group_metadata
+from gnnloom.storage.format.groups import METADATA, group_indent, group_metadata
 from gnnloom.storage.format.listing import listed_nodes, nodes_below
 
 #: Temporary names of files that were being written when a process was killed; garbage collection removes them.
@@ -57,9 +56,7 @@ def check_group(path: Path, attributes: Mapping[str, Any] | None = None) -> None
     file = path / METADATA
     raw = file.read_bytes()
     content = parse_json(raw, str(file))
-    # Lists are in one line. Earlier versions indented them as well, and let Zarr write groups, which indents by two.
-    texts = (json_text(content, indent=None), json_text(content), json.dumps(content, indent=2))
-    if raw not in {text.encode() for text in texts}:
+    if raw != json_text(content, indent=group_indent(content)).encode():
         raise CorruptError(f"{file}: not the text that gnnloom writes for its content")
     with parsing(file, "the metadata of a group"):
         wanted = group_metadata(content["attributes"] if attributes is None else attributes)
@@ -79,7 +76,7 @@ def check_list(folder: Path) -> None:
         CorruptError: it lists something else.
     """
     listed = listed_nodes(folder)
-    # Earlier versions wrote no lists, and only large artifacts have those of sections.
+    # Only large artifacts have lists of sections, and only small ones have a list of their own.
     if listed is not None and listed != nodes_below(folder):
         raise CorruptError(f"{folder / METADATA}: lists other groups and arrays than there are below it")
 

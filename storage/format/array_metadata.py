@@ -27,18 +27,6 @@ METADATA: Final = "zarr.json"
 _CHECKSUM: Final[JsonObject] = {"name": "crc32c"}
 
 
-def write_metadata(path: Path, content: JsonObject) -> None:
-    """Write the metadata of the array or group in the folder ``path``, as Zarr formats it."""
-    # Not synced: the commit of the artifact syncs its whole tree at once.
-    with written_aside(path / METADATA) as aside:
-        aside.write_text(metadata_text(content), encoding="utf-8")
-
-
-def metadata_text(content: JsonObject) -> str:
-    """The metadata of an array, as Zarr formats it."""
-    return json.dumps(content, indent=2)
-
-
 @dataclass(frozen=True)
 class ArrayMetadata:
     """What ``zarr.json`` says of an array that is split along its first axis only.
@@ -62,16 +50,20 @@ class ArrayMetadata:
         Raises:
             InputError: the codec is not one of :data:`CODECS`.
         """
-        content = self._to_json()
         if path.exists():
             # Replaced whole, so that a task that runs again finds nothing of what a killed attempt left.
             shutil.rmtree(path)
         path.mkdir(parents=True)
-        write_metadata(path, content)
+        self._write(path)
 
     def rewrite(self, path: Path) -> None:
         """Replace the metadata of the array in the folder ``path``, and leave its chunks."""
-        write_metadata(path, self._to_json())
+        self._write(path)
+
+    def _write(self, path: Path) -> None:
+        # Not synced: tasks sync what they wrote, many files at a time.
+        with written_aside(path / METADATA) as aside:
+            aside.write_text(self.text(), encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> ArrayMetadata:
@@ -92,11 +84,11 @@ class ArrayMetadata:
         )
 
     def text(self) -> str:
-        """The content of the file, as :meth:`create` writes it."""
-        return metadata_text(self._to_json())
+        """The content of the file, as Zarr formats it."""
+        return json.dumps(self._to_json(), indent=2)
 
     def _to_json(self) -> dict[str, Any]:
-        # In the order of Zarr's own keys, so that the bytes equal those of arrays stored by earlier versions.
+        # In the order in which Zarr writes the keys.
         return {
             "shape": [int(size) for size in self.shape],
             "data_type": self.dtype.name,

@@ -19,13 +19,13 @@ class Piece:
     Attributes:
         digest: of the rows' plain bytes, so that it does not depend on the codec.
         checksums: of the chunks' files in order, ``CHECKSUM_DIGITS`` hexadecimal digits for each: the crc32c with
-            which a file ends. Empty for pieces that earlier versions wrote.
+            which a file ends. Empty for pieces without values.
     """
 
     start: int
     stop: int
     digest: str
-    checksums: str = ""
+    checksums: str
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,10 @@ class ArrayRecord:
         }
 
     def to_json(self) -> dict[str, Any]:
-        content = self.content_json()
-        # An entry of their own, so that earlier versions, which know nothing of it, read the array as before.
-        if any(piece.checksums for piece in self.pieces):
-            content["checksums"] = [piece.checksums for piece in self.pieces]
-        return content
+        return {**self.content_json(), "checksums": [piece.checksums for piece in self.pieces]}
 
     @classmethod
     def from_json(cls, path: str, content: Mapping[str, Any]) -> ArrayRecord:
-        pieces = content["pieces"]
-        checksums = content.get("checksums", [""] * len(pieces))
         return cls(
             path=path,
             shape=tuple(int(size) for size in content["shape"]),
@@ -65,7 +59,7 @@ class ArrayRecord:
             dims=tuple(str(dim) for dim in content["dims"]),
             pieces=tuple(
                 Piece(int(a), int(b), str(digest), str(each))
-                for (a, b, digest), each in zip(pieces, checksums, strict=True)
+                for (a, b, digest), each in zip(content["pieces"], content["checksums"], strict=True)
             ),
         )
 

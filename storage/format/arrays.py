@@ -339,14 +339,7 @@ class ArrayReader:
                 self._count(self.read_chunk(number, target))
             else:
                 target[...] = self._chunk(number)[begin - first : end - first]
-        self._check_digests(start, rows)
         return rows
-
-    def _check_digests(self, start: int, rows: Array) -> None:
-        """Compare the pieces without checksums, which earlier versions wrote, if the rows that were read hold them."""
-        for piece in self.record.pieces:
-            if not piece.checksums and start <= piece.start < piece.stop <= start + len(rows):
-                self._compare(piece, digest_bytes(rows[piece.start - start : piece.stop - start]))
 
     def _check_last(self, start: int, stop: int) -> None:
         """Check that the last chunk of a range of several is there, before memory is taken for all of them."""

@@ -31,15 +31,14 @@ from gnnloom.storage.format.files import (
     read_json,
     sync_folder,
     sync_paths,
-    sync_tree,
     tree_bytes,
     write_json,
 )
 from gnnloom.storage.format.groups import METADATA, write_group
 from gnnloom.storage.format.listing import complete_groups, list_artifact, refresh_list
 from gnnloom.storage.format.locks import locked
-from gnnloom.storage.format.manifest import MANIFEST, digest_arrays, manifest_version, read_manifest
-from gnnloom.storage.format.schema import FORMAT_VERSION, check_records, check_required
+from gnnloom.storage.format.manifest import MANIFEST, digest_arrays, read_manifest
+from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY, check_records, check_required
 from gnnloom.storage.format.sections import (
     SECTIONS,
     arrays_json,
@@ -262,9 +261,8 @@ class ArtifactWriter:
 
     def _drop_unsound_records(self) -> None:
         """Forget records that outlived their data after the machine crashed."""
-        # Arrays are on disk before their record, except those of earlier versions. Spill files are not: a kill loses
-        # none, since the kernel keeps what was written, but a crash of the machine can. A record without arrays cannot
-        # be checked, so it is dropped.
+        # Arrays are on disk before their record. Spill files are not: a kill loses none, since the kernel keeps what
+        # was written, but a crash of the machine can. A record without arrays cannot be checked, so it is dropped.
         for record in self.recorded().values():
             try:
                 for array in record.arrays:
@@ -297,7 +295,7 @@ class ArtifactWriter:
         # what has not reached the file system.
         sync_paths(self._written_by(arrays))
         numbers = (seconds, peak_memory(), bytes_read, bytes_written)
-        record = TaskRecord(name, arrays, output.facts, *numbers, is_durable=True)
+        record = TaskRecord(name, arrays, output.facts, *numbers)
         write_json(self._record_path(name), record.to_json())
 
     def _written_by(self, arrays: Iterable[ArrayRecord]) -> Iterator[Path]:
@@ -316,8 +314,7 @@ class ArtifactWriter:
 
     @property
     def _records(self) -> Path:
-        # The folder keeps its earlier name, so that stages begun by earlier versions can be finished.
-        return self.work / "parts"
+        return self.work / "records"
 
     def has_records(self) -> bool:
         """Whether any task has finished."""
@@ -345,8 +342,8 @@ class ArtifactWriter:
             content = read_json(path)
             with parsing(path, "the record of a task"):
                 # Two names can give one start of a file name.
-                if is_wanted(content["part"]):
-                    records[content["part"]] = TaskRecord.from_json(content)
+                if is_wanted(content["task"]):
+                    records[content["task"]] = TaskRecord.from_json(content)
         return records
 
     def forget(self, task: str) -> None:
@@ -387,7 +384,7 @@ class ArtifactWriter:
         root_arrays = lists.pop("", [])
         sections = {section: write_section(self.path, section, found) for section, found in lists.items()}
         manifest = {
-            "format": manifest_version(sections),
+            VERSION_ENTRY: FORMAT_VERSION,
             "kind": self.kind,
             "key": self.key,
             "parameters": plan["parameters"],
@@ -395,16 +392,13 @@ class ArtifactWriter:
             "sizes": dict(sizes),
             "facts": dict(facts),
             "arrays": arrays_json(root_arrays),
-            **({"sections": sections} if sections else {}),
+            "sections": sections,
             "digest": digest_arrays(records),
             "measured": {**sum_measurements(recorded.values()), **(measured or {})},
         }
         list_artifact(self.path, sections, len(records))
         # Data first, then the manifest: a manifest on disk means that everything it lists is there, too.
-        if all(recorded[task].is_durable for task in tasks):
-            sync_paths(self._written_by_commit(sections, records))
-        else:
-            sync_tree(self.path, without=WORK)
+        sync_paths(self._written_by_commit(sections, records))
         # The names of the artifact and of its kind are in the folders above.
         for folder in self.path.parents[:2]:
             sync_folder(folder)

@@ -85,13 +85,13 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
     """Read files of a copy, and compare them with its checksums.
 
     Raises:
-        CorruptError: a file is missing or differs, or the copy has no checksums, as earlier versions wrote none.
+        CorruptError: a file is missing or differs, or the copy has no checksums.
     """
     path = folder / CHECKSUMS
     try:
         content = read_json(path)
     except FileNotFoundError:
-        raise CorruptError(f"{folder}: a copy without {CHECKSUMS}, as earlier versions made it") from None
+        raise CorruptError(f"{folder}: a copy without {CHECKSUMS}") from None
     with parsing(path, "a list of checksums"):
         for name in names:
             wanted = content["files"][name]

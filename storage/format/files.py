@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.faults import fault_point
-from gnnloom.storage.format.seal import open_object, seal_object
+from gnnloom.storage.format.seal import is_sealed, open_object, seal_object
 
 JsonObject = Mapping[str, Any]
 
@@ -76,18 +76,22 @@ def written_aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
         aside.unlink(missing_ok=True)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object, and compare it with its checksum if it has one.
+def read_json(path: Path, *, sealed: bool = True) -> dict[str, Any]:
+    """Read a JSON object, and compare it with its checksum.
+
+    Args:
+        sealed: it must have a checksum; false for files that other programs or users may have written.
 
     Raises:
-        CorruptError: ``path`` is not a file, its content is not a JSON object, or the checksum is wrong.
+        CorruptError: ``path`` is not a file, its content is not a JSON object, or the checksum is missing or wrong.
         FileNotFoundError: there is no such file.
     """
     try:
         raw = path.read_bytes()
     except (IsADirectoryError, NotADirectoryError) as error:
         raise CorruptError(f"{path}: expected a file ({error.strerror})") from error
-    return open_object(raw, parse_json(raw, str(path)), str(path))
+    content = parse_json(raw, str(path))
+    return open_object(raw, content, str(path)) if sealed or is_sealed(raw) else content
 
 
 def parse_json(text: bytes, where: str) -> dict[str, Any]:
@@ -156,11 +160,9 @@ def sync_paths(paths: Iterable[Path]) -> None:
             pass
 
 
-def sync_tree(path: Path, without: str = "") -> None:
-    """Make every file below ``path`` durable, except those in the folder ``path / without``."""
-    for folder, folders, names in os.walk(path):
-        if without in folders and Path(folder) == path:
-            folders.remove(without)
+def sync_tree(path: Path) -> None:
+    """Make every file below ``path`` durable."""
+    for folder, _, names in os.walk(path):
         for name in names:
             sync_file(Path(folder, name))
         sync_folder(Path(folder))

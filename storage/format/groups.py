@@ -28,6 +28,12 @@ def group_metadata(attributes: JsonObject) -> dict[str, Any]:
     return {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
 
 
+def group_indent(content: JsonObject) -> int | None:
+    """The indent of the metadata of a group; see :func:`gnnloom.storage.format.files.json_text`."""
+    # A list has thousands of entries for programs to read, and is written at both ends of every run.
+    return None if "consolidated_metadata" in content else 1
+
+
 def read_group(path: Path) -> dict[str, Any]:
     """Read the metadata of a Zarr group, without the list of what is below it if gnnloom wrote the file.
 
@@ -45,4 +51,4 @@ def read_group(path: Path) -> dict[str, Any]:
         # Anything else is the file of another program, or damaged.
         with suppress(CorruptError):
             return parse_json(raw[:start] + raw[end:], str(path / METADATA))
-    return read_json(path / METADATA)
+    return read_json(path / METADATA, sealed=False)

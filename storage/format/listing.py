@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.files import read_json, write_json
-from gnnloom.storage.format.groups import METADATA, group_metadata, write_group
+from gnnloom.storage.format.groups import METADATA, group_indent, group_metadata, write_group
 from gnnloom.storage.format.locks import locked
-from gnnloom.storage.format.manifest import MANIFEST, read_manifest
+from gnnloom.storage.format.manifest import MANIFEST
 from gnnloom.storage.format.schema import SCHEMAS
 
 #: Name of the lock that is held while a dataset's list is written.
@@ -40,25 +40,13 @@ def nodes_below(folder: Path) -> Nodes:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if METADATA not in names or Path(where) == folder:
             continue
-        content = read_json(Path(where, METADATA))
+        content = read_json(Path(where, METADATA), sealed=False)
         # The lists of groups within a list are not read by Zarr.
         content.pop("consolidated_metadata", None)
         nodes[Path(where).relative_to(folder).as_posix()] = content
         if content.get("node_type") == "array":
             folders.clear()
-    return _with_parents(nodes)
-
-
-def _with_parents(nodes: Nodes) -> Nodes:
-    """The same with the groups above every node, which earlier versions did not always write; ordered by path."""
-    above: set[str] = set()
-    for path in nodes:
-        parent = path.rpartition("/")[0]
-        # A parent that is already in the set was added together with its own parents.
-        while parent and parent not in above:
-            above.add(parent)
-            parent = parent.rpartition("/")[0]
-    return dict(sorted({**{path: group_metadata({}) for path in above}, **nodes}.items()))
+    return nodes
 
 
 def complete_groups(folder: Path, arrays: Iterable[str]) -> None:
@@ -95,18 +83,17 @@ def _put_list(folder: Path, nodes: Nodes | None, *, durable: bool = False) -> No
         durable: return only after the file is on disk.
     """
     path = folder / METADATA
-    content = read_json(path) if path.exists() else group_metadata({})
+    content = read_json(path, sealed=False) if path.exists() else group_metadata({})
     wanted = {name: value for name, value in content.items() if name != "consolidated_metadata"}
     if nodes is not None and len(nodes) <= MOST_NODES:
         wanted["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": nodes}
     if wanted != content or not path.exists():
-        # In one line: a list has thousands of entries for programs to read, and is written at both ends of every run.
-        write_json(path, wanted, durable=durable, sealed=False, indent=None)
+        write_json(path, wanted, durable=durable, sealed=False, indent=group_indent(wanted))
 
 
 def listed_nodes(folder: Path) -> Nodes | None:
     """What the list of a group says; None if it has none."""
-    found = read_json(folder / METADATA).get("consolidated_metadata")
+    found = read_json(folder / METADATA, sealed=False).get("consolidated_metadata")
     return dict(found.get("metadata", {})) if isinstance(found, dict) else None
 
 
@@ -133,8 +120,9 @@ def wanted_lists(dataset: Path) -> dict[str, Nodes | None]:
     They name its complete artifacts, and its runs with their predictions.
     """
     kinds = {kind: _kind_nodes(dataset, kind) for kind in (*SCHEMAS, _RUNS) if (dataset / kind).is_dir()}
-    whole: Nodes = {f"{kind}/{name}": node for kind, nodes in kinds.items() for name, node in (nodes or {}).items()}
-    lists = {**kinds, ".": None if None in kinds.values() else _with_parents(whole)}
+    whole: Nodes = {kind: group_metadata({}) for kind, nodes in kinds.items() if nodes}
+    whole |= {f"{kind}/{name}": node for kind, nodes in kinds.items() for name, node in (nodes or {}).items()}
+    lists = {**kinds, ".": None if None in kinds.values() else whole}
     return {folder: None if nodes is None or len(nodes) > MOST_NODES else nodes for folder, nodes in lists.items()}
 
 
@@ -145,18 +133,18 @@ def _kind_nodes(dataset: Path, kind: str) -> Nodes | None:
     for path in finished:
         # One damaged artifact must not keep the others from being listed; `catalog verify` reports it.
         try:
-            content = read_json(path / METADATA)
+            content = read_json(path / METADATA, sealed=False)
             listed = content.pop("consolidated_metadata", None)
-            # Its sections have lists of their own. Artifacts of earlier versions have neither.
-            if listed is None and kind != _RUNS and read_manifest(path)["sections"]:
+            # The list would be too long: its sections have lists of their own.
+            if listed is None:
                 return None
-            below = dict(listed["metadata"]) if isinstance(listed, dict) else nodes_below(path)
+            below = dict(listed["metadata"])
         except (GnnloomError, OSError, LookupError, TypeError, ValueError):
             continue
         if kind == _RUNS:
             below = {name: node for name, node in below.items() if name.partition("/")[0] != _CHECKPOINTS}
         nodes |= {path.name: content, **{f"{path.name}/{name}": node for name, node in below.items()}}
-    return _with_parents(nodes)
+    return nodes
 
 
 def list_run(run: Path) -> None:
@@ -174,7 +162,6 @@ def list_checkpoints(folder: Path) -> None:
 
 def outdated_run_lists(run: Path) -> list[Path]:
     """Folders of a run whose lists do not say what is there, the inner ones first."""
-    # Earlier versions wrote no lists, and a run of theirs gets none.
     inner = [run / name for name in (_BEST, _CHECKPOINTS, PREDICTIONS, REPLACED_PREDICTIONS)]
     folders = [folder for folder in (*inner, run) if (folder / METADATA).exists()]
     return [folder for folder in folders if listed_nodes(folder) not in (None, nodes_below(folder))]

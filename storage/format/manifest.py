@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import xxhash
 
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.files import read_json
-from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.format.schema import SCHEMAS, check_version
 from gnnloom.storage.format.sections import section_of
 
 MANIFEST = "manifest.json"
-
-#: Newest version of a manifest; this and older ones can be read. From 2 on, arrays may be listed in sections. It is not
-#: part of keys, since it says nothing of what is in the arrays.
-MANIFEST_VERSION: Final = 2
 
 #: Entries of every manifest and their types, in addition to the version of the format.
 _ENTRIES: Mapping[str, type] = {
@@ -46,14 +42,8 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
         raise IncompleteError(
             f"{artifact}: begun and not finished (no {MANIFEST}); run the same command again to finish it"
         ) from None
-    version = manifest.get("format")
-    if not isinstance(version, int):
-        raise FormatError(f"{path}: not written by gnnloom (no format version)")
-    # Checked before the entries, which a newer format may have renamed.
-    if version > MANIFEST_VERSION:
-        raise FormatError(f"{path}: format {version} is newer than {MANIFEST_VERSION}, the newest this gnnloom reads")
-    # The first version lists all arrays itself.
-    manifest.setdefault("sections", {})
+    # Before the entries, which another format may name otherwise.
+    check_version(path, manifest)
     wrong = sorted(name for name, wanted in _ENTRIES.items() if not isinstance(manifest.get(name), wanted))
     if wrong or manifest["kind"] not in SCHEMAS:
         raise FormatError(f"{path}: lacks or mistypes {wrong} or has an unknown kind {manifest.get('kind')!r}")
@@ -64,11 +54,6 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
         ):
             raise CorruptError(f"{path}: {section} cannot be a section of an artifact of kind {manifest['kind']}")
     return manifest
-
-
-def manifest_version(sections: Sized) -> int:
-    """Version of a manifest: the oldest whose readers understand it."""
-    return MANIFEST_VERSION if len(sections) else 1
 
 
 def digest_arrays(records: Iterable[ArrayRecord]) -> str:

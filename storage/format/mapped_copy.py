@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.copy_checksums import (
-    CHECKSUMS,
     ChecksumFile,
     check_files,
     identities,
@@ -132,8 +131,7 @@ def verify_copy(path: Path, contents: Contents) -> int:
         if is_own_file(file.name):
             # Compares the file with the checksum that it begins with.
             read_json(file)
-    if (path / CHECKSUMS).exists():
-        check_files(path, _files(contents))
+    check_files(path, _files(contents))
     return len(contents)
 
 
@@ -164,7 +162,7 @@ def _files(contents: Contents) -> list[str]:
 
 
 def _is_whole(path: Path, contents: Contents) -> bool:
-    """Whether a copy has all arrays: one that an earlier version made may lack some."""
+    """Whether a copy has the files of all arrays."""
     return path.is_dir() and all((path / name).is_file() for name in _files(contents))
 
 
@@ -191,9 +189,6 @@ def _check_unwritable(path: Path, contents: Contents) -> None:
     names = _files(contents)
     if is_checked(path, names):
         return
-    if not (path / CHECKSUMS).exists():
-        verify_copy(path, contents)
-        return
     try:
         check_files(path, names)
     except CorruptError as error:
@@ -204,8 +199,8 @@ def _check_unwritable(path: Path, contents: Contents) -> None:
 
 
 def _write_copy(path: Path, contents: Contents) -> None:
-    # First, because there may not be room for two. Whoever has mapped the former files keeps them.
-    _remove_former(path)
+    # First, because there may not be room for two. Whoever has mapped the damaged files keeps them.
+    _remove_damaged(path)
     needed = sum(content.num_bytes for content in contents.values())
     free = shutil.disk_usage(path.parent).free
     if needed > free:
@@ -232,8 +227,8 @@ def _write_file(path: Path, content: ArrayContent) -> dict[str, Any]:
         return file.content()
 
 
-def _remove_former(path: Path) -> None:
-    """Remove a copy that is damaged or of another version, under a hidden name first: nobody sees half of it."""
+def _remove_damaged(path: Path) -> None:
+    """Remove a copy that is damaged, under a hidden name first: nobody sees half of it."""
     if path.is_dir():
         hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         path.rename(hidden)

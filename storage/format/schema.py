@@ -11,12 +11,16 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.arrays import ArrayRecord
+from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
 
-#: Version of the on-disk format; this and older versions can be read. Manifests have a version of their own.
+#: Version of the on-disk format.
 FORMAT_VERSION = 1
+#: Entry with the version of the format, in the attributes of a dataset, in manifests and in other indexes.
+VERSION_ENTRY = "format_version"
 
 INDEX = ("int32", "int64")
 FLOAT = ("float32", "float64")
@@ -32,7 +36,9 @@ class ArraySpec:
 
 
 #: Dimensions whose size is a property of the whole artifact.
-GLOBAL_DIMS = frozenset({"vertex", "vertex+1", "part", "part+1", "feature", "class", "target"})
+GLOBAL_DIMS = frozenset(
+    {"vertex", "vertex+1", "part", "part+1", *(dim for array in VERTEX_ARRAYS.values() for dim in array.dims)}
+)
 
 # Offsets count nonzeros, of which one block may have more than 2^31, so they are int64. Column ids take most of the
 # space and are int32 wherever the width allows.
@@ -50,13 +56,11 @@ _GRAPH = {
     "original_name": ArraySpec(("byte",), ("uint8",), required=False),
 }
 
-_VERTICES = {
-    "feature": ArraySpec(("vertex", "feature"), FLOAT, required=False),
-    "label": ArraySpec(("vertex",), ("int32",), required=False),
-    "multilabel": ArraySpec(("vertex", "class"), ("int8",), required=False),
-    "target": ArraySpec(("vertex", "target"), ("float32",), required=False),
-    "split": ArraySpec(("vertex",), ("uint8",), required=False),
-}
+
+def _vertex_arrays(prefix: str, dim: str, names: Iterable[str] = VERTEX_ARRAYS) -> dict[str, ArraySpec]:
+    """Arrays with a row for each of some vertices."""
+    arrays = (VERTEX_ARRAYS[name] for name in names)
+    return {f"{prefix}{array.name}": ArraySpec((dim, *array.dims), array.dtypes, required=False) for array in arrays}
 
 
 def _exchange(direction: str) -> dict[str, ArraySpec]:
@@ -91,11 +95,7 @@ _ROW_SHARDS = {
     "row/*/vertex": ArraySpec(("row",), ("int64",)),
     **_row_shard_matrix("row/*/", required=True),
     **_row_shard_matrix("row/*/transpose/", required=False),
-    "row/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
-    "row/*/label": ArraySpec(("row",), ("int32",), required=False),
-    "row/*/multilabel": ArraySpec(("row", "class"), ("int8",), required=False),
-    "row/*/target": ArraySpec(("row", "target"), ("float32",), required=False),
-    "row/*/split": ArraySpec(("row",), ("uint8",), required=False),
+    **_vertex_arrays("row/*/", "row"),
 }
 
 _GRID_SHARDS = {
@@ -104,11 +104,7 @@ _GRID_SHARDS = {
     "grid/*/*/*/data": ArraySpec(("nonzero",), FLOAT, required=False),
     "order/*/*/vertex": ArraySpec(("row",), ("int64",), required=False),
     "order/*/*/degree": ArraySpec(("row",), ("int64", "float64")),
-    "order/*/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
-    "order/*/*/label": ArraySpec(("row",), ("int32",), required=False),
-    "order/*/*/multilabel": ArraySpec(("row", "class"), ("int8",), required=False),
-    "order/*/*/target": ArraySpec(("row", "target"), ("float32",), required=False),
-    "order/*/*/split": ArraySpec(("row",), ("uint8",), required=False),
+    **_vertex_arrays("order/*/*/", "row"),
 }
 
 _SEGMENT = "rank/*/epoch/*/segment/*"
@@ -125,19 +121,40 @@ _SAMPLES = {
     f"{_SEGMENT}/indices": ArraySpec(("nonzero",), ("int32",)),
     f"{_SEGMENT}/data": ArraySpec(("nonzero",), FLOAT, required=False),
     f"{_SEGMENT}/feature": ArraySpec(("packed", "feature"), FLOAT),
-    f"{_SEGMENT}/label": ArraySpec(("seed",), ("int32",), required=False),
-    f"{_SEGMENT}/multilabel": ArraySpec(("seed", "class"), ("int8",), required=False),
-    f"{_SEGMENT}/target": ArraySpec(("seed", "target"), ("float32",), required=False),
+    **_vertex_arrays(f"{_SEGMENT}/", "seed", LABELS),
 }
 
 SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "graph": _GRAPH,
     "transpose": _GRAPH,
-    "vertices": _VERTICES,
+    "vertices": _vertex_arrays("", "vertex"),
     "partition": _PARTITION,
     "shards": {**_ROW_SHARDS, **_GRID_SHARDS},
     "samples": _SAMPLES,
 }
+
+
+def check_version(where: Path, content: Mapping[str, object]) -> None:
+    """Check that this version of gnnloom reads a dataset, an artifact or another thing with an index.
+
+    Args:
+        where: what is read, for messages.
+        content: entries of its index, or its attributes.
+
+    Raises:
+        FormatError: the format is newer, or what is read was made before the first release, in a format without this
+            entry.
+    """
+    version = content.get(VERSION_ENTRY)
+    if version is None:
+        raise FormatError(
+            f"{where}: made by a development version of gnnloom, in a format that was never released and is not read;"
+            " remove the dataset's folder and make it again from its sources"
+        )
+    if not isinstance(version, int) or version < 1:
+        raise FormatError(f"{where}: {version!r} is not a version of gnnloom's format")
+    if version > FORMAT_VERSION:
+        raise FormatError(f"{where}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads")
 
 
 def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: Mapping[str, int]) -> None:

@@ -1,7 +1,6 @@
 """Checksums inside small files: each says what its other bytes have to be, so that any flipped bit is found on reading.
 
 A JSON object begins with its checksum, a line of JSON ends with it, and a text has it in a comment on its last line.
-Files of earlier versions have none, and stay readable.
 """
 
 from __future__ import annotations
@@ -28,6 +27,11 @@ def seal_object(text: str) -> bytes:
     return _HEAD + xxhash.xxh3_128_hexdigest(b'"' + rest).encode() + b'"' + rest
 
 
+def is_sealed(raw: bytes) -> bool:
+    """Whether the bytes of a JSON object begin with a checksum."""
+    return raw.startswith(_HEAD)
+
+
 def open_object(raw: bytes, content: dict[str, Any], where: str) -> dict[str, Any]:
     """The content of a JSON object without its checksum.
 
@@ -36,18 +40,14 @@ def open_object(raw: bytes, content: dict[str, Any], where: str) -> dict[str, An
         content: what they were parsed to.
 
     Raises:
-        CorruptError: the checksum is not that of the other bytes.
+        CorruptError: there is no checksum, or it is not that of the other bytes.
     """
     stop = len(_HEAD) + _HEX
-    if raw.startswith(_HEAD):
-        if xxhash.xxh3_128_hexdigest(raw[stop:]).encode() != raw[len(_HEAD) : stop]:
-            raise CorruptError(f"{where}: the checksum is wrong: the file was damaged, or changed by hand")
-        return {name: value for name, value in content.items() if name != CHECKSUM}
-    # A damaged head is still almost that of a file with a checksum, and nothing like that of one without.
-    alike = sum(found == wanted for found, wanted in zip(raw, _HEAD, strict=False))
-    if CHECKSUM in content or alike > len(_HEAD) - 3:
+    if not is_sealed(raw):
         raise CorruptError(f"{where}: the checksum is not in its place: the file was damaged, or changed by hand")
-    return content
+    if xxhash.xxh3_128_hexdigest(raw[stop:]).encode() != raw[len(_HEAD) : stop]:
+        raise CorruptError(f"{where}: the checksum is wrong: the file was damaged, or changed by hand")
+    return {name: value for name, value in content.items() if name != CHECKSUM}
 
 
 def seal_line(text: str) -> str:
@@ -56,17 +56,15 @@ def seal_line(text: str) -> str:
 
 
 def open_line(line: bytes, where: str) -> bytes:
-    """The line without its checksum; unchanged if it has none.
+    """The line without its checksum.
 
     Raises:
-        CorruptError: the checksum is wrong.
+        CorruptError: the checksum is missing or wrong.
     """
     found = _LINE.search(line)
-    if found is None:
-        return line
-    body = line[: found.start()] + b"}"
-    if xxhash.xxh3_64_hexdigest(body).encode() != found[1]:
-        raise CorruptError(f"{where}: the checksum is wrong: the line was damaged, or changed by hand")
+    body = line[: found.start()] + b"}" if found else line
+    if found is None or xxhash.xxh3_64_hexdigest(body).encode() != found[1]:
+        raise CorruptError(f"{where}: the checksum is missing or wrong: the line was damaged, or changed by hand")
     return body
 
 
@@ -76,16 +74,11 @@ def seal_text(text: str) -> str:
 
 
 def check_text(raw: bytes, where: str) -> None:
-    """Compare a text with its checksum, if it has one.
+    """Compare a text with its checksum.
 
     Raises:
-        CorruptError: they differ.
+        CorruptError: the checksum is missing or wrong.
     """
-    body, _, last = raw.removesuffix(b"\n").rpartition(b"\n")
-    alike = sum(found == wanted for found, wanted in zip(last, _COMMENT, strict=False))
-    # Almost the comment with the checksum: a damaged one.
-    if alike < len(_COMMENT) - 2 or len(last) < len(_COMMENT) + _HEX:
-        return
-    body = body + b"\n" if body else body
-    if raw != body + _COMMENT + xxhash.xxh3_128_hexdigest(body).encode() + b"\n":
-        raise CorruptError(f"{where}: the checksum is wrong: the file was damaged, or changed by hand")
+    body, _, found = raw.rpartition(_COMMENT)
+    if found != xxhash.xxh3_128_hexdigest(body).encode() + b"\n":
+        raise CorruptError(f"{where}: the checksum is missing or wrong: the file was damaged, or changed by hand")

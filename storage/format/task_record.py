@@ -13,7 +13,7 @@ from gnnloom.storage.format.files import JsonObject
 
 
 class Facts(dict[str, Any]):
-    """What a task found, by name; JSON. A name that is not there means that the record is not this version's."""
+    """What a task found, by name; JSON. A name that is not there means that the record does not fit the task."""
 
     task: str
 
@@ -42,7 +42,6 @@ class TaskRecord:
         seconds: wall-clock time.
         peak_memory: peak resident memory of the process so far, in bytes.
         bytes_read, bytes_written: by system calls of the task's thread; 0 if unknown.
-        is_durable: the arrays were on disk before the record; false for tasks of earlier versions.
     """
 
     task: str
@@ -52,26 +51,23 @@ class TaskRecord:
     peak_memory: int
     bytes_read: int = 0
     bytes_written: int = 0
-    is_durable: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "part": self.task,  # the name on disk, which stays
+            "task": self.task,
             "arrays": {record.path: record.to_json() for record in self.arrays},
             "facts": self.facts,
             "seconds": self.seconds,
             "peak_memory": self.peak_memory,
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,
-            "is_durable": self.is_durable,
         }
 
     @classmethod
     def from_json(cls, content: JsonObject) -> TaskRecord:
         arrays = tuple(ArrayRecord.from_json(name, array) for name, array in content["arrays"].items())
         numbers = ("seconds", "peak_memory", "bytes_read", "bytes_written")
-        found = (*(content.get(name, 0) for name in numbers), content.get("is_durable", False))
-        task, facts = content["part"], content["facts"]
+        task, facts, found = content["task"], content["facts"], [content[name] for name in numbers]
         if not (isinstance(task, str) and isinstance(facts, dict) and all(isinstance(n, int | float) for n in found)):
             raise TypeError("a task, facts or measurements of another type")
         return cls(task, arrays, Facts.of(task, facts), *found)

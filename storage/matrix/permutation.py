@@ -42,12 +42,10 @@ class KeyedPermutation:
     Attributes:
         size: number of ids, from 0 to 2^62.
         key: any integer from 0 to 2^64 - 1.
-        is_network: a network permutes up to 64 ids too, as in artifacts of earlier versions.
     """
 
     size: int
     key: int
-    is_network: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.size <= _MAX_SIZE:
@@ -86,7 +84,7 @@ class KeyedPermutation:
     @property
     def is_shuffle(self) -> bool:
         """Whether the ids are shuffled in a table."""
-        return self.size <= SHUFFLED and not self.is_network
+        return self.size <= SHUFFLED
 
     def to_json(self) -> dict[str, Any]:
         if self.is_shuffle:
@@ -100,15 +98,14 @@ class KeyedPermutation:
         Raises:
             InputError: ``content`` describes another kind of permutation.
         """
-        is_shuffle = content.get("type") == "shuffle" and int(content["size"]) <= SHUFFLED
-        is_network = content.get("type") == "feistel" and content.get("rounds") == ROUNDS
-        if not (is_shuffle or is_network):
+        is_keyed = {"size", "key"} <= content.keys()
+        permutation = cls(int(content["size"]), int(content["key"])) if is_keyed else None
+        if permutation is None or content != permutation.to_json():
             raise InputError(
-                f"permutation {dict(content)}: expected type 'feistel' with {ROUNDS} rounds, or type 'shuffle' of up to"
-                f" {SHUFFLED} ids"
+                f"permutation {dict(content)}: expected type 'shuffle' for up to {SHUFFLED} ids, or type 'feistel' with"
+                f" {ROUNDS} rounds for more"
             )
-        size = int(content["size"])
-        return cls(size, int(content["key"]), is_network=is_network and size <= SHUFFLED)
+        return permutation
 
 
 def _permute_checked(permutation: KeyedPermutation, ids: NDArray[Any], *, inverse: bool) -> NDArray[np.int64]:
@@ -119,8 +116,17 @@ def _permute_checked(permutation: KeyedPermutation, ids: NDArray[Any], *, invers
     if permutation.is_shuffle:
         order = _shuffled(permutation.size, np.uint64(permutation.key))
         return (np.argsort(order) if inverse else order)[given]
-    out = np.empty(given.shape, dtype=np.int64)
-    _walk(given.reshape(-1), permutation.size, np.uint64(permutation.key), inverse, out.reshape(-1))
+    return permute_by_network(given, permutation.size, permutation.key, inverse=inverse)
+
+
+def permute_by_network(ids: NDArray[np.int64], size: int, key: int, *, inverse: bool = False) -> NDArray[np.int64]:
+    """New ids by the network alone, whatever the number of ids; see :class:`KeyedPermutation`.
+
+    Args:
+        ids: (num_ids,) contiguous; all in 0..size-1, which is not checked.
+    """
+    out = np.empty(ids.shape, dtype=np.int64)
+    _walk(ids.reshape(-1), size, np.uint64(key), inverse, out.reshape(-1))
     return out
 
 

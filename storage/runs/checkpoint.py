@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
+from gnnloom.storage.errors import CorruptError, NotFoundError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import Array, ArrayReader, ArrayRecord, ReadCounter, write_array
 from gnnloom.storage.format.files import JsonObject, read_json, remove_tree, sync_folder, sync_tree, write_json
 from gnnloom.storage.format.listing import complete_groups, list_checkpoints, write_list
-from gnnloom.storage.format.schema import FORMAT_VERSION
+from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY, check_version
 
 #: File that lists the arrays of a checkpoint.
 CHECKPOINT_INDEX = "checkpoint.json"
@@ -126,7 +126,7 @@ def publish_checkpoint(
     """
     aside, final = checkpoint_aside(folder, epoch), folder / f"{epoch:08d}"
     arrays = {record.path: record.to_json() for record in records}
-    content = {"format": FORMAT_VERSION, "epoch": epoch, "facts": dict(facts), "arrays": arrays}
+    content = {VERSION_ENTRY: FORMAT_VERSION, "epoch": epoch, "facts": dict(facts), "arrays": arrays}
     complete_groups(aside, arrays)
     write_list(aside)
     # The index and all arrays are durable before the rename, so a name that is a number means a complete checkpoint.
@@ -180,8 +180,7 @@ def read_checkpoint(
         raise NotFoundError(f"{folder}: no {wanted}; there are {epochs}")
     path = folder / f"{chosen:08d}"
     content = read_json(path / CHECKPOINT_INDEX)
-    if content.get("format", 0) > FORMAT_VERSION:
-        raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
+    check_version(path / CHECKPOINT_INDEX, content)
     if content.get("epoch") != chosen:
         raise CorruptError(f"{path / CHECKPOINT_INDEX}: the checkpoint of epoch {content.get('epoch')}, not {chosen}")
     readers = _open_arrays(path, content, counter)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.errors import FormatError, NotFoundError
+from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord
 from gnnloom.storage.format.files import parsing, read_json
-from gnnloom.storage.format.schema import FORMAT_VERSION
+from gnnloom.storage.format.schema import check_version
 
 PREDICTIONS_INDEX = "predictions.json"
 
@@ -34,12 +34,11 @@ class Predictions:
         except FileNotFoundError:
             raise NotFoundError(f"{path}: the run has no predictions; make them with `gnnloom predict`") from None
         with parsing(path / PREDICTIONS_INDEX, "the index of predictions"):
-            if content.get("format", 0) > FORMAT_VERSION:
-                raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
+            check_version(path / PREDICTIONS_INDEX, content)
             self.facts: Mapping[str, Any] = dict(content["facts"])
             self._records = {name: ArrayRecord.from_json(name, array) for name, array in content["arrays"].items()}
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._records
 
     @property

@@ -26,7 +26,7 @@ from gnnloom.storage.format.files import (
 )
 from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, list_run, write_list
 from gnnloom.storage.format.locks import held, lock_path
-from gnnloom.storage.format.schema import FORMAT_VERSION
+from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
 from gnnloom.storage.format.seal import open_line, seal_line
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
 
@@ -124,9 +124,8 @@ class Run:
         return read_json(self.config_path)
 
     def inputs(self) -> dict[str, str]:
-        """Kind to key of the shards that the run reads, and of their inputs; empty if they were not recorded."""
-        path = self.path / _INPUTS
-        return read_json(path) if path.exists() else {}
+        """Kind to key of the shards that the run reads, and of their inputs."""
+        return read_json(self.path / _INPUTS)
 
     def forecast(self) -> dict[str, Any]:
         """What the planner predicted when the training last began or continued; empty if it does not know it.
@@ -324,7 +323,7 @@ class Run:
         """
         aside, final, replaced = self.predictions_aside(), self.path / PREDICTIONS, self.path / REPLACED_PREDICTIONS
         content = {
-            "format": FORMAT_VERSION,
+            VERSION_ENTRY: FORMAT_VERSION,
             "facts": dict(facts),
             "arrays": {record.path: record.to_json() for record in records},
         }

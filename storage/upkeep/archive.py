@@ -25,7 +25,7 @@ from gnnloom.storage.checks.verify import MAPPED_KIND, verify_dataset
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError
 from gnnloom.storage.format.artifact import WORK
 from gnnloom.storage.format.files import written_aside
-from gnnloom.storage.format.schema import FORMAT_VERSION
+from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
 
 HEAD, TAIL = "gnnloom-archive.json", "gnnloom-digests.json"
 #: Compression by the ending of the file name.
@@ -110,7 +110,7 @@ def _plain_files(folder: Path) -> Iterator[Path]:
 
 def _write_members(raw: IO[bytes], compression: str | None, dataset: Dataset, members: list[tuple[Path, int]]) -> None:
     head = {
-        "format": FORMAT_VERSION,
+        VERSION_ENTRY: FORMAT_VERSION,
         "dataset": dataset.name,
         "files": len(members),
         "bytes": sum(size for _, size in members),

@@ -22,13 +22,12 @@ from gnnloom.storage.errors import (
     BudgetError,
     CorruptError,
     ExistsError,
-    FormatError,
     GnnloomError,
     InputError,
     NotFoundError,
 )
 from gnnloom.storage.format.files import sync_folder, sync_tree
-from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
+from gnnloom.storage.format.schema import SCHEMAS, check_version
 from gnnloom.storage.upkeep.archive import HEAD, TAIL
 
 #: Bytes that are copied at a time, and the longest head.
@@ -186,10 +185,9 @@ class _Unpacker:
         if member is None or member.name != HEAD:
             raise InputError(f"{self._file}: not an archive of a dataset (it does not begin with {HEAD})")
         head = self._read_json(member, _BLOCK)
-        if not all(isinstance(head.get(name), int) for name in ("format", "files", "bytes")):
-            raise InputError(f"{self._file}: not an archive of a dataset ({HEAD} lacks format, files or bytes)")
-        if head["format"] > FORMAT_VERSION:
-            raise FormatError(f"{self._file}: format {head['format']} is newer than {FORMAT_VERSION}")
+        check_version(self._file, head)
+        if not all(isinstance(head.get(name), int) for name in ("files", "bytes")):
+            raise InputError(f"{self._file}: not an archive of a dataset ({HEAD} lacks files or bytes)")
         # Refused before anything is written. The head can lie, so ``_unpack`` also counts what is written.
         free = shutil.disk_usage(self._folder).free - _RESERVE
         if head["bytes"] > free:

@@ -93,7 +93,6 @@ def collect_garbage(dataset: Dataset, *, dry_run: bool = False) -> list[Garbage]
     removed = remove_garbage(find_garbage(dataset))
     for run in dataset.runs():
         _refresh_run(dataset, run)
-    # Also gives a list to datasets of earlier versions.
     if not is_list_current(dataset.path):
         refresh_list(dataset.path)
     return removed

@@ -32,7 +32,7 @@ import numpy as np
 from commands import gnnloom
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifacts.vertices import SPLIT
+from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.runs.run import Run
 
 

@@ -51,7 +51,7 @@ class OpenCounter(InProcessCluster):
             return
         path, mode, flags = arguments
         # Records and plans are small files that every task may read; folders are opened to sync them.
-        if "/.work/" not in path or "/parts/" in path or path.endswith(".json") or Path(path).is_dir():
+        if "/.work/" not in path or "/records/" in path or path.endswith(".json") or Path(path).is_dir():
             return
         if not mode and flags & os.O_ACCMODE == os.O_RDWR:
             # Lanes that the task reads, and in which it fills what others left empty.

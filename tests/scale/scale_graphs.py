@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gnnloom.pipeline.matrix_sort.counts import SortSizes, even_blocks
-from gnnloom.pipeline.shards.projection import ShardSource
-from gnnloom.pipeline.shards.sizes import GraphSizes, VertexSizes
+from gnnloom.pipeline.shards.sizes import GraphSizes, ShardSource, VertexSizes
 from gnnloom.pipeline.sources.numpy_edges import RANGE_EDGES
 
 #: Classes of every graph.

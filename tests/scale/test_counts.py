@@ -19,11 +19,13 @@ from gnnloom.pipeline.ingest.tables.plan import TablePlan
 from gnnloom.pipeline.ingest.vertices import PIECE_CHUNKS, TASK_PIECES
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.projection import grid_counts, row_counts
+from gnnloom.pipeline.shards.projection import grid_counts
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
+from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.sizes import PartSizes
 from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
+from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes, total_tasks
 from gnnloom.storage.format.arrays import default_chunk_rows
 
@@ -71,7 +73,7 @@ def shard_phases(graph: Described, ranks: int, layout: str) -> list[PhaseCount]:
     """Phases of the shards of random parts, or of a square grid with two orders."""
     source, side = graph.source, math.isqrt(ranks)
     if layout == "row":
-        return row_counts(source, PartSizes.at_random(source.graph, ranks))
+        return count(row_phases(source, PartSizes.at_random(source.graph, ranks), RowPlaces()))
     return grid_counts(source, GridOptions((side, side), "double"), MEMORY)
 
 

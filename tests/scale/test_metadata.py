@@ -43,8 +43,8 @@ def store_records(dataset: Path, folders: dict[str, str], ranks: int) -> tuple[A
     with ArtifactWriter.begin(dataset, "shards", parameters, {}) as writer:
         for folder, pattern in folders.items():
             arrays = tuple(fake_records(folder, pattern, ranks))
-            record = TaskRecord(folder, arrays, {}, 1.0, 1, is_durable=True)
-            write_json(writer.work / "parts" / f"{folder.replace('/', '-')}.json", record.to_json(), durable=False)
+            record = TaskRecord(folder, arrays, {}, 1.0, 1)
+            write_json(writer.work / "records" / f"{folder.replace('/', '-')}.json", record.to_json(), durable=False)
         tracemalloc.start()
         artifact = writer.commit(list(folders), {**SIZES, "part": ranks}, {})
         held = tracemalloc.get_traced_memory()[1]

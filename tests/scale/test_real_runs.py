@@ -20,12 +20,14 @@ from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort import counts, merge_runs, scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
-from gnnloom.pipeline.shards.projection import ShardSource, grid_counts, row_counts
+from gnnloom.pipeline.shards.projection import grid_counts
+from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
-from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
+from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
+from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.graph import Graph
@@ -191,10 +193,10 @@ def test_row_shards_of_64_parts_open_the_counted_files(
     functions = {
         "route rows": "route_block",
         "route vertices": "route_vertices",
-        "write ranks": "shard_rank",
+        "shard": "shard_rank",
         "send lists": "write_send_lists",
     }
-    phases = row_counts(source_of(dataset, graph), PartSizes.at_random(GraphSizes.of(graph), PARTS))
+    phases = count(row_phases(source_of(dataset, graph), PartSizes.of(partition), RowPlaces()))
     merges = {"merge halos", "merge rows"} if is_merged else {"merge halos"}
     assert {*functions, *merges} == {phase.phase for phase in phases}
     assert graph.num_blocks > 10
@@ -223,7 +225,7 @@ def test_grid_shards_of_four_by_four_cells_open_the_counted_files(
         "write vertices": "write_bucket",
     }
     if is_merged:
-        functions["merge cells"] = "merge_cells"
+        functions["merge cells"] = "merge_runs"
     assert functions.keys() == {phase.phase for phase in phases}
     for name, function in functions.items():
         planned = [phase for phase in phases if phase.phase == name]

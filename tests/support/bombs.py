@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.storage.format.schema import FORMAT_VERSION
+from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
 from gnnloom.storage.upkeep.archive import HEAD, TAIL
 from gnnloom.storage.upkeep.archive_import import import_dataset
 
@@ -266,7 +266,7 @@ def metis_bombs() -> Bombs:
 
 def _tar(members: Mapping[str, bytes], files: int, num_bytes: int) -> bytes:
     file = io.BytesIO()
-    head = {"dataset": "web", "format": FORMAT_VERSION, "files": files, "bytes": num_bytes}
+    head = {"dataset": "web", VERSION_ENTRY: FORMAT_VERSION, "files": files, "bytes": num_bytes}
     with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for name, content in {HEAD: json.dumps(head).encode(), **members}.items():
             member = tarfile.TarInfo(name)

@@ -93,7 +93,7 @@ def _store(
 def store_vertices(
     dataset: Dataset, feature: np.ndarray | None, label: np.ndarray | None, split: np.ndarray | None
 ) -> Vertices:
-    """Write a vertices artifact."""
+    """Write a vertices artifact; it belongs to the graph that the dataset has, if there is one."""
     given = {"feature": feature, "label": label, "split": split}
     dims = {"feature": ("vertex", "feature"), "label": ("vertex",), "split": ("vertex",)}
     dtypes = {"feature": np.float32, "label": np.int32, "split": np.uint8}
@@ -102,7 +102,8 @@ def store_vertices(
     sizes = {"vertex": len(next(iter(arrays.values())))}
     if feature is not None:
         sizes["feature"] = feature.shape[1]
-    with ArtifactWriter.begin(dataset.path, "vertices", {}, identity) as writer:
+    inputs = {info.kind: info.key for info in dataset.artifacts("graph")}
+    with ArtifactWriter.begin(dataset.path, "vertices", {"source": identity}, inputs) as writer:
         with writer.task("all/0") as output:
             for name, array in arrays.items():
                 output.add(write_array(writer.path, name, array, dims[name]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -42,9 +43,34 @@ def transpose_of(dataset: Dataset, graph: Graph) -> Graph:
 
 
 def store_partition(dataset: Dataset, graph: Graph, part: np.ndarray, parts: int, label: str = "given") -> Partition:
-    """Write a partition artifact with these parts, without checking them; its quality stays empty."""
+    """Write a partition artifact with these parts, without checking them, and the sizes of the parts."""
     parameters = {"parts": parts, "method": label}
     with ArtifactWriter.begin(dataset.path, "partition", parameters, {"graph": graph.artifact.key}) as writer:
         with writer.task("part/0") as output:
             output.add(write_array(writer.path, "part", part.astype(np.int32), ("vertex",)))
-        return Partition(writer.commit(["part/0"], {"vertex": graph.num_vertices}, {"quality": {}}))
+        facts = {"quality": _part_sizes(graph, part, parts)}
+        return Partition(writer.commit(["part/0"], {"vertex": graph.num_vertices}, facts))
+
+
+def _part_sizes(graph: Graph, part: np.ndarray, parts: int) -> dict[str, list[int]]:
+    """Vertices and nonzeros of each part, and the rows that it sends and receives."""
+    blocks = [graph.block(number) for number in range(graph.num_blocks)]
+    row = np.concatenate(
+        [np.repeat(np.arange(each.num_rows) + each.row_offset, np.diff(each.indptr)) for each in blocks]
+    )
+    column = np.concatenate([each.indices for each in blocks]).astype(np.int64)
+    load = np.bincount(part[row], minlength=parts)
+    # In a forward pass the row of a column goes to the owners of its rows; in a backward pass the other way round.
+    sent, received = _moved(column, part[row], part, parts)
+    sizes = {"vertices_per_part": np.bincount(part, minlength=parts), "load_per_part": load}
+    sizes |= {"volume_per_part": sent, "receive_volume_per_part": received}
+    if not graph.symmetric:
+        sizes["volume_backward_per_part"] = next(_moved(row, part[column], part, parts))
+    return {name: counts.tolist() for name, counts in sizes.items()}
+
+
+def _moved(vertex: np.ndarray, needed_by: np.ndarray, part: np.ndarray, parts: int) -> Iterator[np.ndarray]:
+    """Rows that each part sends and receives, if the rows of these vertices are needed by these parts."""
+    needed, receiver = np.divmod(np.unique(vertex * parts + needed_by), parts)
+    is_moved = part[needed] != receiver
+    return (np.bincount(each[is_moved], minlength=parts) for each in (part[needed], receiver))

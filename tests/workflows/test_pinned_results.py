@@ -1,6 +1,6 @@
 """Keys, digests and losses stay the same, however the code is moved or renamed.
 
-``pinned_results.json`` was written by an earlier version. A difference means that existing artifacts are no longer
+``pinned_results.json`` holds those of the released format. A difference means that existing artifacts are no longer
 found, or that the same input gives different bytes. Either is a change of the format, and needs a new FORMAT_VERSION.
 """
 
@@ -45,7 +45,7 @@ RUNS = {
     "summa": "train blocks --ranks 2 --algorithm summa --grid 1x2 --model sage --residual --optimizer sgd --lr 0.1",
     "tensor3d": "train web --ranks 2 --algorithm tensor3d --grid 2x1x1",
 }
-_TRAINING = "--hidden 8,8 --epochs 5 --dtype float64 --json"
+_TRAINING = "--hidden 8,8 --epochs 5 --precision float64 --json"
 #: Processors whose vector registers differ in width add float64 numbers in a different order.
 _RELATIVE = 2**16 * np.finfo(np.float64).eps
 

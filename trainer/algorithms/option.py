@@ -21,7 +21,6 @@ class Option:
         default: value if none is given; its type is the option's type.
         help: line for ``--help``.
         choices: all allowed values, for an option that has a few.
-        former_choices: values of earlier versions and what they are called today; they stay valid but are not shown.
         words: texts that stand for a value.
         least, most: smallest and largest value of an integer, or of each item of a tuple of integers.
         below: upper bound of a number that is at least 0, itself excluded.
@@ -31,7 +30,6 @@ class Option:
     default: Any
     help: str
     choices: tuple[str, ...] = ()
-    former_choices: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Any] = field(default_factory=dict)
     least: int | None = None
     most: int = LARGEST_INTEGER
@@ -65,8 +63,8 @@ class Option:
         return replace(self, help=text)
 
     def current(self, value: Any) -> Any:
-        """Today's name of a choice, or what a word stands for; any other value unchanged."""
-        return self.words.get(value, self.former_choices.get(value, value)) if isinstance(value, str) else value
+        """What a word stands for; any other value unchanged."""
+        return self.words.get(value, value) if isinstance(value, str) else value
 
     def parse(self, name: str, text: str) -> Any:
         """The value that a text stands for, checked.

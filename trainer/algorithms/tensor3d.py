@@ -154,7 +154,6 @@ ALGORITHM = Algorithm(
             default="straight",
             help="How the gradient of a weight is formed: as H^T dQ, as (dQ^T H)^T, or as measured to be faster",
             choices=("straight", "transposed", "measured"),
-            former_choices={"turned": "transposed"},
         ),
     },
 )

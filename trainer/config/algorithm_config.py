@@ -49,7 +49,7 @@ class AlgorithmConfig(Config):
     aggregation_blocks: int = _algorithm_option("aggregation_blocks")
     gradient_product: str = _algorithm_option("gradient_product")
     algorithm_options: tuple[str, ...] = option(
-        (), "Options of algorithms from other packages, each as name=value", free=True, later=True
+        (), "Options of algorithms from other packages, each as name=value", free=True
     )
     threads: int = option(
         0,

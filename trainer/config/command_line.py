@@ -11,7 +11,7 @@ from gnnloom.trainer.config.fields import option_of
 from gnnloom.trainer.config.train_config import TrainConfig
 
 #: Fields that are not options of their own, and those that say how to go on with a run rather than what to train.
-_LEFT_OUT = frozenset({"catalog", "dataset", "algorithm_options", "resume", "restart"})
+_LEFT_OUT = frozenset({"catalog", "dataset", "algorithm_options", "restart"})
 
 
 def command_line(config: TrainConfig) -> str:

@@ -40,18 +40,17 @@ class Start:
     is_finished: bool = False
 
 
-def configure(given: Mapping[str, Any], *, restart: bool = False) -> TrainConfig:
+def configure(fields: Mapping[str, Any], *, restart: bool = False) -> TrainConfig:
     """The configuration that some fields stand for: those that are not given come from the run, if it exists.
 
     Args:
-        given: at least ``catalog`` and ``dataset``; JSON or Python values.
+        fields: at least ``catalog`` and ``dataset``; JSON or Python values.
         restart: the run is to start over, so it may change in any way.
 
     Raises:
         InputError: a field is unknown or has a value that is not allowed.
         ExistsError: the run was made with other values of fields that must not change; names them.
     """
-    fields = TrainConfig.current_names(given)
     # An explicit name is looked up first: alone, the fields that are given may not make a valid configuration.
     run = _named_run(fields) or _existing_run(TrainConfig.from_json(fields))
     if run is None:
@@ -110,7 +109,7 @@ def find_named(dataset: Dataset, config: TrainConfig, name_of: Callable[[TrainCo
     # All but the last part of a derived name are the same under any name of the dataset.
     alike = [each for each in dataset.runs() if each.rpartition("-")[0] == name.rpartition("-")[0]]
     for run in alike:
-        before = Run(dataset.run_path(run)).config().get("dataset", config.dataset)
+        before = Run(dataset.run_path(run)).config()["dataset"]
         if before != config.dataset and name_of(replace(config, dataset=before)) == run:
             return run
     return name
@@ -128,7 +127,7 @@ def _refuse_changes(run: Run, stored: TrainConfig, fields: Mapping[str, Any]) ->
     Raises:
         InputError, ExistsError: as :func:`configure`.
     """
-    before, different = stored.decided(), []
+    before, different = stored.identity(), []
     for name, value in fields.items():
         # The name of the dataset may change; see TrainConfig.changes_since.
         if name == "dataset":
@@ -206,8 +205,7 @@ def find_start(config: TrainConfig, inputs: Mapping[str, str], *, restart: bool 
 def _check_data(run: Run, inputs: Mapping[str, str]) -> None:
     before = run.inputs()
     for kind, name in _DATA.items():
-        # A kind of input that the run did not record counts as unchanged.
-        if before.get(kind, inputs.get(kind)) != inputs.get(kind):
+        if before.get(kind) != inputs.get(kind):
             raise InputError(
                 f"{run.path}: this run was trained on {name}; choose another name for the run, or --restart to start it"
                 " over"

@@ -25,7 +25,6 @@ class DataConfig(Config):
         " agree, on one rank to the last bit",
         choices=("memory", "disk"),
         free=True,
-        later=True,
     )
     feature_norm: str = option(
         "auto",

@@ -15,9 +15,7 @@ def option(
     default: Any = dataclasses.MISSING,
     text: str = "",
     *,
-    former: str = "",
     free: bool = False,
-    later: bool = False,
     **checks: Any,
 ) -> Any:
     """A field of a configuration.
@@ -25,18 +23,15 @@ def option(
     Args:
         default: none makes the field required.
         text: line for ``--help``.
-        former: name of the field in earlier versions; it stays valid.
         free: may change when a run is resumed, as it controls how far and where the run goes, not what it computes.
-        later: added after the first version. It is stored only if it differs from its default, so that the names and
-            stored configurations of runs stay what they were.
         checks: choices and bounds; see :class:`Option`.
     """
-    return field_of(Option(default=default, help=text, **checks), former=former, free=free, later=later)
+    return field_of(Option(default=default, help=text, **checks), free=free)
 
 
-def field_of(given: Option, *, former: str = "", free: bool = False, later: bool = False) -> Any:
+def field_of(given: Option, *, free: bool = False) -> Any:
     """A field of a configuration from a complete option; see :func:`option`."""
-    metadata = {"option": given, "help": given.help, "former": former, "free": free, "later": later}
+    metadata = {"option": given, "help": given.help, "free": free}
     return dataclasses.field(default=given.default, metadata=metadata)
 
 
@@ -44,15 +39,6 @@ def option_of(field: dataclasses.Field[Any]) -> Option:
     """The option that a field was made from."""
     found: Option = field.metadata["option"]
     return found
-
-
-#: Fields of earlier versions that decide nothing any more; stored configurations and command lines may name them.
-RETIRED = frozenset({"resume"})
-
-
-def former_names(kind: type[Any]) -> dict[str, str]:
-    """Names that fields of a configuration had in earlier versions, and today's names."""
-    return {field.metadata["former"]: field.name for field in dataclasses.fields(kind) if field.metadata["former"]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,20 +57,9 @@ class Config:
         object.__setattr__(self, name, value)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, flat, without later ones that have their default; tuples become lists."""
-        quiet = {f.name for f in dataclasses.fields(self) if f.metadata["later"] and getattr(self, f.name) == f.default}
-        return {name: value for name, value in self.whole_json().items() if name not in quiet}
-
-    def whole_json(self) -> dict[str, Any]:
         """All fields, flat; tuples become lists."""
         content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in content.items()}
-
-    @classmethod
-    def current_names(cls, content: Mapping[str, Any]) -> dict[str, Any]:
-        """The same fields under today's names, without those that are retired."""
-        former = former_names(cls)
-        return {former.get(name, name): value for name, value in content.items() if name not in RETIRED}
 
     @classmethod
     def settled_field(cls, name: str, value: Any) -> Any:
@@ -109,7 +84,6 @@ class Config:
             InputError: a field is unknown, missing, or not of its type.
         """
         fields = dataclasses.fields(cls)
-        content = cls.current_names(content)
         required = {field.name for field in fields if field.default is dataclasses.MISSING}
         unknown, missing = sorted(content.keys() - {field.name for field in fields}), sorted(required - content.keys())
         if unknown or missing:

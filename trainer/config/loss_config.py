@@ -21,19 +21,16 @@ class LossConfig(Config):
         "Loss: the usual one of the labels, or a function of your own as package.module:function",
         choices=("auto",),
         importable=True,
-        later=True,
     )
     class_weights: str = option(
         NO_WEIGHTS,
         "Weights of the classes in the loss: none, balanced (inverse to their numbers), or one per class such as 1,2.5",
-        later=True,
     )
     metric: str = option(
         "none",
         "Metric of your own to report too, as package.module:function",
         choices=("none",),
         importable=True,
-        later=True,
     )
 
     def __post_init__(self) -> None:

@@ -18,14 +18,14 @@ _FANOUT = 10
 
 
 def _mode_option(name: str, *, free: bool = False) -> Any:
-    return field_of(shown_option(name), free=free, later=True)
+    return field_of(shown_option(name), free=free)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModeConfig(Config):
     """A mode and its options. An option of another mode or sampler is refused, as it would do nothing."""
 
-    mode: str = option("full", "What an epoch trains on", choices=tuple(MODES), later=True)
+    mode: str = option("full", "What an epoch trains on", choices=tuple(MODES))
     batch_size: int = _mode_option("batch_size")
     batches: int = _mode_option("batches")
     sampler: str = _mode_option("sampler")

@@ -43,7 +43,6 @@ class ModelConfig(Config):
     normalization: str = option(
         "auto",
         "Normalization of the adjacency; auto: the model's usual one",
-        former="normalisation",
         choices=("auto", *NORMALIZATIONS),
     )
     train_features: bool = option(False, "Train the input features too")
@@ -53,7 +52,6 @@ class ModelConfig(Config):
         "float32",
         "Precision: of all numbers, or bf16 for features, activations and their messages, with float32 parameters and"
         " sums",
-        former="dtype",
         choices=("float32", "float64", "bf16"),
     )
     product_order: str = option(
@@ -64,7 +62,7 @@ class ModelConfig(Config):
     cache_input_product: bool = option(True, "Form A X of fixed input features once and keep it")
     skip_input_gradient: bool = option(True, "Skip the gradient of fixed input features")
     model_options: tuple[str, ...] = option(
-        (), "Options of a model of your own or of another package, each as name=value", later=True
+        (), "Options of a model of your own or of another package, each as name=value"
     )
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ class PredictConfig(Config):
         choices=("auto", "best", "last"),
     )
     wait_timeout: float = option(
-        600.0, "Seconds that a rank waits for others before it ends with a report; 0: forever", least=0, later=True
+        600.0, "Seconds that a rank waits for others before it ends with a report; 0: forever", least=0
     )
     threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
 

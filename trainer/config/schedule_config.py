@@ -17,20 +17,17 @@ class ScheduleConfig(OptimizerConfig):
         "constant",
         "Learning rate over the epochs: constant, a half cosine, reduced in steps, or when a metric stops improving",
         choices=("constant", "cosine", "step", "plateau"),
-        later=True,
     )
-    warmup_epochs: int = option(0, "Epochs in which the learning rate first rises, linearly", least=0, later=True)
-    schedule_epochs: int = option(
-        0, "Epochs after which a cosine schedule has ended; 0: all epochs", least=0, later=True
-    )
-    step_epochs: int = option(30, "Epochs between reductions of the learning rate (step)", least=1, later=True)
+    warmup_epochs: int = option(0, "Epochs in which the learning rate first rises, linearly", least=0)
+    schedule_epochs: int = option(0, "Epochs after which a cosine schedule has ended; 0: all epochs", least=0)
+    step_epochs: int = option(30, "Epochs between reductions of the learning rate (step)", least=1)
     plateau_epochs: int = option(
-        10, "Epochs without improvement before the learning rate is reduced (plateau)", least=1, later=True
+        10, "Epochs without improvement before the learning rate is reduced (plateau)", least=1
     )
-    lr_factor: float = option(0.1, "Factor of a reduction of the learning rate (step, plateau)", below=1.0, later=True)
-    min_lr: float = option(0.0, "Smallest learning rate of a schedule", below=math.inf, later=True)
+    lr_factor: float = option(0.1, "Factor of a reduction of the learning rate (step, plateau)", below=1.0)
+    min_lr: float = option(0.0, "Smallest learning rate of a schedule", below=math.inf)
     clip_norm: float = option(
-        0.0, "Largest length of the gradient of all parameters together; 0: no limit", below=math.inf, later=True
+        0.0, "Largest length of the gradient of all parameters together; 0: no limit", below=math.inf
     )
 
     def __post_init__(self) -> None:

@@ -21,18 +21,15 @@ class StoppingConfig(Config):
         "Epochs without improvement of the monitored metric before training ends; 0: never",
         free=True,
         least=0,
-        later=True,
     )
     monitor: str = option(
         "auto",
         "Metric for --patience and --schedule plateau, such as val_loss; auto: the validation split's first one",
-        later=True,
     )
     keep_best: str = option(
         "none",
         "Also keep the checkpoint with the best value of this metric, to predict with; auto: the validation split's",
         free=True,
-        later=True,
     )
 
 

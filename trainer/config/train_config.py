@@ -12,7 +12,6 @@ from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, STREAMS
 from gnnloom.trainer.algorithms.registry import algorithms_with
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.data_config import DataConfig
-from gnnloom.trainer.config.fields import former_names
 from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.model_config import ModelConfig
@@ -81,7 +80,7 @@ class TrainConfig(
         if self.run is not None:
             return self.run
         ranks = "x".join(map(str, self.grid or (self.ranks,)))
-        return derive_run_name(self.model, self.algorithm, ranks, self._former_identity())
+        return derive_run_name(self.model, self.algorithm, ranks, self.identity())
 
     def named_with_shards(self, shards: str) -> Self:
         """This configuration with the key of its shards; a run without a name is named after the shards too.
@@ -91,17 +90,13 @@ class TrainConfig(
         config = replace(self, shards=shards)
         if config.run is not None:
             return config
-        decides = [config._former_identity(), shards, config.algorithm, config.ranks, config.grid]  # noqa: SLF001
+        decides = [config.identity(), shards, config.algorithm, config.ranks, config.grid]
         return replace(config, run=derive_run_name(config.model, config.algorithm, str(config.ranks), decides))
 
     def identity(self) -> dict[str, Any]:
-        """The fields that a resumed run must share, as JSON."""
+        """The fields that determine the result, and that a resumed run must share, as JSON."""
         # Free fields change how far and where a run goes but not what it computes, so resuming with others is safe.
         return {name: value for name, value in self.to_json().items() if name in self.deciding}
-
-    def decided(self) -> dict[str, Any]:
-        """The fields that determine the result, as JSON; with those that have their default."""
-        return {name: value for name, value in self.whole_json().items() if name in self.deciding}
 
     @property
     def lr_follows_evaluations(self) -> bool:
@@ -115,19 +110,14 @@ class TrainConfig(
         decides |= {"ranks"} if self.mode_kind.ranks_decide else set()
         return decides | ({"eval_every"} if self.lr_follows_evaluations else set())
 
-    def _former_identity(self) -> dict[str, Any]:
-        """The identity under the fields' oldest names, so that runs keep the names that earlier versions gave them."""
-        former = {today: before for before, today in former_names(type(self)).items()}
-        return {former.get(name, name): value for name, value in self.identity().items()}
-
     def changes_since(self, before: TrainConfig) -> list[str]:
         """Fields in which a resumed run must not differ from ``before`` but does, such as ``lr 0.1 (now 0.2)``.
 
         The name of the dataset is not among them: a dataset may have been imported under another name. The data that
         the run reads are compared by their keys instead.
         """
-        # All fields, as a field that has its default is not part of the identity.
-        then, now = before.whole_json(), self.whole_json()
+        # All fields: the two configurations may not be decided by the same ones.
+        then, now = before.to_json(), self.to_json()
         names = [name for name in now if name in (self.deciding | before.deciding) - {"dataset"}]
         return [f"{name} {then[name]!r} (now {now[name]!r})" for name in names if then[name] != now[name]]
 

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_rows import VertexRows

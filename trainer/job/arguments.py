@@ -70,7 +70,7 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        return read_json(path)
+        return read_json(path, sealed=False)
     except OSError as error:
         raise InputError(f"{path}: the configuration cannot be read ({error.strerror})") from error
 
@@ -87,8 +87,6 @@ def _build_parser(kind: type[TrainConfig | PredictConfig]) -> argparse.ArgumentP
         _add_field(parser, field)
     if kind is TrainConfig:
         parser.add_argument("--restart", action="store_true", help="Start the run over instead of continuing it")
-        # Continuing was an option before it became the default.
-        parser.add_argument("--resume", action=argparse.BooleanOptionalAction, help=argparse.SUPPRESS)
         for name, option in other_options().items():
             _add_option(parser, [_flag(name)], name, option, type(option.default))
     return parser
@@ -101,11 +99,7 @@ def _add_field(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -
     if field.type == "bool":
         parser.add_argument(*flags, dest=field.name, action=argparse.BooleanOptionalAction, help=option.help)
         return
-    convert = _CONVERSIONS.get(str(field.type), str)
-    _add_option(parser, flags, field.name, option, convert)
-    if former := field.metadata["former"]:
-        hidden = dataclasses.replace(option, help=argparse.SUPPRESS)
-        _add_option(parser, [_flag(former)], field.name, hidden, convert)
+    _add_option(parser, flags, field.name, option, _CONVERSIONS.get(str(field.type), str))
 
 
 def _add_option(

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT
 from gnnloom.trainer.algorithms.steps import Communication, ElementWork, Operation, Step
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.traffic import Kind
@@ -73,16 +74,12 @@ def exchanges_of(partition: Partition) -> tuple[Exchange, Exchange]:
     """What the parts exchange for a product, and for one with the transpose, as the partition stores it.
 
     Raises:
-        InputError: the partition was not measured, or by an earlier version that left out a figure.
+        InputError: the partition was not measured.
     """
     if "volume_total" not in partition.quality:
         raise InputError(f"{partition.artifact.path}: the partition has no measured volume")
-    is_directed = "volume_backward_total" in partition.quality
-    try:
-        forward = _exchange(partition, "")
-        return forward, _exchange(partition, "backward_") if is_directed else forward
-    except KeyError as error:
-        raise InputError(f"{partition.artifact.path}: the partition lacks {error}; make it again") from None
+    forward, is_directed = _exchange(partition, ""), "volume_backward_total" in partition.quality
+    return forward, _exchange(partition, "backward_") if is_directed else forward
 
 
 def _exchange(partition: Partition, direction: str) -> Exchange:

@@ -24,7 +24,7 @@ def record_forecast(run: Run, begun: Begun) -> None:
     """Store the forecast of a training with its run; called by rank 0.
 
     A model or an algorithm that the planner does not know has none, nor has a training whose graph or partition is
-    gone, or whose partition an earlier version measured: that is logged, and the training goes on.
+    gone: that is logged, and the training goes on.
     """
     try:
         run.write_forecast(forecast(Catalog(begun.config.catalog).dataset(begun.config.dataset), begun))

@@ -17,7 +17,7 @@ from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
 from gnnloom.storage.format.files import read_json, write_json
 
 #: Version of the JSON.
-VERSION = 3
+VERSION = 1
 #: Folder of the measured profiles in a catalog; datasets cannot have this name.
 FOLDER = ".profiles"
 #: Bytes of a number in the products that every profile has rates of, and in bfloat16.
@@ -180,19 +180,21 @@ class MachineProfile:
         """Read a profile.
 
         Raises:
-            InputError: it is not a profile, or one of a newer version.
+            InputError: it is not a profile, or one of another version.
         """
         given = dict(content)
         if given.pop("encoding-type", None) != "gnnloom-machine-profile":
             raise InputError(f"{where}: not a machine profile; `gnnloom calibrate` makes one")
         version = given.pop("version", None)
-        if version not in range(1, VERSION + 1):
-            raise InputError(f"{where}: version {version} of machine profiles; this gnnloom reads up to {VERSION}")
+        if version != VERSION:
+            raise InputError(
+                f"{where}: a machine profile of version {version!r}, expected {VERSION}; `gnnloom calibrate` makes it"
+                " again"
+            )
         try:
             given["intra"], given["inter"] = Link(**given["intra"]), Link(**given["inter"])
             given["spmm"], given["gemm"] = _table(given["spmm"]), _table(given["gemm"])
             given["gradient"] = _known_table(given.get("gradient"))
-            # Profiles of version 1 have none.
             if given.get("bf16") is not None:
                 narrow = given["bf16"]
                 gradient = _known_table(narrow.get("gradient"))

@@ -50,7 +50,7 @@ def _partitions(dataset: Dataset, graph: str) -> list[KnownPartition]:
     """The measured partitions of a graph."""
     found = []
     for info in dataset.artifacts("partition"):
-        if info.state != "complete" or info.inputs.get("graph", graph) != graph:
+        if info.state != "complete" or info.inputs.get("graph") != graph:
             continue
         partition = Partition(Artifact(info.path))
         if "volume_total" in partition.quality:
@@ -65,6 +65,6 @@ def _grid_heaviest(dataset: Dataset, graph: str) -> float:
     found = [1.0]
     for info in dataset.artifacts("shards"):
         is_grid = info.state == "complete" and info.parameters.get("layout") == "grid"
-        if is_grid and info.inputs.get("graph", graph) == graph:
-            found += Artifact(info.path).facts.get("balance", {}).values()
+        if is_grid and info.inputs.get("graph") == graph:
+            found += Artifact(info.path).facts["balance"].values()
     return max(found)

@@ -187,9 +187,9 @@ class Training:
 
     def _note_threads(self) -> None:
         """Say if a resumed run has another number of threads than before, which changes its last bits."""
-        # Lines of earlier versions lack the number.
-        before, now = self.lines[-1].get("threads") if self.lines else None, torch.get_num_threads()
-        if self.comm.rank == 0 and before not in {None, now}:
+        now = torch.get_num_threads()
+        before = self.lines[-1]["threads"] if self.lines else now
+        if self.comm.rank == 0 and before != now:
             logger.warning(
                 "run %s: resumes with %d threads per rank after epochs with %d, so the last bits of its losses may be"
                 " others than without the interruption; --threads %d keeps them",

@@ -77,7 +77,7 @@ def _run_of(config: PredictConfig) -> Run:
 def _found(comm: Communicator, config: PredictConfig, computed: TrainConfig) -> Alike:
     """What this rank finds in the catalog, which must be the same on all ranks. Communicates nothing."""
     epoch = predicting_checkpoint(_run_of(config), config.checkpoint, config.epoch)[1]
-    found = {**computed.whole_json(), "epoch of the checkpoint": epoch}
+    found = {**computed.to_json(), "epoch of the checkpoint": epoch}
     return alike_data(read_inputs(comm, computed), found)
 
 

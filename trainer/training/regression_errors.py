@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from gnnloom.storage.artifacts.vertices import SPLIT
+from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout

@@ -50,8 +50,7 @@ def describe_result(
         "feature_norm": session.feature_norm,
         # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.
         "epoch_seconds": statistics.median(line["seconds"] for line in lines),
-        # Lines of earlier versions lack it.
-        **{name: statistics.median(line.get(name, 0.0) for line in lines) for name in EXPOSED},
+        **{name: statistics.median(line[name] for line in lines) for name in EXPOSED},
         "bytes_sent": sum(last["bytes"].values()),
         "messages_sent": sum(last["messages"].values()),
         "bytes_by_kind": last["bytes"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnloom.storage.artifacts.vertices import SPLIT
+from gnnloom.storage.format.vertex_arrays import SPLIT
 
 #: Prefix of the metrics of a split, and its name in the vertex data.
 PREFIXES = {"train": "train", "val": "valid", "test": "test"}

@@ -12,7 +12,7 @@ from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.formats import bundled_vertices, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.vertex_data.kind import VertexKind, vertex_kinds
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
@@ -181,6 +181,7 @@ def features(
     """
     found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=by_id or ids_file is not None)
     arrays = {"feature": feature, "label": label, "split": split, "target": target, "ids_file": ids_file}
+    arrays |= {option.name: options.pop(option.name) for option in FILE_OPTIONS if option.name in options}
     cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
 
     def store() -> Dataset:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.partition.stage import partition_graph, stored_options
+from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
@@ -60,9 +60,7 @@ def partition(
 
     def make() -> Partition:
         with open_cluster(cluster) as opened:
-            stored = found.graph(graph)
-            settled = stored_options(found.path, stored.artifact.key, settings, opened.memory)
-            return partition_graph(found, stored, settled, opened)
+            return partition_graph(found, found.graph(graph), settings, opened)
 
     return once_per_job(make)
 

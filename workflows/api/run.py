@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError, MissingPackageError
+from gnnloom.storage.format.vertex_arrays import label_name
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
@@ -163,8 +164,7 @@ class Run:
             NotFoundError: the run has no predictions.
         """
         stored = self._stored.predictions()
-        kind = next((name for name in ("multilabel", "target") if name in stored), "label")
-        return stored.array(kind).read(start, stop)
+        return stored.array(label_name(stored)).read(start, stop)
 
     def scores(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """(stop - start, num_classes) scores before the softmax or sigmoid.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
-from gnnloom.trainer.config.fields import former_names, option_of
+from gnnloom.trainer.config.fields import option_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.api.keywords import check_known, plain_values
 
@@ -25,12 +25,11 @@ def training_fields(options: Mapping[str, Any]) -> dict[str, Any]:
         InputError: a training has no such option.
     """
     known = train_options()
-    former = former_names(TrainConfig)
-    today = {former.get(name, name): value for name, value in plain_values(options).items()}
-    check_known("train", today, known)
+    given = plain_values(options)
+    check_known("train", given, known)
     lists = {name for name, default in known.items() if isinstance(default, tuple)}
     return gather_fields(
-        {name: (value,) if name in lists and isinstance(value, int) else value for name, value in today.items()}
+        {name: (value,) if name in lists and isinstance(value, int) else value for name, value in given.items()}
     )
 
 

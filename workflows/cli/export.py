@@ -9,11 +9,11 @@ import click
 from gnnloom.storage import Dataset
 from gnnloom.workflows.cli.options import current_catalog, json_option, open_run, split_run
 from gnnloom.workflows.cli.output import show
-from gnnloom.workflows.interop.export import edge_table, partition_table, run_table, vertices_table
+from gnnloom.workflows.interop.export import VERTEX_TABLES, edge_table, partition_table, run_table, vertices_table
 from gnnloom.workflows.interop.tables import Table, check_file, write_table
 
 _RUN_TABLES = ("predictions", "scores", "embeddings", "metrics")
-_DATASET_TABLES = ("edges", "features", "labels", "partition")
+_DATASET_TABLES = ("edges", *VERTEX_TABLES, "partition")
 
 
 @click.command("export")

@@ -11,7 +11,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges
 from gnnloom.pipeline.sources.option import merge_options
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.vertex_data.kind import VertexKind, vertex_kinds
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage import Graph, Vertices
 from gnnloom.workflows.api.ingest import store_source, store_vertices, vertex_kind
@@ -270,6 +270,5 @@ def _check_given(kind: VertexKind, given: Mapping[str, Any]) -> None:
         side = "with" if kind.is_synthetic else "without"
         raise click.UsageError(f"{dashed(others)} cannot be given {side} {names}")
     if not kind.is_synthetic and not any(given[flag] for flag in given if flag not in {"by_id", "ids_file"}):
-        raise click.UsageError(
-            f"give --feature, --label, --target or --split files, or one of {' and '.join(_SYNTHETIC)}"
-        )
+        *files, last = (f"--{option.flag}" for option in FILE_OPTIONS)
+        raise click.UsageError(f"give {', '.join(files)} or {last} files, or one of {' and '.join(_SYNTHETIC)}")

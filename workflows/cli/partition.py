@@ -17,7 +17,7 @@ from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partitioners import METHODS, MODELS, PRESETS
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
 from gnnloom.pipeline.partition.settings import BATCH_RATE, DIRECTIONS, WEIGHTS
-from gnnloom.pipeline.partition.stage import partition_graph, partition_key, stored_options
+from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.shards.grid.grid_stage import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.shards.rows.row_options import REORDERS
 from gnnloom.pipeline.tasks.cluster import Cluster, ClusterOptions, open_cluster
@@ -204,8 +204,6 @@ def partition_command(
     """
     dataset = current_catalog()[name]
     stored = dataset.graph(graph)
-    if not plan:
-        options = stored_options(dataset.path, stored.artifact.key, options, cluster.memory)
     if plan:
         options.check_graph(stored)
         wanted = (options.model, options.directions, options.batches)

@@ -15,7 +15,7 @@ from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.algorithm_config import AUTO, gather_fields, other_options
 from gnnloom.trainer.config.continuation import configure, run_of
-from gnnloom.trainer.config.fields import former_names, option_of
+from gnnloom.trainer.config.fields import option_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import launch, prepare_launch
@@ -49,7 +49,7 @@ _LARGE = ("bytes_between", "confusion", "per_class")
 
 
 class _Choice(click.Choice[str]):
-    """One of the choices, the name that one of them had in an earlier version, or something of the user's to import."""
+    """One of the choices, or something of the user's to import."""
 
     def __init__(self, option: Option) -> None:
         super().__init__(option.choices)
@@ -124,12 +124,6 @@ def _type(field: dataclasses.Field[Any], option: Option) -> Any:
     return str if option.default is None else type(option.default)
 
 
-def _name_today(option: str) -> str:
-    """Return an option's present name; options keep working under the names that they had in earlier versions."""
-    former = {old.replace("_", "-"): new.replace("_", "-") for old, new in former_names(TrainConfig).items()}
-    return former.get(option, option)
-
-
 def _epilog() -> str:
     """Return the algorithms and the modes, and what they do, for the end of the help."""
     algorithms = [f"  {kind.name:12}{kind.help}" for kind in ALGORITHMS.values()]
@@ -137,12 +131,10 @@ def _epilog() -> str:
     return "\n".join(["\b", "Algorithms:", *algorithms, "", "\b", "Modes:", *modes])
 
 
-@click.command("train", context_settings={"token_normalize_func": _name_today}, epilog=_epilog())
+@click.command("train", epilog=_epilog())
 @click.argument("name", metavar="NAME[/RUN]")
 @config_options
 @click.option("--restart", is_flag=True, help="Start the run over instead of continuing it.")
-# Continuing was an option before it became the default.
-@click.option("--resume/--no-resume", hidden=True, expose_value=False)
 @click.option("--plan", is_flag=True, help="Only print what it would need: memory per rank, disk, traffic and time.")
 @json_option
 def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options: Any) -> None:

@@ -19,8 +19,7 @@ class Finding:
     fix: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        # Earlier versions called the field `mend`.
-        return asdict(self) | {"mend": self.fix}
+        return asdict(self)
 
 
 def run_check(name: str, check: Callable[[], Finding]) -> Finding:

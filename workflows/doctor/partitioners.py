@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnloom.pipeline.partition.settings import FORMER_METHOD
+from gnnloom.pipeline.partition.settings import NATIVE_METHOD
 from gnnloom.pipeline.partition.stage import METHODS, PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
@@ -36,7 +36,7 @@ def _check_partitioner(folder: Path, name: str) -> Finding:
         installed = f", {package} {version(package)}" if package else ""
     except PackageNotFoundError:
         # Only Mt-KaHyPar is required: the default runs it wherever it suits the graph.
-        state = FAILED if name == FORMER_METHOD else WARNING
+        state = FAILED if name == NATIVE_METHOD else WARNING
         return Finding(f"partitioner {name}", state, "not installed", f"`pip install {package}`, or another --method")
     return _partition(folder, name, installed)
 

@@ -15,10 +15,13 @@ from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, label_name
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.metrics import metrics_table
 from gnnloom.workflows.interop.tables import Column, Table, write_table
 
+#: Tables of vertex data.
+VERTEX_TABLES = tuple(dict.fromkeys(array.export for array in VERTEX_ARRAYS.values()))
 #: Approximate count of numbers in memory at once: 16 MiB as int64, enough for long sequential reads.
 _NUMBERS_AT_ONCE = 1 << 21
 #: Approximate memory of one vertex name, in numbers of 8 bytes: a Python string and its pointer.
@@ -42,7 +45,7 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
         return metrics_table(run)
     predictions = run.predictions()
     # A multilabel model predicts several classes per vertex, and a regression numbers, in arrays of their own.
-    kind = next((name for name in ("multilabel", "target") if name in predictions), "label")
+    kind = label_name(predictions)
     stored, name = {
         "predictions": (kind, "target" if kind == "target" else "class"),
         "scores": ("score", "score"),
@@ -55,25 +58,25 @@ def graph_of_run(dataset: Dataset, run: Run) -> Graph:
     """Open the graph that a run was trained on.
 
     Raises:
-        NotFoundError: the graph, or the shards made from it, were removed.
+        NotFoundError: the graph was removed.
     """
-    # Runs of early versions did not record what they read.
-    key = run.inputs().get("shards")
-    return dataset.graph(None if key is None else dataset.find("shards", key).inputs["graph"])
+    return dataset.graph(run.inputs()["graph"])
 
 
 def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table:
     """Return the ``features``, or the ``labels`` along with the split, one row per vertex.
 
+    Args:
+        what: one of ``VERTEX_TABLES``.
+
     Raises:
         NotFoundError: the dataset has none.
     """
     vertices = dataset.vertices(key)
-    names = {"features": ("feature",), "labels": ("label", "multilabel", "target", "split")}[what]
-    there = {name: vertices.array(name) for name in names if name in vertices.artifact}
+    there = {name: vertices.array(name) for name in vertices.names if VERTEX_ARRAYS[name].export == what}
     if not there:
         raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")
-    return vertex_table(dataset.graph(vertices.artifact.inputs.get("graph")), there)
+    return vertex_table(dataset.graph(vertices.artifact.inputs["graph"]), there)
 
 
 def partition_table(dataset: Dataset, parts: int | None, method: str | None, key: str | None = None) -> Table:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage import Dataset, Graph
-from gnnloom.storage.artifacts.vertices import SPLIT
+from gnnloom.storage.format.vertex_arrays import SPLIT
 
 #: Nonzeros above which a graph is not loaded into memory for another library, unless asked for: 200 million edges take
 #: 3.2 GB as pairs of int64 ids.
@@ -36,23 +36,22 @@ def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray
     Returns:
         The arrays that the dataset has: ``x`` (vertex, feature) float32; ``y`` (vertex,) int64 with -1 for no label,
         or (vertex, class) float32 of zeros and ones with NaN for unknown labels, or (vertex, target) float32 numbers to
-        predict with NaN for unknown ones; ``train_mask``, ``val_mask`` and
-        ``test_mask`` (vertex,) bool.
+        predict with NaN for unknown ones; ``train_mask``, ``val_mask`` and ``test_mask`` (vertex,) bool; and all others
+        by name.
     """
     if key is None and not dataset.artifacts("vertices"):
         return {}
     vertices, found = dataset.vertices(key), {}
-    if vertices.has_feature:
-        found["x"] = vertices.feature()
-    if vertices.has_label:
-        found["y"] = vertices.label().astype(np.int64)
-    if vertices.has_multilabel:
-        known = vertices.multilabel()
-        found["y"] = np.where(known < 0, np.float32(np.nan), known).astype(np.float32)
-    if vertices.has_target:
-        found["y"] = vertices.target()
-    if vertices.has_split:
-        split = vertices.split()
-        for name, value in (("train", "train"), ("val", "valid"), ("test", "test")):
-            found[f"{name}_mask"] = split == SPLIT[value]
+    for name in vertices.names:
+        array = vertices.array(name).read()
+        match name:
+            case "label":
+                found["y"] = array.astype(np.int64)
+            case "multilabel":
+                found["y"] = np.where(array < 0, np.float32(np.nan), array).astype(np.float32)
+            case "split":
+                masks = {"train": "train", "val": "valid", "test": "test"}
+                found |= {f"{mask}_mask": array == SPLIT[value] for mask, value in masks.items()}
+            case _:
+                found[{"feature": "x", "target": "y"}.get(name, name)] = array
     return found

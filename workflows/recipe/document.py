@@ -119,13 +119,9 @@ class Document:
             InputError: a key is unknown or missing, or its value has another type or is refused by the dataclass.
         """
         hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in settled}
-        fields = [field for field in dataclasses.fields(kind) if field.name in hints]  # type: ignore[arg-type]
-        names = [field.name for field in fields]
-        # Keys keep working under the names that they had in earlier versions.
-        former = {old: field.name for field in fields if (old := field.metadata.get("former"))}
+        names = [field.name for field in dataclasses.fields(kind) if field.name in hints]  # type: ignore[arg-type]
         values = {}
-        for written, given in self.sections.get(section, {}).items():
-            key = former.get(written, written)
+        for key, given in self.sections.get(section, {}).items():
             if key not in names:
                 raise InputError(f"{given.where}: [{section}] has no key {key!r}{_nearest(key, names)}")
             values[key] = convert(given, f"[{section}] {key}", hints[key])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 from gnnloom.pipeline.ingest.stage import graph_key
 from gnnloom.pipeline.ingest.vertices import vertices_key
-from gnnloom.pipeline.partition.stage import partition_key, stored_options
+from gnnloom.pipeline.partition.stage import partition_key
 from gnnloom.pipeline.samples.stage import samples_key
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
@@ -33,9 +32,7 @@ def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
     if identity is not None:
         keys["vertices"] = vertices_key(identity, keys["graph"])
     if recipe.partition is not None:
-        partition = stored_options(recipe.dataset_path, keys["graph"], recipe.partition, memory)
-        keys["partition"] = partition_key(keys["graph"], partition, memory)
-        recipe = replace(recipe, partition=partition)
+        keys["partition"] = partition_key(keys["graph"], recipe.partition, memory)
     keys["shards"] = _shards_key(recipe, keys)
     if recipe.sampled is not None:
         # One rank owns all vertices, so its samples do not depend on a partition.

@@ -17,16 +17,16 @@ from gnnloom.pipeline.partition.projection import MethodProjection, project_meth
 from gnnloom.pipeline.partition.workload import Workload as PartitionWorkload
 from gnnloom.pipeline.shards.projection import (
     ShardNeeds,
-    ShardSource,
     find_transpose,
     grid_counts,
     grid_needs,
     known_work,
-    row_counts,
     row_needs,
 )
-from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
+from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
+from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
 from gnnloom.pipeline.tasks.cluster import available_cores, threads_suffice
+from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards
@@ -139,7 +139,7 @@ class StageInputs:
     def shard_phases(self) -> list[PhaseCount]:
         """What the tasks that make the shards will do."""
         if self.recipe.grid is None:
-            return row_counts(self._shard_source, self.parts)
+            return count(row_phases(self._shard_source, self.parts, RowPlaces(), self.recipe.shards.reorder))
         return grid_counts(self._shard_source, self.recipe.grid, self.assignment.cluster.memory)
 
     @cached_property
@@ -155,7 +155,7 @@ class StageInputs:
         graph = self._stored_graph
         source = section.open(self.recipe.source, graph) if graph or section.format is None else None
         classes = section.classes or self.recipe.source.given.get("classes") or _ASSUMED_CLASSES
-        features = source.num_features() if source is not None else 0
+        features = source.num_columns("feature") if source is not None else 0
         return VertexSizes.plain(self.graph.num_vertices, features, int(classes))
 
     @cached_property
@@ -206,7 +206,7 @@ class StageInputs:
     @cached_property
     def _shard_source(self) -> ShardSource:
         transpose = find_transpose(self._dataset, self._stored_graph) if self._stored_graph is not None else None
-        return ShardSource(self.graph, self.vertices, transpose.num_blocks if transpose else None)
+        return ShardSource(self.graph, self.vertices, GraphSizes.of(transpose) if transpose else None)
 
     @cached_property
     def shard_needs(self) -> ShardNeeds:
@@ -215,8 +215,7 @@ class StageInputs:
         grid, memory = self.recipe.grid, self.assignment.cluster.memory
         if grid is not None:
             return grid_needs(source, grid, memory)
-        reorders = self.recipe.shards.reorder != "none"
-        return row_needs(source, self.parts, self.workers if reorders else 0)
+        return row_needs(source, self.parts, self.recipe.shards.reorder, self.workers)
 
     @cached_property
     def shard_seconds(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.vertex_arrays import missing_for_training
 from gnnloom.workflows.recipe.recipe import Recipe
 
 
@@ -25,9 +26,7 @@ def check_trainable(recipe: Recipe, key: str | None) -> None:
     if not (path / MANIFEST).exists():
         return
     vertices = Vertices(Artifact(path))
-    labels = next((name for name in ("multilabel", "target") if name in vertices.artifact), "label")
-    missing = [name for name in ("feature", labels, "split") if name not in vertices.artifact]
-    if missing:
+    if missing := missing_for_training(vertices.names):
         raise InputError(f"{section}: {', '.join(missing)} missing; training needs feature, label and split")
     if not vertices.artifact.facts["train"] or not (vertices.num_classes or vertices.num_targets):
         raise InputError(f"{section}: no vertex to train on; some need both a label and the split 'train'")

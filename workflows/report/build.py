@@ -101,7 +101,7 @@ def _subtitle(facts: RunFacts) -> str:
     widths = ", ".join(map(str, config.get("hidden", ()))) or "none"
     what = (
         f"Dataset {facts.dataset.name}: {config.get('model')} with hidden layers {widths}, algorithm"
-        f" {config.get('algorithm')}, {config.get('precision', config.get('dtype'))}, seed {config.get('seed')}"
+        f" {config.get('algorithm')}, {config.get('precision')}, seed {config.get('seed')}"
     )
     if not facts.sessions:
         return what

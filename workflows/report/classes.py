@@ -62,6 +62,5 @@ def classes_card(facts: RunFacts) -> str | None:
 
 
 def _epoch(facts: RunFacts) -> str:
-    """Say which epoch's model was scored; runs of earlier versions did not record it."""
-    epoch = facts.result.get("class_epoch")
-    return "" if epoch is None else f" after epoch {epoch:,}"
+    """Say which epoch's model was scored."""
+    return f" after epoch {facts.result['class_epoch']:,}"

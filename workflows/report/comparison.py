@@ -35,9 +35,6 @@ def data_warning(runs: Sequence[RunFacts]) -> str | None:
     """Return a sentence if the runs were not trained on the same data; None if they were."""
     inputs = [facts.run.inputs() for facts in runs]
     different = [text for kind, text in _DATA.items() if len({each.get(kind) for each in inputs}) > 1]
-    # Runs of early versions did not record what they read.
-    if not different and not all(inputs) and len({facts.dataset.name for facts in runs}) > 1:
-        different = ["datasets"]
     if not different:
         return None
     what = " and different ".join(different)

@@ -11,7 +11,7 @@ from gnnloom.workflows.report.figures import best_epoch, last_values, random_row
 from gnnloom.workflows.report.page import table
 
 #: Fields of a configuration that name places and do not affect the result.
-LOCATIONS = frozenset({"catalog", "dataset", "run", "resume", "restart", "shards", "log"})
+LOCATIONS = frozenset({"catalog", "dataset", "run", "restart", "shards", "log"})
 #: Stands for what is not known.
 NONE = "-"
 #: Facts of a session, and what to call them.

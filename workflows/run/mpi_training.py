@@ -59,7 +59,7 @@ def train_in_place(
     config = together(
         comm,
         lambda: configure(fields, restart=restart),
-        lambda config: alike_command("gnnloom train", config.whole_json()),
+        lambda config: alike_command("gnnloom train", config.to_json()),
     )
     # The run's folder need not exist, but its dataset must.
     run = together(comm, lambda: run_of(config))
@@ -117,7 +117,7 @@ def predict_in_place(
     config = together(
         comm,
         lambda: PredictConfig.of_run(dataset, run, **options),
-        lambda config: alike_command("gnnloom predict", config.whole_json()),
+        lambda config: alike_command("gnnloom predict", config.to_json()),
     )
     result = predict(comm, config)
     together(comm, lambda: write(dataset, run) if comm.rank == 0 else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,9 @@ from gnnloom.pipeline.ingest.tables.plan import TablePlan
 from gnnloom.pipeline.ingest.tables.row_file import RowFile, RowType, opened
 from gnnloom.pipeline.sources.source import KeyedSource
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.matrix.ranges import Span
-
-#: Value of a vertex without a row.
-_EMPTY: Mapping[str, np.generic] = {
-    "feature": np.float32(0),
-    "label": np.int32(NO_LABEL),
-    "multilabel": np.int8(NO_LABEL),
-    "target": np.float32(np.nan),
-    "split": np.uint8(SPLIT["none"]),
-}
 
 
 @dataclass
@@ -104,7 +95,7 @@ class RoutedTable:
         """The rows of one bucket's vertices."""
         num_rows = vertices[1] - vertices[0]
         lookup, rows = VertexLookup(graph, *vertices), self.values.empty(num_rows)
-        rows[:] = _EMPTY[array]
+        rows[:] = VERTEX_ARRAYS[array].fill or 0
         # Flags, because rows come in any order and no value of an array can stand for "not yet filled".
         taken = np.zeros(num_rows, bool)
         for file in files:

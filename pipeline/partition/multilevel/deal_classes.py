@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.multilevel.pieces import vertex_pieces
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
-from gnnloom.storage.matrix.permutation import KeyedPermutation
+from gnnloom.storage.matrix.permutation import permute_by_network
 from gnnloom.storage.matrix.random_numbers import stream_key
 
 #: Up to this many vertices of one weight are dealt one by one.
@@ -180,11 +180,9 @@ def _place(task: _Task) -> None:
         number = int(np.searchsorted(deal.weight, each))
         runs = slice(deal.offset[number], deal.offset[number + 1])
         part, end = deal.part[runs], deal.end[runs]
-        # Ranks are shuffled, so that the vertices of a run are random ones of the class. By a network, for classes of
-        # few vertices too, so that partitions keep the bytes that earlier versions gave them.
+        # Ranks are shuffled, so that the vertices of a run are random ones of the class.
         key = int(stream_key(task.seed, f"heavy first {each}"))
-        shuffle = KeyedPermutation(int(end[-1]), key, is_network=True)
-        position = shuffle.forward(np.arange(rank, rank + vertices))
+        position = permute_by_network(np.arange(rank, rank + vertices), int(end[-1]), key)
         placed[order[first : first + vertices]] = part[np.searchsorted(end, position, side="right")]
         first += vertices
     map_vector(task.part_path, "r+")[task.rows] = placed

@@ -8,9 +8,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter
+from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.shards.grid.grid_scatter import cell_segments, column_bits
+from gnnloom.pipeline.shards.grid.grid_scatter import column_bits
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
 from gnnloom.storage.artifacts.grid_shards import cell_path, crop_chunk_rows
@@ -30,6 +31,7 @@ class WriteCellTask:
 
     Attributes:
         cell: (row, column) of the cell in ``grid``.
+        shuffle: of the variant's entries.
         memory: bytes that the worker may use in total.
     """
 
@@ -38,7 +40,7 @@ class WriteCellTask:
     cell: tuple[int, int]
     grid: tuple[int, int]
     num_vertices: int
-    weighted: bool
+    shuffle: Shuffle
     memory: int
 
     @property
@@ -49,6 +51,11 @@ class WriteCellTask:
     @property
     def name(self) -> str:
         return cell_name(self.variant, *self.cell)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether entries have weights."""
+        return any(column.name == "weight" for column in self.shuffle.columns)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -66,12 +73,10 @@ def write_cell(task: WriteCellTask) -> int:
     """Sort one cell's entries in a bounded buffer and write it; returns its number of entries."""
     rows, width = task.shape
     bits = column_bits(task.num_vertices, task.grid[1])
-    number = task.cell[0] * task.grid[1] + task.cell[1]
     # The record follows the arrays: after a kill the task runs again and writes the same bytes over what is there.
     with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
-        segments = cell_segments(task.writer, files, task.variant, task.grid[0] * task.grid[1], number)
         # A range without rows has no keys, and the highest key may not be negative.
-        whole = KeyRange(0, max(0, (rows << bits) - 1), list(segments))
+        whole = KeyRange(0, max(0, (rows << bits) - 1), _segments(task, files))
         indices = _appender(task, "indices", whole.entries, index_dtype(width))
         data = _appender(task, "data", whole.entries, np.dtype(np.float32)) if task.weighted else None
         # Columns are written while they are sorted; only then are the row counts, and with them ``indptr``, known.
@@ -85,6 +90,17 @@ def write_cell(task: WriteCellTask) -> int:
             output.add(data.close())
         output.facts = {"nnz": whole.entries}
     return whole.entries
+
+
+def _segments(task: WriteCellTask, files: OpenFiles) -> list[Segment]:
+    """The entries of the cell, in the order of the blocks."""
+    number = task.cell[0] * task.grid[1] + task.cell[1]
+    segments = []
+    for section in task.shuffle.rows(task.writer.work, files).sections(number, number + 1):
+        lane, keys_at = section.place("key")
+        weights_at = section.place("weight")[1] if task.weighted else 0
+        segments.append(Segment(lane, 0, section.num_rows, keys_at, weights_at, None))
+    return segments
 
 
 def _appender(task: WriteCellTask, name: str, num_entries: int, dtype: np.dtype[np.generic]) -> ArrayAppender:

@@ -1,7 +1,7 @@
 """Grid shards: the permuted adjacency as p x q blocks, and the vertex data in the permuted orders.
 
-The same external sort as ingest: each row block of the graph is read once and its entries are scattered by grid cell
-into spill files; then one task sorts and writes each cell.
+Each row block of the graph is read once, and its entries are scattered by grid cell; then one task sorts and writes
+each cell. Vertex data take the same way, by position in the permuted order.
 """
 
 from __future__ import annotations
@@ -12,25 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid.grid_cells import WriteCellTask, cell_name, write_cell
-from gnnloom.pipeline.shards.grid.grid_merge import RunMerges, is_merged
 from gnnloom.pipeline.shards.grid.grid_options import PERMUTATIONS, GridOptions
-from gnnloom.pipeline.shards.grid.grid_scatter import (
-    ScatterToCellsTask,
-    runs_folder,
-    scatter_to_cells,
-    scattered_runs,
-)
-from gnnloom.pipeline.shards.grid.grid_vertex_levels import VertexRouting
+from gnnloom.pipeline.shards.grid.grid_scatter import ScatterToCellsTask, cell_shuffle, scatter_to_cells
 from gnnloom.pipeline.shards.grid.grid_vertex_order import WriteBucketTask, bucket_prefix, create_order, write_bucket
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.grid.grid_vertex_routing import vertex_table
+from gnnloom.pipeline.shards.grid.grid_vertex_routing import RouteRowsTask, VertexTable, route_rows, vertex_table
 from gnnloom.pipeline.shards.grid.part_order import Order, PartOrder
-from gnnloom.pipeline.shards.lane_records import has_lane
+from gnnloom.pipeline.shuffle.routing import route_and_merge
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
+from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards
@@ -93,6 +87,7 @@ class _Stage:
         return self.orders[first], self.orders[second]
 
 
+@repairing
 def shard_grid(
     dataset: Dataset,
     graph: Graph,
@@ -121,7 +116,7 @@ def shard_grid(
     with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return GridShards(Artifact(writer.path))
-        width = vertices.sizes.get("feature", 0) + vertices.sizes.get("class", 0) if vertices else 0
+        width = sum(size for dim, size in vertices.sizes.items() if dim != "vertex") if vertices else 0
         cluster = for_few(cluster, graph.nnz + graph.num_vertices * width)
         transpose = transpose_graph(dataset, graph, cluster)
         orders = options.keyed_orders(graph.num_vertices)
@@ -163,49 +158,30 @@ def _find_vertices(dataset: Dataset, graph: Graph, vertices: Artifact | None) ->
 def _write_cells(stage: _Stage) -> list[str]:
     """Scatter every block of every variant, then sort and write every cell; returns the names of the cells' tasks."""
     grid, memory = stage.options.grid, stage.cluster.memory
+    shuffles = {
+        variant: cell_shuffle(variant, grid, weighted=matrix.weighted) for variant, matrix in stage.variants.items()
+    }
     cells = [
-        WriteCellTask(stage.writer, variant, (row, column), grid, matrix.num_vertices, matrix.weighted, memory)
-        for variant, matrix in stage.variants.items()
+        WriteCellTask(stage.writer, variant, (row, column), grid, stage.graph.num_vertices, shuffle, memory)
+        for variant, shuffle in shuffles.items()
         for row in range(grid[0])
         for column in range(grid[1])
     ]
-    # If all cells are there, the runs are not needed any more.
+    # If all cells are there, their entries are not needed any more.
     if missing_tasks(stage.writer, cells):
-        _make_runs(stage)
-    # A cell needs its runs from every block, so no cell starts before the scatter has ended.
+        scatter = {shuffle: _scatter_tasks(stage, variant, shuffle) for variant, shuffle in shuffles.items()}
+        phases = "scatter blocks", "merge cells"
+        route_and_merge(phases, stage.writer, stage.cluster, scatter_to_cells, scatter, "edges")
+    # A cell needs its entries from every block, so no cell starts before the scatter has ended.
     run_missing("write cells", stage.cluster, stage.writer, write_cell, cells)
     return [task.name for task in cells]
 
 
-def _make_runs(stage: _Stage) -> None:
-    """Scatter the blocks of all variants, merge what they left, and list it for the cells."""
-    writer, cluster = stage.writer, stage.cluster
-    num_cells = stage.options.grid[0] * stage.options.grid[1]
-    merged = {
-        variant
-        for variant, matrix in stage.variants.items()
-        if is_merged(writer, variant, matrix.num_blocks, num_cells, weighted=matrix.weighted)
-    }
-    scatter = [task for variant, matrix in stage.variants.items() for task in _scatter_tasks(stage, variant, matrix)]
-    records = run_missing(
-        "scatter blocks",
-        cluster,
-        writer,
-        scatter_to_cells,
-        scatter,
-        # What was merged has been removed.
-        is_usable=lambda task, record: task.variant in merged or has_lane(task, record),
-    )
-    for variant, matrix in stage.variants.items():
-        own = [record for task, record in zip(scatter, records, strict=True) if task.variant == variant]
-        RunMerges(writer, variant, scattered_runs(own), num_cells, matrix.weighted).run(cluster)
-
-
-def _scatter_tasks(stage: _Stage, variant: str, matrix: Graph) -> list[ScatterToCellsTask]:
-    lanes = LaneSet.create(stage.writer.work, f"{runs_folder(variant)}/lanes", matrix.num_blocks)
-    path, sides, grid, memory = matrix.artifact.path, stage.sides(variant), stage.options.grid, stage.cluster.memory
+def _scatter_tasks(stage: _Stage, variant: str, shuffle: Shuffle) -> list[ScatterToCellsTask]:
+    matrix, grid, memory = stage.variants[variant], stage.options.grid, stage.cluster.memory
+    lanes, sides = shuffle.create_lanes(stage.writer.work, matrix.num_blocks), stage.sides(variant)
     return [
-        ScatterToCellsTask(stage.writer, path, variant, block, *sides, grid, memory, lanes.lane(block))
+        ScatterToCellsTask(stage.writer, matrix.artifact.path, shuffle, block, *sides, grid, memory, lanes.lane(block))
         for block in range(matrix.num_blocks)
     ]
 
@@ -214,32 +190,36 @@ def _write_orders(stage: _Stage) -> list[str]:
     """Route the vertex data to the positions of every order, then write its buckets; returns the writers' names."""
     table = vertex_table(stage.graph, stage.vertices, with_ids=stage.options.permutation == "partition")
     n, grid_rows, memory = stage.graph.num_vertices, stage.options.grid[0], stage.cluster.memory
-    plans = {
-        order: VertexPlan.of(n, grid_rows, table.types, memory, is_identity=stage.orders[order] is None)
-        for order in stage.stored_orders
-    }
     buckets: list[WriteBucketTask] = []
     recorded = stage.writer.recorded("bucket/")
-    for order, plan in plans.items():
+    for order in stage.stored_orders:
+        permutation = stage.orders[order]
+        plan = VertexPlan.of(n, grid_rows, table.types, memory, is_identity=permutation is None)
         # Creating an array deletes its chunks, which is right only if no task has recorded any.
         if not any(name.startswith(bucket_prefix(order)) for name in recorded):
             create_order(stage.writer.path, order, plan)
-        own = [WriteBucketTask(stage.writer, order, table, plan, bucket) for bucket in plan.buckets()]
-        permutation = stage.orders[order]
+        shuffle = plan.shuffle(order) if permutation is not None else None
+        own = [WriteBucketTask(stage.writer, order, table, plan, shuffle, bucket) for bucket in plan.buckets()]
         # If all buckets are there, what was routed is not needed any more.
-        if permutation is not None and missing_tasks(stage.writer, own):
-            VertexRouting(stage.writer, order, permutation, table, plan).run(stage.cluster)
+        if shuffle is not None and permutation is not None and missing_tasks(stage.writer, own):
+            _route_vertices(stage, shuffle, permutation, table, plan)
         buckets += own
     run_missing("write vertices", stage.cluster, stage.writer, write_bucket, buckets, "vertices")
     return [task.name for task in buckets]
 
 
+def _route_vertices(stage: _Stage, shuffle: Shuffle, permutation: Order, table: VertexTable, plan: VertexPlan) -> None:
+    lanes = shuffle.create_lanes(stage.writer.work, plan.num_ranges)
+    ranges = [
+        RouteRowsTask(stage.writer, shuffle, permutation, table, plan, number, lanes.lane(number))
+        for number in range(plan.num_ranges)
+    ]
+    phases = "route vertices", "merge vertices"
+    route_and_merge(phases, stage.writer, stage.cluster, route_rows, {shuffle: ranges}, "vertices")
+
+
 def _sizes(stage: _Stage) -> dict[str, int]:
-    sizes = {"vertex": stage.graph.num_vertices}
-    for name in ("feature", "class", "target"):
-        if stage.vertices is not None and name in stage.vertices.sizes:
-            sizes[name] = stage.vertices.sizes[name]
-    return sizes
+    return {"vertex": stage.graph.num_vertices} | (dict(stage.vertices.sizes) if stage.vertices else {})
 
 
 def _facts(stage: _Stage) -> dict[str, Any]:

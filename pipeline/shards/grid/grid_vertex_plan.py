@@ -1,12 +1,9 @@
-"""How vertex data reach a permuted order: ranges of vertices, levels of routed files, and buckets of positions.
+"""How vertex data reach a permuted order: ranges of vertices, and buckets of positions.
 
-Each range of vertices is sorted by position into one *routed* file, a lane of a file that several tasks write. Each
-bucket of positions is then written by one task, which reads a section of every routed file. With many ranges, these
-sections would be short, so levels lie in between: a task merges the files of several ranges for one *span* of
-positions, so that the next level has fewer sources and more spans. Every level reads and writes all rows once.
+Each range of vertices is sorted by position by one task, and each bucket of positions is written by one.
 
-Ranges and levels follow from the memory of a worker, and leave no trace in the artifact. Buckets decide how arrays are
-divided into pieces, so they depend on the arrays only.
+Ranges follow from the memory of a worker, and leave no trace in the artifact. Buckets decide how arrays are divided
+into pieces, so they depend on the arrays only.
 """
 
 from __future__ import annotations
@@ -18,16 +15,14 @@ from functools import cached_property
 
 import numpy as np
 
-from gnnloom.pipeline.external_sort.lanes import num_shared_files
-from gnnloom.pipeline.external_sort.merge_levels import Level, Merge, count_merges, merge_levels, merges
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows
 from gnnloom.storage.format.arrays import CHUNK_BYTES
-from gnnloom.storage.matrix.ranges import Span, range_of, split_range
+from gnnloom.storage.matrix.ranges import Span, split_range
 
-#: Most routed files that one task reads for a span of positions.
-FAN_IN = 32
 #: Bytes of the rows of a range, unless the memory of a worker is smaller.
 RANGE_BYTES = 512 << 20
 #: Most chunks of the widest array in a bucket.
@@ -38,7 +33,7 @@ _BUCKET_BYTES = 96 << 20
 _ROUTE_BYTES = 128
 #: Bytes of a row while a bucket is assembled, in addition to the row: positions, and their places.
 _PLACE_BYTES = 24
-#: Bytes of a position in a routed file.
+#: Bytes of the position of a row that is routed.
 POSITION_BYTES = 8
 
 Types = Mapping[str, tuple[str, tuple[int, ...]]]
@@ -70,14 +65,13 @@ class Bucket:
 
 @dataclass(frozen=True)
 class VertexPlan:
-    """Ranges, levels and buckets of one order.
+    """Ranges and buckets of one order.
 
     Attributes:
         grid_rows: number of ranges of positions that are stored as separate arrays.
         types: name to dtype and trailing shape of each array.
         range_rows: vertices of a range.
         is_identity: positions are ids, so nothing is routed.
-        fan_in: most files that one task reads for a span.
     """
 
     num_vertices: int
@@ -85,7 +79,6 @@ class VertexPlan:
     types: Types
     range_rows: int
     is_identity: bool = False
-    fan_in: int = FAN_IN
 
     @classmethod
     def of(cls, num_vertices: int, grid_rows: int, types: Types, memory: int, *, is_identity: bool) -> VertexPlan:
@@ -100,11 +93,11 @@ class VertexPlan:
         # Whole chunks of the widest array: a chunk that two ranges share would be decompressed twice.
         chunk_rows = max(1, CHUNK_BYTES // max(1, widest))
         rows = max(1, rows // chunk_rows * chunk_rows or rows)
-        return cls(num_vertices, grid_rows, types, rows, is_identity, FAN_IN)
+        return cls(num_vertices, grid_rows, types, rows, is_identity)
 
     @property
     def routed_row_bytes(self) -> int:
-        """Bytes of a vertex in a routed file."""
+        """Bytes of a vertex that is routed."""
         return POSITION_BYTES + sum(row_bytes(self.types, name) for name in self.types)
 
     @property
@@ -115,22 +108,15 @@ class VertexPlan:
         """First and last (exclusive) vertex of a range."""
         return number * self.range_rows, min((number + 1) * self.range_rows, self.num_vertices)
 
-    @cached_property
-    def levels(self) -> tuple[Level, ...]:
-        """All levels; the first has a file per range, and the last at most ``fan_in`` files per span."""
-        return merge_levels(self.num_ranges, self.fan_in)
+    def shuffle(self, order: str) -> Shuffle:
+        """The shuffle of the rows of an order, by position."""
+        columns = tuple(Column(name, dtype, trailing) for name, (dtype, trailing) in self.types.items())
+        return Shuffle(f"vertices/{order}", self.num_vertices, columns, self.num_buckets())
 
-    def merges(self, level: Level) -> Iterator[Merge]:
-        """The merges that make the files of a level."""
-        return merges(self.levels, level, self.num_vertices)
-
-    def spans(self, level: Level, positions: Span) -> list[int]:
-        """Numbers of a level's spans that overlap a range of positions."""
-        first, last = positions
-        if first == last:
-            return []
-        start, stop = (range_of(self.num_vertices, level.spans, at) for at in (first, last - 1))
-        return list(range(start, stop + 1))
+    @property
+    def _column_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.num_vertices * (self.routed_row_bytes - POSITION_BYTES)
 
     @cached_property
     def _widest(self) -> int:
@@ -159,15 +145,9 @@ class VertexPlan:
         )
         return start, stop
 
-    def spans_of(self, bucket: Bucket) -> list[int]:
-        """Numbers of the last level's spans that hold what the bucket's task writes."""
-        if self.is_identity:
-            return []
-        written = (self.written(bucket, name) for name in self.types)
-        return sorted({span for positions in written for span in self.spans(self.levels[-1], positions)})
-
     def num_buckets(self) -> int:
-        return sum(1 for _ in self.buckets())
+        spans = (split_range(self.num_vertices, self.grid_rows, row) for row in range(self.grid_rows))
+        return sum(-(-max(1, last - first) // self.bucket_rows(row)) for row, (first, last) in enumerate(spans))
 
     def peak_memory(self) -> int:
         """Bytes that the largest task holds."""
@@ -178,33 +158,28 @@ class VertexPlan:
 
     def counts(self) -> list[PhaseCount]:
         """What the phases will do, for one order."""
-        total = self.num_vertices * self.routed_row_bytes
-        arrays = len(self.types) + 1
-        phases = []
-        if not self.is_identity:
-            largest = min(self.range_rows, self.num_vertices) * self.routed_row_bytes
-            phases.append(PhaseCount("route vertices", self.num_ranges, 0, 0, 1, total, total, largest))
-        shared = num_shared_files(self.num_ranges)
-        for level in self.levels[1:]:
-            count = count_merges(self.levels, level, self.num_vertices)
-            # Positions of a permutation are spread evenly.
-            largest = total * count.most_sources // count.sources
-            opens, most = count.opens(shared), min(count.most_sources, shared)
-            phases.append(PhaseCount("merge vertices", count.tasks, opens, most, arrays, total, total, largest))
-            shared = num_shared_files(count.tasks)
-        phases.append(self._write_count(arrays, shared))
-        return phases
+        if self.is_identity:
+            return [self._write_count(None)]
+        n, ranges, shuffle = self.num_vertices, self.num_ranges, self.shuffle("")
+        total, largest = n * self.routed_row_bytes, min(self.range_rows, n) * self.routed_row_bytes
+        return [
+            PhaseCount("route vertices", ranges, 0, 0, 1, total, total, largest),
+            *shuffle.merge_counts("merge vertices", ranges, ranges, n, self._column_bytes),
+            self._write_count(shuffle),
+        ]
 
-    def _write_count(self, arrays: int, shared: int) -> PhaseCount:
-        """The phase that writes the buckets, from lanes of so many files."""
-        last = self.levels[-1]
-        tasks = opens = most = read = largest = 0
+    def _write_count(self, shuffle: Shuffle | None) -> PhaseCount:
+        """The phase that writes the buckets."""
+        tasks = opens = most = read = largest = files = 0
         for bucket in self.buckets():
-            files = min(last.sources * len(self.spans_of(bucket)), shared)
             spans = {name: self.written(bucket, name) for name in self.types}
             own = sum((stop - start) * row_bytes(self.types, name) for name, (start, stop) in spans.items())
             own += POSITION_BYTES * sum(stop - start for start, stop in set(spans.values()))
+            if shuffle is not None:
+                # Arrays with longer chunks than the widest one are read beyond the end of the bucket.
+                last = max((stop for start, stop in spans.values() if start < stop), default=bucket.start)
+                files = shuffle.reader_files(self.num_ranges, self.num_ranges, self._column_bytes, (bucket.start, last))
             tasks, opens, read = tasks + 1, opens + files, read + own
             most, largest = max(most, files), max(largest, own)
-        written = self.num_vertices * (self.routed_row_bytes - POSITION_BYTES)
+        arrays, written = len(self.types) + 1, self._column_bytes
         return PhaseCount("write vertices", tasks, opens, most, arrays, read, written, largest)

@@ -1,4 +1,4 @@
-"""Bring vertex data into a permuted order: ranges of vertices are sorted by position, then merged by span."""
+"""Vertex data on their way to a permuted order: what is stored for each vertex, routed by position."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import Types, VertexPlan
 from gnnloom.pipeline.shards.grid.part_order import Order
-from gnnloom.pipeline.shards.grid.routed_rows import Gathered, RoutedFile, written_rows
-from gnnloom.pipeline.shards.lane_records import lane_facts
-from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.matrix.ranges import Span
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 
 
 @dataclass(frozen=True)
@@ -50,13 +49,13 @@ class RouteRowsTask:
     """Sorts one range of vertices by their positions in an order.
 
     Attributes:
-        order: ``rows`` or ``columns``.
+        shuffle: of the order.
         number: number of the range.
         lane: where its rows go, relative to the work folder.
     """
 
     writer: ArtifactWriter
-    order: str
+    shuffle: Shuffle
     permutation: Order
     table: VertexTable
     plan: VertexPlan
@@ -66,26 +65,7 @@ class RouteRowsTask:
     @property
     def name(self) -> str:
         # A resumed run may have another memory, and then other ranges.
-        return f"route/{self.order}/{self.plan.range_rows}/{self.number:05d}"
-
-
-@dataclass(frozen=True)
-class MergeRowsTask:
-    """Merges the rows of a span of positions from several spill files of the level before.
-
-    Attributes:
-        name: name of the task.
-        positions: first and last (exclusive) position of the span.
-        sources: lanes of the spill files, relative to the work folder.
-        lane: where the merged rows go.
-    """
-
-    writer: ArtifactWriter
-    name: str
-    plan: VertexPlan
-    positions: Span
-    sources: tuple[Lane, ...]
-    lane: Lane
+        return f"route/{self.shuffle.name}/{self.plan.range_rows}/{self.number:05d}"
 
 
 def vertex_table(graph: Graph, vertices: Artifact | None, *, with_ids: bool = False) -> VertexTable:
@@ -113,38 +93,13 @@ def vertex_types(given: Types, *, weighted: bool, with_ids: bool) -> dict[str, t
 
 def route_rows(task: RouteRowsTask) -> int:
     """Sort a range's rows by position and write them; returns the number of rows."""
-    plan = task.plan
-    with task.writer.task(task.name) as output:
-        start, stop = plan.vertices_of(task.number)
+    with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
+        start, stop = task.plan.vertices_of(task.number)
         position = task.permutation.forward(np.arange(start, stop, dtype=np.int64))
         # Positions are distinct, so any sort gives the same order.
-        by_position = np.argsort(position)
-        with written_rows(task.writer.work, task.lane, plan.types, stop - start) as routed:
-            routed.put("position", 0, position[by_position])
-            # One array at a time in memory.
-            for name in plan.types:
-                routed.put(name, 0, task.table.read(name, start, stop)[by_position])
-        output.facts = lane_facts(task.lane, routed.num_bytes)
+        order = np.argsort(position)
+        out.add_columns(Index.of_positions(position[order]), lambda name: task.table.read(name, start, stop)[order])
     return stop - start
-
-
-def merge_rows(task: MergeRowsTask) -> int:
-    """Merge the rows of a span from several spill files into one; returns their number."""
-    plan, (first, last) = task.plan, task.positions
-    with task.writer.task(task.name) as output, OpenFiles(task.writer.work) as opened:
-        files = [RoutedFile(opened.lane(lane), plan.types) for lane in task.sources]
-        total = sum(stop - start for start, stop in (file.section((first, last)) for file in files))
-        with written_rows(task.writer.work, task.lane, plan.types, total) as routed:
-            done = 0
-            # As many positions as a range has vertices: at most that many rows are in memory, however ids are spread.
-            for start in range(first, last, plan.range_rows):
-                step = Gathered.of(files, plan.types, (start, min(start + plan.range_rows, last)))
-                routed.put("position", done, step.position)
-                for name in plan.types:
-                    routed.put(name, done, step.rows(name))
-                done += len(step.position)
-        output.facts = lane_facts(task.lane, routed.num_bytes)
-    return total
 
 
 def _weighted_degree(graph: Graph, start: int, stop: int) -> NDArray[np.float64]:

@@ -31,7 +31,7 @@ class ShardRankTask(RoutedRank):
         halo_lanes: where the halo of each matrix goes.
     """
 
-    halo_lanes: tuple[Lane, ...] = ()
+    halo_lanes: tuple[Lane, ...]
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Nonzeros that a later pass holds at once: 8 MiB of int64 column ids, and a few times that while they are sorted.
@@ -78,6 +79,7 @@ class RoutedRank:
         part_path: ``.npy`` file of the (num_vertices,) int32 parts.
         matrices: the adjacency and, if directed, its transpose.
         vertices: None if the dataset has no vertex data.
+        needs: what the task will do.
         reorder: order of the local numbers, see :data:`gnnloom.pipeline.shards.rows.row_options.REORDERS`.
     """
 
@@ -87,7 +89,8 @@ class RoutedRank:
     rank: int
     matrices: tuple[RoutedMatrix, ...]
     vertices: RoutedVertices | None
-    reorder: str = "none"
+    reorder: str
+    needs: Needs
 
     @property
     def folder(self) -> str:

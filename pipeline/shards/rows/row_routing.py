@@ -19,6 +19,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
@@ -33,6 +34,7 @@ class RouteBlockTask:
     Attributes:
         part_path: ``.npy`` file of the (num_vertices,) int32 parts.
         lane: where the run goes, relative to the work folder.
+        needs: what the task will do.
     """
 
     writer: ArtifactWriter
@@ -41,6 +43,7 @@ class RouteBlockTask:
     shuffle: Shuffle
     block: int
     lane: Lane
+    needs: Needs
 
     @property
     def name(self) -> str:
@@ -59,6 +62,7 @@ class RouteVerticesTask:
     start: int
     stop: int
     lane: Lane
+    needs: Needs
 
     @property
     def name(self) -> str:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges
 from gnnloom.pipeline.sources.option import MOST_COLUMNS, Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
-from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import normal, stream_key, uniform, unit
 
@@ -134,13 +134,13 @@ class BlockModelVertices:
     def num_vertices(self) -> int:
         return self.model.num_vertices
 
-    def num_features(self) -> int:
-        return self.model.num_features
+    def num_columns(self, array: str) -> int:
+        return self.model.num_features if array == "feature" else int(array in self.arrays)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         makers: Mapping[str, Callable[[int, int], NDArray[Any]]]
         makers = {"feature": self._features, "label": self._labels, "split": self._split}
-        rows = max(1, _BLOCK_VALUES // (self.model.num_features if array == "feature" else 1))
+        rows = max(1, _BLOCK_VALUES // self.num_columns(array))
         for first in range(start, stop, rows):
             yield makers[array](first, min(first + rows, stop))
 

@@ -89,13 +89,13 @@ class SyntheticVertices:
     def num_vertices(self) -> int:
         return self.stated_vertices
 
-    def num_features(self) -> int:
-        return self.dim
+    def num_columns(self, array: str) -> int:
+        return self.dim if array == "feature" else int(array in self.arrays)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         makers: Mapping[str, Callable[[int, int], NDArray[Any]]]
         makers = {"feature": self._features, "label": self._labels, "split": self._split}
-        rows = max(1, _BLOCK_VALUES // (self.dim if array == "feature" else 1))
+        rows = max(1, _BLOCK_VALUES // self.num_columns(array))
         for first in range(start, stop, rows):
             yield makers[array](first, min(first + rows, stop))
 

@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
 from gnnloom.pipeline.sources.reading.lines import bad_line, whole_lines
 from gnnloom.pipeline.sources.reading.numerals import REASONS
 from gnnloom.pipeline.sources.reading.parse import parse_ids, parse_table
-from gnnloom.storage.artifacts.vertices import NO_LABEL
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import VertexArray
 
 #: Bytes of text parsed at a time.
 BLOCK_BYTES = 4 << 20
-_MAX_LABEL = np.iinfo(np.int32).max - 1
 
 
 @dataclass(frozen=True)
@@ -110,55 +108,22 @@ def read_table(
         first += count
 
 
-def read_labels(file: SourceFile, begin: RowStart = BEGINNING) -> Iterator[RowBlock]:
-    """Read one class per line: an integer, a float without a fraction, or NaN or -1 for no label.
+def read_array(
+    file: SourceFile, array: VertexArray, num_columns: int, begin: RowStart = BEGINNING
+) -> Iterator[RowBlock]:
+    """Read rows of an array of vertex data.
 
     Yields:
-        Blocks with (num_rows,) int32 values; -1 for no label.
+        Blocks with values as :meth:`VertexArray.convert` returns them.
 
     Raises:
-        InputError: a label is not a class or is out of range; the message names the line.
+        InputError: a row has a different width, or the array cannot hold a value; the message names the line.
     """
-    for block in read_table(file, 1, np.float64, begin, missing=True):
-        labels = np.where(np.isnan(block.values[:, 0]), NO_LABEL, block.values[:, 0])
-        wrong = (labels != np.floor(labels)) | (labels < NO_LABEL) | (labels > _MAX_LABEL)
-        if wrong.any():
-            reason = f"expected a class from 0 to {_MAX_LABEL:,}, or -1 or nan for no label"
-            if bool((labels != np.floor(labels)).any()):
-                reason += "; give numbers to predict as the target"
-            raise block.error(int(np.argmax(wrong)), reason)
-        yield RowBlock(file, block.first, labels.astype(np.int32), block.line_at)
-
-
-def read_multilabels(file: SourceFile, num_columns: int, begin: RowStart = BEGINNING) -> Iterator[RowBlock]:
-    """Read rows of zeros and ones, with -1 or NaN for unknown labels.
-
-    Yields:
-        Blocks with (num_rows, num_columns) int8 values; -1 for unknown.
-
-    Raises:
-        InputError: a row has a different width or another value; the message names the line.
-    """
-    for block in read_table(file, num_columns, np.float32, begin, missing=True):
-        rows, wrong = binary_labels(block.values)
-        if wrong >= 0:
-            raise block.error(wrong, EXPECTED_BINARY)
-        yield RowBlock(file, block.first, rows, block.line_at)
-
-
-def read_targets(file: SourceFile, num_columns: int, begin: RowStart = BEGINNING) -> Iterator[RowBlock]:
-    """Read rows of numbers to predict, with NaN for unknown.
-
-    Yields:
-        Blocks with (num_rows, num_columns) float32 values.
-
-    Raises:
-        InputError: a row has a different width, or a number is infinite; the message names the line.
-    """
-    for block in read_table(file, num_columns, np.float64, begin, missing=True):
-        rows, wrong = targets(block.values)
-        if wrong >= 0:
-            raise block.error(wrong, EXPECTED_TARGET)
+    dtype = np.float32 if array.dtype == np.float32 else np.float64
+    for block in read_table(file, num_columns, dtype, begin, missing=array.takes_nan):
+        rows, wrong = array.convert(block.values)
+        if wrong is not None:
+            raise block.error(wrong[0], f"expected {array.expected}")
         yield RowBlock(file, block.first, rows, block.line_at)
 
 

@@ -10,17 +10,14 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.packed import PackedSource
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked
-from gnnloom.pipeline.sources.source import MultilabelSource, SeparableSource, TargetSource, VertexData, VertexSource
+from gnnloom.pipeline.sources.source import SeparableSource, VertexData, VertexSource
 from gnnloom.storage.errors import InputError
-
-_ARRAYS = ("feature", "label", "multilabel", "target", "split")
-#: What users call an array, if that is not its name.
-_NAMES = {"multilabel": "label"}
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 
 
 @dataclass(frozen=True)
 class JoinedVertices:
-    """Several sources of the same vertices; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`."""
+    """Several sources of the same vertices; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`."""
 
     sources: tuple[VertexData, ...]
 
@@ -37,12 +34,12 @@ class JoinedVertices:
             alike = [source for source in self.sources if source.in_graph_order is by_vertex]
             rows = {name: source.num_vertices() for source in alike for name in source.arrays}
             if len(set(rows.values())) > 1:
-                found = ", ".join(f"{_NAMES.get(name, name)} has {number:,}" for name, number in rows.items())
+                found = ", ".join(f"{VERTEX_ARRAYS[name].option} has {number:,}" for name, number in rows.items())
                 raise InputError(f"the vertex data have different numbers of rows: {found}")
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        return tuple(name for name in _ARRAYS if any(name in source.arrays for source in self.sources))
+        return tuple(name for name in VERTEX_ARRAYS if any(name in source.arrays for source in self.sources))
 
     @property
     def in_graph_order(self) -> bool:
@@ -58,14 +55,8 @@ class JoinedVertices:
     def num_vertices(self) -> int:
         return self.sources[0].num_vertices()
 
-    def num_features(self) -> int:
-        return max(source.num_features() for source in self.sources)
-
-    def num_labels(self) -> int:
-        return max(source.num_labels() if isinstance(source, MultilabelSource) else 0 for source in self.sources)
-
-    def num_targets(self) -> int:
-        return max(source.num_targets() if isinstance(source, TargetSource) else 0 for source in self.sources)
+    def num_columns(self, array: str) -> int:
+        return max(source.num_columns(array) for source in self.sources)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         """Read rows of an array that does not come from a table with ids, as a :class:`VertexSource` does.
@@ -75,7 +66,9 @@ class JoinedVertices:
         """
         source = self.source_of(array)
         if not isinstance(source, VertexSource):
-            raise InputError(f"{_NAMES.get(array, array)}: its rows are in the order of the table, not of the vertices")
+            raise InputError(
+                f"{VERTEX_ARRAYS[array].option}: its rows are in the order of the table, not of the vertices"
+            )
         return source.read_rows(array, start, stop)
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:

@@ -9,38 +9,30 @@ every vertex must have features. :mod:`gnnloom.pipeline.ingest.tables` brings th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.keyed_numpy import KeyedNumpy
-from gnnloom.pipeline.sources.reading.keyed_rows import KeyedBlock, KeyedParquet, KeyedRows, KeyedText
-from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
+from gnnloom.pipeline.sources.reading.keyed_rows import KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.source import SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, IDS_FILE, VertexKind
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, open_one_array
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
-
-#: The arrays that files give, by the option that names the file.
-FILE_ARRAYS = ("feature", "label", "target", "split")
-_MAX_LABEL = np.iinfo(np.int32).max - 1
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
 
 
 def open_keyed_vertices(graph: Graph | None, ids_file: str | None = None, **files: str | None) -> VertexSource:
-    """Open tables of ``feature``, ``label`` or ``target``, and ``split``, each in its own format.
+    """Open tables of arrays, each in its own format.
 
     Args:
         graph: the graph whose vertices the ids name; None for a source that can only state its identity.
         ids_file: location of an ``.npy`` with the ids of the rows of all NumPy arrays.
-        files: location of each table by array; None for no table.
+        files: location of each table by the option that names it; None for no table.
 
     Raises:
         NotFoundError: a file does not exist.
@@ -58,9 +50,7 @@ def open_keyed_vertices(graph: Graph | None, ids_file: str | None = None, **file
             f"{next(iter(numpy.values()))}: an array has no column of ids; give the ids of its rows with `--ids-file`"
         )
     tables = [KeyedVertices.open(graph, given[array], array) for array in given if array not in numpy]
-    by_row = NumpyVertices.open(
-        **{array: numpy.get(array) for array in FILE_ARRAYS}, num_vertices=1 if graph is None else _num_rows(graph)
-    )
+    by_row = NumpyVertices.open(1 if graph is None else _num_rows(graph), **numpy)
     return JoinedVertices((*tables, by_row))
 
 
@@ -78,7 +68,7 @@ class KeyedVertices:
     Attributes:
         stated_vertices: number of vertices of the graph.
         rows: the table.
-        array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
+        array: name of the array.
     """
 
     stated_vertices: int
@@ -93,8 +83,7 @@ class KeyedVertices:
 
         Args:
             graph: as for :func:`open_keyed_vertices`.
-            array: ``feature``, ``label`` (several columns are zeros and ones, one column per class), ``target`` or
-                ``split``.
+            array: the option that names the file; several columns of labels are zeros and ones, one per class.
             ids_file: ids of the rows, if the file is a NumPy array.
 
         Raises:
@@ -102,10 +91,9 @@ class KeyedVertices:
             InputError: the file has the wrong format or number of columns.
         """
         rows = _open_rows(location, array, ids_file)
-        if array == "label" and rows.num_columns > 1:
-            array = "multilabel"
-        if array == "split" and rows.num_columns != 1:
-            raise InputError(f"{location}: expected one column of splits after the ids, found {rows.num_columns}")
+        array = array_in_file(array, rows.num_columns)
+        if not VERTEX_ARRAYS[array].dims and rows.num_columns != 1:
+            raise InputError(f"{location}: expected one column of {array}s after the ids, found {rows.num_columns}")
         return cls(0 if graph is None else graph.num_vertices, rows, array)
 
     @property
@@ -123,22 +111,19 @@ class KeyedVertices:
     def num_vertices(self) -> int:
         return self.stated_vertices
 
-    def num_features(self) -> int:
-        return self.rows.num_columns if self.array == "feature" else 0
-
-    def num_labels(self) -> int:
-        return self.rows.num_columns if self.array == "multilabel" else 0
-
-    def num_targets(self) -> int:
-        return self.rows.num_columns if self.array == "target" else 0
+    def num_columns(self, array: str) -> int:
+        return self.rows.num_columns if array == self.array else 0
 
     def ranges(self) -> Sequence[SourceRange]:
         return self.rows.ranges()
 
     def read_table(self, span: SourceRange) -> Iterator[TableBlock]:
-        convert = _CONVERTERS[self.array]
+        array = VERTEX_ARRAYS[self.array]
         for block in self.rows.blocks(span):
-            yield TableBlock(block.ids.offset, block.ids.text, convert(block), block.at)
+            values, wrong = array.convert(block.values)
+            if wrong is not None:
+                raise block.error(wrong[0], f"expected {array.expected}")
+            yield TableBlock(block.ids.offset, block.ids.text, values, block.at)
 
     def row_error(self, at: int, reason: str) -> InputError:
         return self.rows.error(at, reason)
@@ -160,53 +145,6 @@ def _open_rows(location: str, array: str, ids_file: str | None) -> KeyedRows:
         raise InputError(f"{location}: expected one text or Parquet file with a column of ids")
     return KeyedParquet.open(files[0]) if location.endswith((".parquet", ".pq")) else KeyedText.open(files[0])
 
-
-def _features(block: KeyedBlock) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        rows = block.values.astype(np.float32)
-    _check(block, np.logical_and.reduce(np.isfinite(rows), axis=1), "expected finite float32 features")
-    return rows
-
-
-def _labels(block: KeyedBlock) -> NDArray[np.int32]:
-    values = np.where(np.isnan(block.values[:, 0]), NO_LABEL, block.values[:, 0])
-    right = (values >= NO_LABEL) & (values <= _MAX_LABEL) & (np.floor(values) == values)
-    _check(block, right, f"expected a class from 0 to {_MAX_LABEL:,}, or -1 or NaN for no label")
-    return values.astype(np.int32)
-
-
-def _multilabels(block: KeyedBlock) -> NDArray[np.int8]:
-    rows, wrong = binary_labels(block.values)
-    if wrong >= 0:
-        raise block.error(wrong, EXPECTED_BINARY)
-    return rows
-
-
-def _targets(block: KeyedBlock) -> NDArray[np.float32]:
-    rows, wrong = targets(block.values)
-    if wrong >= 0:
-        raise block.error(wrong, EXPECTED_TARGET)
-    return rows
-
-
-def _codes(block: KeyedBlock) -> NDArray[np.uint8]:
-    names = ", ".join(f"{code} {name}" for name, code in SPLIT.items())
-    _check(block, np.isin(block.values[:, 0], list(SPLIT.values())), f"expected a split code ({names})")
-    return block.values[:, 0].astype(np.uint8)
-
-
-def _check(block: KeyedBlock, right: NDArray[np.bool_], reason: str) -> None:
-    if not right.all():
-        raise block.error(int(np.argmin(right)), reason)
-
-
-_CONVERTERS: Mapping[str, Callable[[KeyedBlock], NDArray[Any]]] = {
-    "feature": _features,
-    "label": _labels,
-    "multilabel": _multilabels,
-    "target": _targets,
-    "split": _codes,
-}
 
 VERTEX_KIND = VertexKind(
     name="keyed",

@@ -12,13 +12,11 @@ from gnnloom.pipeline.sources import vertex_data
 from gnnloom.pipeline.sources.option import MOST_COLUMNS, Option
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.storage.descriptors import load_descriptors
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 
 #: The options of every kind that reads one file per array.
-FILE_OPTIONS: Final = (
-    Option("feature", Path, "(n, F) numbers: .npy, .npz, .parquet, or text.", metavar="FILE"),
-    Option("label", Path, "(n,) classes from 0, -1 for none; or (n, C) zeros and ones.", metavar="FILE"),
-    Option("target", Path, "(n,) or (n, C) numbers to predict, NaN if unknown, for a regression.", metavar="FILE"),
-    Option("split", Path, "(n,) codes 0 none, 1 train, 2 valid, 3 test; or .npz of index arrays.", metavar="FILE"),
+FILE_OPTIONS: Final = tuple(
+    Option(array.name, Path, array.help, metavar="FILE") for array in VERTEX_ARRAYS.values() if array.help
 )
 #: The option for the ids of the rows of NumPy arrays.
 IDS_FILE: Final = Option(

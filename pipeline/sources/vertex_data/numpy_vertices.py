@@ -7,7 +7,7 @@ codes (0 none, 1 train, 2 valid, 3 test), or an ``.npz`` with arrays ``train``, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
 from gnnloom.pipeline.sources.reading.stored_arrays import (
     StoredArray,
     Unpacked,
@@ -23,76 +22,61 @@ from gnnloom.pipeline.sources.reading.stored_arrays import (
     open_array,
     unpacked_array,
 )
-from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, VertexArray, array_in_file
 
 SPLIT_NAMES = ("train", "valid", "test")
-_MAX_LABEL = np.iinfo(np.int32).max - 1
 
 
 @dataclass(frozen=True)
 class NumpyVertices:
-    """Vertex data from NumPy files; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
+    """Vertex data from NumPy files; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
-        feature: (n, F) numbers, or None.
-        label: one column of classes, or several columns of zeros and ones, or None.
-        split: one array of codes, or three arrays of vertex ids in the order train, valid, test, or empty.
+        given: the stored array of each array by name; of a split, it may be three arrays of vertex ids instead, in the
+            order train, valid, test.
         stated_vertices: number of vertices.
-        target: numbers to predict, or None.
     """
 
-    feature: StoredArray | None
-    label: StoredArray | None
-    split: tuple[StoredArray, ...]
+    given: Mapping[str, tuple[StoredArray, ...]]
     stated_vertices: int
-    target: StoredArray | None = None
 
     in_graph_order = False
 
     @classmethod
-    def open(
-        cls,
-        *,
-        feature: str | None = None,
-        label: str | None = None,
-        target: str | None = None,
-        split: str | None = None,
-        num_vertices: int | None = None,
-    ) -> NumpyVertices:
+    def open(cls, num_vertices: int | None = None, /, **files: str | None) -> NumpyVertices:
         """Find the files and read their headers.
 
         Args:
-            feature, label, target, split: locations of the files; None for no file.
             num_vertices: number of vertices; required if the only array is a split of vertex ids.
+            files: location of each file by the option that names it; None for no file.
 
         Raises:
             NotFoundError: a file, or an array in it, does not exist.
             InputError: no file is given, a shape or dtype is wrong, or an array contains Python objects.
         """
-        features = _open_feature(feature) if feature else None
-        labels = checked_label(open_one_array(label, "label")) if label else None
-        numbers = checked_target(open_one_array(target, "target")) if target else None
-        splits = _open_split(split) if split else ()
-        with_rows = [array for array in (features, labels, numbers, *(splits if len(splits) == 1 else ())) if array]
-        if not with_rows and not (splits and num_vertices):
+        lists = _open_lists(files.get("split"))
+        locations = {option: location for option, location in files.items() if location}
+        if lists:
+            del locations["split"]
+        given = checked_arrays({option: open_one_array(location, option) for option, location in locations.items()})
+        if not given and not (lists and num_vertices):
             raise InputError("no vertex data given: name a file of features, labels or split codes")
+        with_rows = [array for (array,) in given.values()]
         for array in with_rows[1:]:
             if array.shape[0] != with_rows[0].shape[0]:
                 raise InputError(f"{array}: {array.shape[0]:,} rows, {with_rows[0]} has {with_rows[0].shape[0]:,}")
         rows = with_rows[0].shape[0] if with_rows else num_vertices or 0
-        return cls(features, labels, splits, rows, numbers)
+        return cls(given | ({"split": lists} if lists else {}), rows)
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        labels = "multilabel" if self.num_labels() else "label"
-        given = {"feature": self.feature, labels: self.label, "target": self.target, "split": self.split}
-        return tuple(name for name, array in given.items() if array)
+        return tuple(name for name in VERTEX_ARRAYS if name in self.given)
 
     @property
     def random_access(self) -> bool:
         # A split given as lists of ids says nothing about a range of vertices until all lists are read.
-        return all(array.is_mapped for array in self._stored()) and len(self.split) < 2
+        return all(len(arrays) == 1 and arrays[0].is_mapped for arrays in self.given.values())
 
     def source_of(self, array: str) -> NumpyVertices:
         """The source of one array alone: whether tasks can share it then depends on its own file.
@@ -100,121 +84,53 @@ class NumpyVertices:
         Raises:
             InputError: there is no such array.
         """
-        if array not in self.arrays:
+        if array not in self.given:
             raise InputError(f"no {array} was given")
-        label = self.label if array in {"label", "multilabel"} else None
-        return replace(
-            self,
-            feature=self.feature if array == "feature" else None,
-            label=label,
-            split=self.split if array == "split" else (),
-            target=self.target if array == "target" else None,
-        )
+        return replace(self, given={array: self.given[array]})
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
-        return tuple(self._stored())
+        # Keys of artifacts depend on this order: that of the options.
+        by_option = sorted(self.given, key=lambda name: VERTEX_ARRAYS[name].option)
+        return tuple(array for name in by_option for array in self.given[name])
 
     def with_unpacked(self, unpacked: Unpacked) -> NumpyVertices:
-        feature, label, target = (
-            None if array is None else unpacked_array(array, unpacked)
-            for array in (self.feature, self.label, self.target)
-        )
-        split = tuple(unpacked_array(array, unpacked) for array in self.split)
-        return replace(self, feature=feature, label=label, target=target, split=split)
-
-    def _stored(self) -> list[StoredArray]:
-        return [array for array in (self.feature, self.label, *self.split, self.target) if array]
+        given = {
+            name: tuple(unpacked_array(array, unpacked) for array in arrays) for name, arrays in self.given.items()
+        }
+        return replace(self, given=given)
 
     def identity(self) -> dict[str, Any]:
-        named = {
-            "feature": self.feature,
-            "label": self.label,
-            "target": self.target,
-            "split": self.split[0] if self.split else None,
-        }
         return {
             "format": "numpy",
-            **{name: array.file.identity() for name, array in named.items() if array},
-            "arrays": [array.member for array in self._stored()],
+            **{VERTEX_ARRAYS[name].option: arrays[0].file.identity() for name, arrays in self.given.items()},
+            "arrays": [array.member for array in self.stored_arrays()],
         }
 
     def num_vertices(self) -> int:
         return self.stated_vertices
 
-    def num_features(self) -> int:
-        return self.feature.shape[1] if self.feature else 0
-
-    def num_labels(self) -> int:
-        width = _width(self.label) if self.label else 0
-        return width if width > 1 else 0
-
-    def num_targets(self) -> int:
-        return _width(self.target) if self.target else 0
+    def num_columns(self, array: str) -> int:
+        return _width(self.given[array][0]) if array in self.given else 0
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        if array == "split" and len(self.split) == 3:
-            yield _codes_of(self.split, self.stated_vertices)[start:stop]
-            return
-        given = {"feature": self.feature, "label": self.label, "multilabel": self.label, "target": self.target}
-        stored = given.get(array, self.split[0] if self.split else None)
-        if stored is None:
+        if array not in self.given:
             raise InputError(f"no {array} file was given")
-        convert = _CONVERTERS[array]
+        stored, *others = self.given[array]
+        if others:
+            yield _codes_of((stored, *others), self.stated_vertices)[start:stop]
+            return
         width = _width(stored)
         rows = max(1, stored.block_elements // max(1, width))
         for number, block in enumerate(stored.read_flat(start * width, stop * width, rows * width)):
-            yield convert(stored, block.reshape(-1, width), start + number * rows)
+            yield _converted(VERTEX_ARRAYS[array], stored, block.reshape(-1, width), start + number * rows)
 
 
-def _features(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        rows = block.astype(np.float32)
-    if not np.isfinite(rows).all():
-        row, column = np.argwhere(~np.isfinite(rows))[0]
-        raise InputError(
-            f"{stored}, row {first + row:,}: expected finite float32 features, found {block[row, column]} in column"
-            f" {column}"
-        )
-    return rows
-
-
-def _labels(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.int32]:
-    values = block[:, 0]
-    if values.dtype.kind == "f":
-        values = np.where(np.isnan(values), NO_LABEL, values)
-    low = values < NO_LABEL if values.dtype.kind != "u" else np.zeros(len(values), bool)
-    wrong = low | (values > _MAX_LABEL) | (np.floor(values) != values if values.dtype.kind == "f" else False)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise InputError(
-            f"{stored}, row {first + row:,}: expected a class from 0 to {_MAX_LABEL:,}, or -1 or NaN for no label,"
-            f" found {block[row, 0]}; give numbers to predict as the target"
-        )
-    return values.astype(np.int32)
-
-
-def _multilabels(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.int8]:
-    rows, wrong = binary_labels(block)
-    if wrong >= 0:
-        raise InputError(f"{stored}, row {first + wrong:,}: {EXPECTED_BINARY}, found {block[wrong]}")
-    return rows
-
-
-def _targets(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.float32]:
-    rows, wrong = targets(block)
-    if wrong >= 0:
-        raise InputError(f"{stored}, row {first + wrong:,}: {EXPECTED_TARGET}, found {block[wrong]}")
-    return rows
-
-
-def _codes(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.uint8]:
-    values = block[:, 0]
-    wrong = (values < 0) | (values > max(SPLIT.values()))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        names = ", ".join(f"{code} {name}" for name, code in SPLIT.items())
-        raise InputError(f"{stored}, row {first + row:,}: expected a split code ({names}), found {values[row]}")
-    return values.astype(np.uint8)
+def _converted(array: VertexArray, stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[Any]:
+    values, wrong = array.convert(block)
+    if wrong is not None:
+        at = f" in column {wrong[1]}" if block.shape[1] > 1 else ""
+        raise InputError(f"{stored}, row {first + wrong[0]:,}: expected {array.expected}, found {block[wrong]}{at}")
+    return values
 
 
 def _codes_of(arrays: Sequence[StoredArray], num_vertices: int) -> NDArray[np.uint8]:
@@ -239,15 +155,6 @@ def _codes_of(arrays: Sequence[StoredArray], num_vertices: int) -> NDArray[np.ui
             codes[ids] = SPLIT[name]
             first += len(ids)
     return codes
-
-
-_CONVERTERS: Mapping[str, Callable[[StoredArray, NDArray[Any], int], NDArray[Any]]] = {
-    "feature": _features,
-    "label": _labels,
-    "multilabel": _multilabels,
-    "target": _targets,
-    "split": _codes,
-}
 
 
 def open_one_array(location: str, name: str) -> StoredArray:
@@ -275,35 +182,27 @@ def _width(array: StoredArray) -> int:
     return array.shape[1] if len(array.shape) == 2 else 1
 
 
-def _open_feature(location: str) -> StoredArray:
-    return checked_feature(open_one_array(location, "feature"))
+def checked_arrays(stored: Mapping[str, StoredArray]) -> dict[str, tuple[StoredArray, ...]]:
+    """Check shapes and dtypes.
 
+    Args:
+        stored: arrays by the option that would name their file.
 
-def checked_label(array: StoredArray) -> StoredArray:
-    """Check that an array is one column of classes, or a matrix of zeros and ones, as its shape decides.
-
-    Raises:
-        InputError: the array has the wrong shape, dtype or order.
-    """
-    return _checked_matrix(array, "(n, C)") if _width(array) > 1 else checked_column(array, "iuf")
-
-
-def checked_target(array: StoredArray) -> StoredArray:
-    """Check that an array is one column of numbers, or a matrix of them.
+    Returns:
+        The same by the name of the array.
 
     Raises:
-        InputError: the array has the wrong shape, dtype or order.
+        InputError: an array has the wrong shape, dtype or order.
     """
-    return _checked_matrix(array, "(n, C)") if _width(array) > 1 else checked_column(array, "iuf")
+    named = {option: array_in_file(option, _width(array)) for option, array in stored.items()}
+    return {named[option]: (_checked(array, VERTEX_ARRAYS[named[option]]),) for option, array in stored.items()}
 
 
-def checked_feature(array: StoredArray) -> StoredArray:
-    """Check that an array is a matrix of numbers in C order.
-
-    Raises:
-        InputError: the array has the wrong shape, dtype or order.
-    """
-    return _checked_matrix(array, "(n, F)")
+def _checked(stored: StoredArray, array: VertexArray) -> StoredArray:
+    # A vector of features is more likely something else.
+    if array.dims and (_width(stored) > 1 or not array.is_label):
+        return _checked_matrix(stored, f"(n, {array.dims[0][0].upper()})")
+    return checked_column(stored, array.kinds)
 
 
 def _checked_matrix(array: StoredArray, shape: str) -> StoredArray:
@@ -312,10 +211,6 @@ def _checked_matrix(array: StoredArray, shape: str) -> StoredArray:
     if array.fortran_order and 1 not in array.shape:
         raise InputError(f"{array}: stored in Fortran order, column by column; save np.ascontiguousarray of it")
     return array
-
-
-def _open_column(location: str, name: str, kinds: str) -> StoredArray:
-    return checked_column(open_one_array(location, name), kinds)
 
 
 def checked_column(array: StoredArray, kinds: str) -> StoredArray:
@@ -334,9 +229,10 @@ def checked_column(array: StoredArray, kinds: str) -> StoredArray:
     return array
 
 
-def _open_split(location: str) -> tuple[StoredArray, ...]:
-    if location.endswith(".npz"):
-        file = _only_file(location)
-        if set(SPLIT_NAMES) <= set(member_names(file)):
-            return tuple(checked_column(open_array(file, name), "iu") for name in SPLIT_NAMES)
-    return (_open_column(location, "split", "iu"),)
+def _open_lists(location: str | None) -> tuple[StoredArray, ...]:
+    """The vertex ids of each split; empty if there is no file, or one with codes."""
+    if not location or not location.endswith(".npz"):
+        return ()
+    file = _only_file(location)
+    is_lists = set(SPLIT_NAMES) <= set(member_names(file))
+    return tuple(checked_column(open_array(file, name), "iu") for name in SPLIT_NAMES) if is_lists else ()

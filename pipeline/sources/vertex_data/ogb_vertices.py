@@ -21,8 +21,8 @@ from gnnloom.pipeline.sources.reading.files import SourceFile, is_local
 from gnnloom.pipeline.sources.reading.ogb_files import find_file, ogb_root, required_file
 from gnnloom.pipeline.sources.reading.row_index import index_rows
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
-from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.format.vertex_arrays import SPLIT, array_in_file
 
 SPLIT_NAMES = ("train", "valid", "test")
 
@@ -40,9 +40,7 @@ class OgbRows(TextVertices):
         columns, index = count_columns(file), index_rows(file)
         if array == "feature" and not columns:
             raise InputError(f"{file.location}: the file is empty; expected a row of features per vertex")
-        if array == "label" and columns > 1:
-            array = "multilabel"
-        opened = cls(file, array, columns, num_vertices, index)
+        opened = cls(file, array_in_file(array, columns), columns, num_vertices, index)
         if index.num_rows is not None:
             opened._check_rows(index.num_rows)
         return opened
@@ -83,8 +81,8 @@ class SplitFiles:
     def num_vertices(self) -> int:
         return self.stated_vertices
 
-    def num_features(self) -> int:
-        return 0
+    def num_columns(self, array: str) -> int:
+        return int(array == "split")
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         if array != "split":
@@ -94,7 +92,7 @@ class SplitFiles:
 
 @dataclass(frozen=True)
 class OgbVertices:
-    """Vertex data of an OGB folder; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
+    """Vertex data of an OGB folder; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Every array has files of its own, so that one that must be read from its start slows no other.
     """
@@ -155,11 +153,8 @@ class OgbVertices:
     def num_vertices(self) -> int:
         return self.stated_vertices
 
-    def num_features(self) -> int:
-        return self.feature.num_features() if self.feature else 0
-
-    def num_labels(self) -> int:
-        return self.label.num_labels() if self.label else 0
+    def num_columns(self, array: str) -> int:
+        return max(source.num_columns(array) for source in self._sources)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         return self.source_of(array).read_rows(array, start, stop)
@@ -215,7 +210,7 @@ def read_split(files: Sequence[SourceFile], num_vertices: int) -> NDArray[np.uin
         files: the ids of train, valid and test, in this order.
 
     Returns:
-        (num_vertices,) uint8, codes of ``gnnloom.storage.artifacts.vertices.SPLIT``.
+        (num_vertices,) uint8, codes of ``gnnloom.storage.format.vertex_arrays.SPLIT``.
 
     Raises:
         InputError: an id is not below ``num_vertices`` or is in two splits; the message names the file and line.

@@ -1,6 +1,6 @@
 """Features, labels or split codes from a Parquet file with one row per vertex.
 
-Features and targets are all columns. Classes and codes are the only column, or the column named ``label`` or ``split``.
+A matrix is all columns. An array with one dimension is the only column, or the column with its name.
 Labels in several columns, none of which is named ``label``, are zeros and ones with one column per class.
 """
 
@@ -14,23 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import open_files
-from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
 from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
-from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, VertexArray, array_in_file
 
 #: Number of values read at a time.
 _BLOCK_VALUES = 1 << 20
-_MAX_LABEL = np.iinfo(np.int32).max - 1
 
 
 @dataclass(frozen=True)
 class ParquetVertices:
-    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
+    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
         table: the file.
-        array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
+        array: name of the array.
         columns: names of the columns that are read, in the order of the features.
     """
 
@@ -45,7 +43,7 @@ class ParquetVertices:
         """Find the file and read its footer.
 
         Args:
-            array: ``feature``, ``label``, ``target`` or ``split``.
+            array: the option that names the file.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -56,11 +54,11 @@ class ParquetVertices:
         if len(files) != 1:
             raise InputError(f"{location}: expected one file, found {len(files)}")
         table = ParquetTable.open(files[0])
-        if array == "label" and len(table.names) > 1 and array not in table.names:
-            array = "multilabel"
-        single = array in {"label", "split"} and len(table.names) != 1
-        columns = (array,) if single else table.names
-        table.check_columns(columns, {"split": "iu", "multilabel": "iufb"}.get(array, "iuf"))
+        if array not in table.names:
+            array = array_in_file(array, len(table.names))
+        spec = VERTEX_ARRAYS[array]
+        columns = table.names if spec.dims or len(table.names) == 1 else (array,)
+        table.check_columns(columns, spec.kinds)
         if not columns:
             raise InputError(f"{location}: the table has no columns")
         return cls(table, array, columns)
@@ -81,14 +79,8 @@ class ParquetVertices:
     def num_vertices(self) -> int:
         return self.table.num_rows
 
-    def num_features(self) -> int:
-        return len(self.columns) if self.array == "feature" else 0
-
-    def num_labels(self) -> int:
-        return len(self.columns) if self.array == "multilabel" else 0
-
-    def num_targets(self) -> int:
-        return len(self.columns) if self.array == "target" else 0
+    def num_columns(self, array: str) -> int:
+        return len(self.columns) if array == self.array else 0
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         first_rows = self.table.first_rows
@@ -103,48 +95,14 @@ class ParquetVertices:
             low, high = max(0, start - first), max(0, stop - first)
             wanted = tuple(column[low:high] for column in columns)
             if len(wanted[0]):
-                yield self._converted(array, wanted, first + low)
+                yield self._converted(VERTEX_ARRAYS[array], wanted, first + low)
 
-    def _converted(self, array: str, columns: tuple[NDArray[Any], ...], first: int) -> NDArray[Any]:
-        if array == "feature":
-            return self._features(columns, first)
-        if array == "multilabel":
-            return self._multilabels(columns, first)
-        if array == "target":
-            return self._targets(columns, first)
-        values = columns[0].astype(np.float64)
-        if array == "label":
-            values = np.where(np.isnan(values), NO_LABEL, values)
-        low, high = (NO_LABEL, _MAX_LABEL) if array == "label" else (0, max(SPLIT.values()))
-        wrong = ~((values >= low) & (values <= high) & (np.floor(values) == values))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise self.table.error(
-                self.columns[0], first + row, f"expected a {array} from {low} to {high:,}, found {columns[0][row]}"
-            )
-        return values.astype(np.int32 if array == "label" else np.uint8)
-
-    def _multilabels(self, columns: tuple[NDArray[Any], ...], first: int) -> NDArray[np.int8]:
-        rows = np.empty((len(columns[0]), len(columns)), np.int8)
+    def _converted(self, array: VertexArray, columns: tuple[NDArray[Any], ...], first: int) -> NDArray[Any]:
+        rows = np.empty((len(columns[0]), len(columns)), array.dtype)
         for number, column in enumerate(columns):
-            found, row = binary_labels(column[:, None])
-            if row >= 0:
-                raise self.table.error(self.columns[number], first + row, f"{EXPECTED_BINARY}, found {column[row]}")
-            rows[:, number] = found[:, 0]
-        return rows
-
-    def _targets(self, columns: tuple[NDArray[Any], ...], first: int) -> NDArray[np.float32]:
-        rows, wrong = targets(np.stack([column.astype(np.float64) for column in columns], axis=1))
-        if wrong >= 0:
-            raise self.table.error(self.columns[0], first + wrong, EXPECTED_TARGET)
-        return rows
-
-    def _features(self, columns: tuple[NDArray[Any], ...], first: int) -> NDArray[np.float32]:
-        with np.errstate(over="ignore"):
-            rows = np.stack([column.astype(np.float32) for column in columns], axis=1)
-        finite = np.isfinite(rows)
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            found = columns[column][row]
-            raise self.table.error(self.columns[column], first + int(row), f"expected a finite float32, found {found}")
-        return rows
+            values, wrong = array.convert(column[:, None])
+            if wrong is not None:
+                reason = f"expected {array.expected}, found {column[wrong[0]]}"
+                raise self.table.error(self.columns[number], first + wrong[0], reason)
+            rows[:, number] = values.reshape(-1)
+        return rows if array.dims else rows[:, 0]

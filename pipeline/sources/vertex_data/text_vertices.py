@@ -6,50 +6,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.columns import (
     RowBlock,
     RowStart,
     count_columns,
-    read_ids,
-    read_labels,
-    read_multilabels,
-    read_table,
-    read_targets,
+    read_array,
 )
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.row_index import RowIndex, count_rows, index_rows
-from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
 
 #: Lines inspected to tell ids from labels, and bytes of each.
 _LINES, _LONGEST = 100, 1 << 16
 #: Binary labels and unknown ones, as text.
 _BINARY = {b"0", b"1", b"-1", b"0.0", b"1.0", b"-1.0", b"nan"}
-#: What a file of labels or splits may hold.
-_EXPECTED = {
-    "label": "one class per line, or zeros and ones with a column per class",
-    "split": "one split code per line",
-}
 
 
 @dataclass(frozen=True)
 class TextVertices:
-    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
+    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
         file: the file.
-        array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
-        num_columns: columns of the file.
+        array: name of the array.
+        width: columns of the file.
         stated_vertices: rows of the file.
         index: where rows begin from which on the file can be read.
     """
 
     file: SourceFile
     array: str
-    num_columns: int
+    width: int
     stated_vertices: int
     index: RowIndex
 
@@ -60,12 +50,11 @@ class TextVertices:
         """Find the file and count its columns and rows.
 
         Args:
-            array: ``feature``, ``label`` (several columns are zeros and ones, one column per class), ``target`` or
-                ``split``.
+            array: the option that names the file; several columns of labels are zeros and ones, one per class.
 
         Raises:
             NotFoundError: the file does not exist.
-            InputError: the file is empty, or has several columns of codes.
+            InputError: the file is empty, or has several columns for an array with one dimension.
         """
         files = open_files([location])
         if len(files) != 1:
@@ -74,16 +63,16 @@ class TextVertices:
         rows = count_rows(files[0]) if index.num_rows is None else index.num_rows
         if not rows:
             raise InputError(f"{location}: the file is empty; expected a line per vertex")
-        if array in {"label", "split"} and columns > 1 and _begins_with_ids(files[0]):
+        name = array_in_file(array, columns)
+        if not VERTEX_ARRAYS[array].dims and columns > 1 and _begins_with_ids(files[0]):
+            wide = ", or zeros and ones with a column per class" if name != array else ""
             raise InputError(
                 f"{location}: the first of the {columns} columns of this {array} file looks like vertex ids; if it is,"
-                f" add `--by-id`; otherwise, expected {_EXPECTED[array]}"
+                f" add `--by-id`; otherwise, expected one {array} per line{wide}"
             )
-        if array == "label" and columns > 1:
-            array = "multilabel"
-        if array == "split" and columns != 1:
+        if not VERTEX_ARRAYS[name].dims and columns != 1:
             raise InputError(f"{location}: expected one column of {array}s, found {columns}")
-        return cls(files[0], array, columns, rows, index)
+        return cls(files[0], name, columns, rows, index)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -100,14 +89,8 @@ class TextVertices:
     def num_vertices(self) -> int:
         return self.stated_vertices
 
-    def num_features(self) -> int:
-        return self.num_columns if self.array == "feature" else 0
-
-    def num_labels(self) -> int:
-        return self.num_columns if self.array == "multilabel" else 0
-
-    def num_targets(self) -> int:
-        return self.num_columns if self.array == "target" else 0
+    def num_columns(self, array: str) -> int:
+        return self.width if array == self.array else 0
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         for block in self._blocks(array, self.index.before(start)):
@@ -118,13 +101,7 @@ class TextVertices:
                 yield rows
 
     def _blocks(self, array: str, begin: RowStart) -> Iterator[RowBlock]:
-        if array == "feature":
-            return read_table(self.file, self.num_columns, np.float32, begin)
-        if array == "multilabel":
-            return read_multilabels(self.file, self.num_columns, begin)
-        if array == "target":
-            return read_targets(self.file, self.num_columns, begin)
-        return read_labels(self.file, begin) if array == "label" else _read_codes(self.file, begin)
+        return read_array(self.file, VERTEX_ARRAYS[array], self.width, begin)
 
 
 def _begins_with_ids(file: SourceFile) -> bool:
@@ -133,12 +110,3 @@ def _begins_with_ids(file: SourceFile) -> bool:
         lines = [stream.readline(_LONGEST) for _ in range(_LINES)]
     firsts = {line.replace(b",", b" ").split()[0].lower() for line in lines if line.strip(b" \t\r\n,")}
     return not firsts <= _BINARY
-
-
-def _read_codes(file: SourceFile, begin: RowStart) -> Iterator[RowBlock]:
-    for block in read_ids(file, begin):
-        wrong = block.values > max(SPLIT.values())
-        if wrong.any():
-            names = ", ".join(f"{code} {name}" for name, code in SPLIT.items())
-            raise block.error(int(np.argmax(wrong)), f"expected a split code ({names})")
-        yield RowBlock(file, block.first, block.values.astype(np.uint8), block.line_at)

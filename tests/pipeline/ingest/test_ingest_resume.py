@@ -43,7 +43,7 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
 def _records(folder: Path) -> dict[str, int]:
     """When each task was recorded, in nanoseconds."""
     found = {}
-    for path in folder.glob("killed/graph/*/.work/parts/[!.]*.json"):
+    for path in folder.glob("killed/graph/*/.work/records/[!.]*.json"):
         try:
             found[path.name] = path.stat().st_mtime_ns
         except FileNotFoundError:
@@ -151,7 +151,7 @@ def test_ranges_that_are_cut_differently_are_scattered_again(catalog: Catalog, e
 def test_a_block_that_was_published_but_not_recorded_is_made_again(catalog: Catalog, edges: EdgeFiles) -> None:
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
     work = _stopped(catalog, edges, 5)
-    made = sorted(work.glob("parts/block-*.json"))
+    made = sorted(work.glob("records/block-*.json"))
     number = made[0].stem.removeprefix("block-")
     made[0].unlink()
     chunk = next((work.parent / "block" / number / "indices" / "c").iterdir())

@@ -203,8 +203,8 @@ class FailingOnce:
     def num_vertices(self) -> int:
         return self.inner.num_vertices()
 
-    def num_features(self) -> int:
-        return self.inner.num_features()
+    def num_columns(self, array: str) -> int:
+        return self.inner.num_columns(array)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[np.ndarray]:
         with self.log.open("a") as log:
@@ -253,7 +253,7 @@ def test_killed_at_any_point_the_next_run_gives_the_same_bytes(catalog: Catalog)
     dataset = make_graph(catalog, 4001, "killed")
     for num_records in (1, 4):
         with subprocess.Popen([sys.executable, "-c", SLOW_INGEST, str(catalog.root)]) as child:
-            while child.poll() is None and len(list(dataset.path.glob("vertices/*/.work/parts/[!.]*"))) < num_records:
+            while child.poll() is None and len(list(dataset.path.glob("vertices/*/.work/records/[!.]*"))) < num_records:
                 time.sleep(0.005)
             child.kill()
         assert child.returncode == -signal.SIGKILL
@@ -341,4 +341,4 @@ def test_seed_zero_is_a_seed(catalog: Catalog) -> None:
     graph: Graph = make_graph(catalog, 20).graph()
     source = open_vertices("random", options={"seed": 0, "dim": 3}, graph=graph)
     assert source.identity() == replace(source, seed=0).identity()  # type: ignore[type-var]
-    assert source.num_features() == 3
+    assert source.num_columns("feature") == 3

@@ -13,8 +13,8 @@ from gnnloom.pipeline.partition.model.structure import Structure
 from gnnloom.pipeline.partition.multilevel.measure import measure_structure
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.projection import project_methods
-from gnnloom.pipeline.partition.stage import partition_graph, partition_key, stored_options
-from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
+from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.errors import InputError
 from support.graphs import random_adjacency, store_graph
@@ -152,23 +152,9 @@ def test_a_quality_is_a_method_and_explicit_choices_stay_what_they_were() -> Non
         PartitionOptions(4, quality="finest")
 
 
-def test_only_a_memory_that_was_asked_for_is_part_of_the_key() -> None:
-    options = PartitionOptions(4)
-    assert options.parameters(DEFAULT_MEMORY) == {
-        "parts": 4, "method": "auto", "imbalance": 0.01, "seed": 0, "model": "hypergraph"
-    }  # fmt: skip
-    assert options.parameters(1 << 29)["memory"] == 1 << 29
-
-
-def test_a_partition_by_the_former_default_is_found(catalog: Catalog) -> None:
-    dataset, graph = stored(catalog)
-    options, key = PartitionOptions(4), graph.artifact.key
-    assert stored_options(dataset.path, key, options, HERE.memory) == options
-    former = partition_graph(dataset, graph, PartitionOptions(4, "mtkahypar"), HERE)
-    found = stored_options(dataset.path, key, options, HERE.memory)
-    assert partition_key(key, found, HERE.memory) == former.artifact.key
-    # Only the default means what it meant before.
-    for other in (PartitionOptions(4, seed=1), PartitionOptions(4, quality="fast"), PartitionOptions(4, "random")):
-        assert stored_options(dataset.path, key, other, HERE.memory) == other
-    partition_graph(dataset, graph, options, HERE)
-    assert stored_options(dataset.path, key, options, HERE.memory) == options
+def test_every_option_that_decides_the_parts_is_part_of_the_key() -> None:
+    parameters = {"parts": 4, "imbalance": 0.01, "seed": 0, "weights": "nonzeros", "directions": "forward"}
+    chosen = {"method": "auto", "model": "hypergraph", "preset": "balanced", "memory": 1 << 29}
+    assert PartitionOptions(4).parameters(1 << 29) == {**parameters, **chosen}
+    plain = {"method": "random", "model": PartitionOptions(4, "random").model, "preset": ""}
+    assert PartitionOptions(4, "random").parameters(1 << 29) == {**parameters, **plain}

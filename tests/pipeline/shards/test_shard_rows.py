@@ -135,7 +135,7 @@ def test_ranks_without_vertices_and_more_ranks_than_vertices(catalog: Catalog) -
 def test_vertex_data_go_to_the_owner_in_the_order_of_its_vertices(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_stage._CHUNKS_PER_TASK", 1)
+    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_plan._CHUNKS_PER_TASK", 1)
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
     rng = np.random.default_rng(0)
     n, parts = 100, 3

@@ -15,12 +15,11 @@ from gnnloom.pipeline.external_sort import lanes, merge_levels
 from gnnloom.pipeline.external_sort.lanes import MOST_FILES
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid.grid_stage import shard_grid
-from gnnloom.pipeline.shards.rows import row_stage
+from gnnloom.pipeline.shards.rows import row_plan
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.files import read_json, write_json
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
@@ -28,8 +27,8 @@ from support.stopping import StoppedError, StoppingCluster, run_in_steps
 #: More than the files that they share.
 NUM_VERTICES, NUM_BLOCKS, PARTS = 300, 20, 3
 HERE = InProcessCluster()
-#: Folders of the work folder with the files that tasks share.
-SHARED = ("shuffle/", "cells/", "merged-cells/")
+#: Folder of the work folder with the files that tasks share.
+SHARED = "shuffle/"
 
 
 class OpensCluster(InProcessCluster):
@@ -68,7 +67,7 @@ def dataset(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     """A graph of 20 blocks, which no task merges, with as many ranges of vertex data."""
     merge_in_levels(monkeypatch, NUM_BLOCKS)
     bounds = [NUM_VERTICES * number // NUM_BLOCKS for number in range(NUM_BLOCKS + 1)]
-    monkeypatch.setattr(row_stage, "vertex_ranges", lambda *_: bounds)
+    monkeypatch.setattr(row_plan, "vertex_ranges", lambda *_: bounds)
     return store(catalog, "g")
 
 
@@ -145,7 +144,7 @@ def test_a_cell_opens_each_of_at_most_16_files_once(
     merge_in_levels(monkeypatch, fan_in)
     cluster = OpensCluster(monkeypatch)
     cut_grid(dataset, cluster)
-    cells, merged = read_by(cluster, "write_cell"), read_by(cluster, "merge_cells")
+    cells, merged = read_by(cluster, "write_cell"), read_by(cluster, "merge_runs")
     assert len(cells) == 2 * 6
     assert (merged == []) is (fan_in == NUM_BLOCKS)
     for folders in [*cells, *merged]:
@@ -179,12 +178,9 @@ def resumed(layout: str, dataset: Dataset) -> tuple[Artifact, list[str]]:
 
 
 ROUTE = {"row": "route_block", "grid": "scatter_to_cells"}
-MERGE = {"row": "merge_runs", "grid": "merge_cells"}
 WRITE = {"row": "shard_rank", "grid": "write_cell"}
-#: Files of the blocks of the matrix, and of the merged ones.
-FOLDERS = {"row": "shuffle/forward", "grid": "cells/even"}
-#: Blocks of all matrices.
-BLOCKS = {"row": NUM_BLOCKS, "grid": 2 * NUM_BLOCKS}
+#: Files of the first matrix.
+FOLDERS = {"row": "shuffle/forward", "grid": "shuffle/cells/even"}
 
 
 @on_stages
@@ -238,8 +234,7 @@ def test_rows_that_were_merged_are_routed_again_only_if_merged_files_are_lost(
 
 def levels_on_disk(work: Path, layout: str) -> list[Path]:
     """Folders with files of the first matrix."""
-    above = [work / FOLDERS[layout], work / "merged-cells" / "even"]
-    return sorted({file.parent for folder in above for file in folder.rglob("lanes-*")})
+    return sorted({file.parent for file in (work / FOLDERS[layout]).rglob("lanes-*")})
 
 
 @on_stages
@@ -261,19 +256,4 @@ def test_files_that_no_task_needs_any_more_are_not_made_again(
     shutil.rmtree(work / FOLDERS[layout])
     artifact, ran = resumed(layout, dataset)
     assert ROUTE[layout] not in ran
-    assert artifact.digest == whole[layout]
-
-
-@pytest.mark.parametrize("layout", ["grid"])
-def test_a_stage_that_an_earlier_version_began_routes_again(
-    whole: dict[str, str], dataset: Dataset, layout: str
-) -> None:
-    _, work = stopped(layout, dataset, WRITE[layout])
-    for path in (work / "parts").glob("*.json"):
-        content = read_json(path)
-        if "lane" in content["facts"]:
-            content["facts"] = {name: value for name, value in content["facts"].items() if name == "entries"}
-            write_json(path, content)
-    artifact, ran = resumed(layout, dataset)
-    assert ran.count(ROUTE[layout]) == BLOCKS[layout]
     assert artifact.digest == whole[layout]

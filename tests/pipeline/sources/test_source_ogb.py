@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from gnnloom.pipeline.sources.ogb import OgbEdges
 from gnnloom.pipeline.sources.reading import row_index
-from gnnloom.pipeline.sources.reading.columns import read_ids, read_labels, read_table
+from gnnloom.pipeline.sources.reading.columns import read_array, read_ids, read_table
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.vertex_data.ogb_vertices import OgbVertices
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 
 FILES = {
     "raw/edge.csv.gz": "0,1\n1,2\n3,0\n",
@@ -76,7 +77,7 @@ def test_files_may_be_uncompressed_or_missing(tmp_path: Path) -> None:
     (tmp_path / "raw/node-feat.csv.gz").unlink()
     assert edges_of(folder) == [(0, 1), (1, 2), (3, 0)]
     assert OgbVertices.open(folder).arrays == ("label", "split")
-    assert OgbVertices.open(folder).num_features() == 0
+    assert OgbVertices.open(folder).num_columns("feature") == 0
 
 
 def unpack(folder: Path, *names: str) -> None:
@@ -217,7 +218,8 @@ def test_columns_of_ids_and_labels_in_small_blocks(tmp_path: Path) -> None:
     ids = np.concatenate([block.values for block in read_ids(open_files([str(path)])[0], block_bytes=3)])
     assert ids.tolist() == [0, 2**63 - 1, 12, 7]
     path.write_text("0\n\n2147483646\n")
-    labels = np.concatenate([block.values for block in read_labels(open_files([str(path)])[0])])
+    blocks = read_array(open_files([str(path)])[0], VERTEX_ARRAYS["label"], 1)
+    labels = np.concatenate([block.values for block in blocks])
     assert labels.tolist() == [0, 2147483646]
 
 

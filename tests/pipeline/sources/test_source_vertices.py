@@ -59,7 +59,7 @@ def test_arrays_in_different_formats_can_be_combined(tmp_path: Path, feature: st
     kinds = {"feature": feature, "label": label, "split": split}
     source = open_vertices("files", (), {array: write_array(tmp_path, array, kind) for array, kind in kinds.items()})
     assert source.arrays == ("feature", "label", "split")
-    assert (source.num_vertices(), source.num_features()) == (N, 4)
+    assert (source.num_vertices(), source.num_columns("feature")) == (N, 4)
     assert source.random_access == ("csv.zst" not in kinds.values())
     for start, stop in ((0, N), (13, 41), (50, 51)):
         np.testing.assert_array_equal(rows(source, "feature", start, stop), FEATURE[start:stop])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.checks.verify import Finding
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
-from gnnloom.storage.format.files import read_json
+from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.seal import is_sealed, seal_line, seal_text
 from gnnloom.storage.runs.run import Run
 from support.small_catalogs import begin_partition, store_small_dataset
 
@@ -23,11 +23,10 @@ def cut(path: Path) -> None:
 
 
 def edited(**changes: object) -> Callable[[Path], None]:
-    """The same JSON with other entries, and without a checksum, as earlier versions wrote it."""
+    """The same JSON with other entries, and a checksum if it had one."""
 
     def change(path: Path) -> None:
-        content = {name: value for name, value in json.loads(path.read_text()).items() if name != "checksum"}
-        path.write_text(json.dumps(content | changes))
+        write_json(path, read_json(path, sealed=False) | changes, sealed=is_sealed(path.read_bytes()))
 
     return change
 
@@ -39,6 +38,11 @@ def replaced(text: str | bytes) -> Callable[[Path], None]:
         path.write_bytes(data)
 
     return change
+
+
+def lines(*texts: str) -> Callable[[Path], None]:
+    """Lines of JSON with their checksums."""
+    return replaced("".join(f"{seal_line(text)}\n" for text in texts))
 
 
 def into_folder(path: Path) -> None:
@@ -96,7 +100,7 @@ def test_a_commit_during_a_listing_is_seen(catalog: Catalog, monkeypatch: pytest
 
     def committed_meanwhile(path: Path) -> dict[str, object]:
         if path.name == "plan.json":
-            (writer.path / MANIFEST).write_text('{"parameters": {"parts": 9}}')
+            write_json(writer.path / MANIFEST, {"parameters": {"parts": 9}})
             (writer.path / WORK / "plan.json").unlink()
         return read_json(path)
 
@@ -108,19 +112,21 @@ def test_a_commit_during_a_listing_is_seen(catalog: Catalog, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("file", "change", "says"),
     [
-        ("metrics.jsonl", replaced(b'{"epoch": 0}\n{"epoch": 1, "\x80": 1}\n'), r"metrics\.jsonl:2: not valid JSON"),
-        ("metrics.jsonl", replaced("5\n"), r"metrics\.jsonl:1: expected a JSON object, found int"),
-        ("metrics.jsonl", replaced("{}\n"), r"metrics\.jsonl:1: expected the number of an epoch"),
-        ("metrics.jsonl", replaced('{"epoch": 0, "loss": "1"}\n'), r"metrics\.jsonl:1: expected figures as loss"),
-        ("metrics.jsonl", replaced('{"epoch": 0, "loss": [1]}\n'), r"expected figures as loss, found \[1\]"),
-        ("metrics.jsonl", replaced('{"epoch": 0, "bytes": {"x": "y"}}\n'), r"expected figures as bytes, found {'x'"),
-        ("predictions/predictions.json", replaced("{}"), r"predictions\.json: not the index"),
-        ("predictions/predictions.json", edited(format="x"), r"predictions\.json: not the index"),
-        ("predictions/predictions.json", edited(arrays={"label": {"shape": [1e400]}}), r"predictions\.json: not the"),
-        ("result.json", replaced("{}"), r"result\.json: lacks the number of epochs"),
+        ("metrics.jsonl", replaced('{"epoch": 0}\n'), r"metrics\.jsonl:1: the checksum is missing"),
+        ("metrics.jsonl", lines('{"epoch": 0}', '{"epoch": 1, "x": 1,}'), r"metrics\.jsonl:2: not valid JSON"),
+        ("metrics.jsonl", lines('{"loss": 0}'), r"metrics\.jsonl:1: expected the number of an epoch"),
+        ("metrics.jsonl", lines('{"epoch": 0, "loss": "1"}'), r"metrics\.jsonl:1: expected figures as loss"),
+        ("metrics.jsonl", lines('{"epoch": 0, "loss": [1]}'), r"expected figures as loss, found \[1\]"),
+        ("metrics.jsonl", lines('{"epoch": 0, "bytes": {"x": "y"}}'), r"expected figures as bytes, found {'x'"),
+        ("predictions/predictions.json", replaced("{}"), r"predictions\.json: the checksum is not in its place"),
+        ("predictions/predictions.json", edited(facts=5), r"predictions\.json: not the index"),
+        ("predictions/predictions.json", edited(format_version="x"), r"'x' is not a version"),
+        ("predictions/predictions.json", edited(arrays={"label": {"shape": ["x"]}}), r"predictions\.json: not the"),
+        ("result.json", edited(epochs=None), r"result\.json: lacks the number of epochs"),
         ("result.json", cut, r"result\.json: not valid JSON"),
         ("inputs.json", replaced("{"), r"inputs\.json: not valid JSON"),
-        ("recipe.toml", replaced("[train"), r"recipe\.toml: not a recipe"),
+        ("recipe.toml", replaced("[train"), r"recipe\.toml: the checksum is missing"),
+        ("recipe.toml", replaced(seal_text("[train\n")), r"recipe\.toml: not a recipe"),
     ],
 )
 def test_a_damaged_file_of_a_run_is_a_finding(
@@ -136,7 +142,7 @@ def test_a_damaged_file_of_a_run_is_a_finding(
 
 def test_a_result_without_epochs_is_refused(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
-    (dataset.run_path("first") / "result.json").write_text("{}")
+    write_json(dataset.run_path("first") / "result.json", {})
     with pytest.raises(CorruptError, match="train again"):
         Run.open(dataset, "first").result()
 

@@ -123,18 +123,22 @@ def test_a_manifest_under_another_key_is_found(whole: Catalog) -> None:
         Artifact(path.with_name("0123456789abcdef"))
 
 
-def test_files_of_earlier_versions_have_no_checksum_and_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "old.json"
+def test_a_file_without_its_checksum_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "content.json"
     contents: list[dict[str, object]] = [{}, {"arrays": {}}, {"epochs": 3}]
     for content in contents:
         write_json(path, content, sealed=False)
-        assert read_json(path) == content
+        assert read_json(path, sealed=False) == content
+        with pytest.raises(CorruptError, match="checksum"):
+            read_json(path)
         write_json(path, content)
-        assert read_json(path) == content
+        assert read_json(path) == read_json(path, sealed=False) == content
         assert path.read_bytes().startswith(b'{\n "checksum": "')
-    check_text(b"[a]\nb = 1\n", "recipe")
-    with pytest.raises(CorruptError, match="checksum"):
-        check_text(seal_text("[a]\nb = 1\n").encode().replace(b"1", b"2"), "recipe")
+    sealed = seal_text("[a]\nb = 1\n").encode()
+    check_text(sealed, "recipe")
+    for damaged in (b"[a]\nb = 1\n", b"", sealed.replace(b"1", b"2"), sealed[:-1], sealed.replace(b"#", b"")):
+        with pytest.raises(CorruptError, match="checksum"):
+            check_text(damaged, "recipe")
 
 
 def test_looking_at_a_lock_does_not_refuse_a_writer(tmp_path: Path) -> None:

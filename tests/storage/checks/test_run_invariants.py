@@ -91,9 +91,9 @@ def test_a_finished_run_that_lacks_a_line_of_its_metrics_is_damaged(run: Run) ->
 @pytest.mark.parametrize("name", ["predictions", "checkpoint", "checkpoint/best", "."])
 def test_an_outdated_list_of_a_run_is_found_and_written_again(run: Run, name: str) -> None:
     metadata = run.path / name / "zarr.json"
-    content = read_json(metadata)
+    content = read_json(metadata, sealed=False)
     content["consolidated_metadata"]["metadata"] = {}
-    write_json(metadata, content, sealed=False)
+    write_json(metadata, content, sealed=False, indent=None)
     with pytest.raises(IncompleteError, match="does not list what is stored"):
         check_run(run)
     Catalog(run.path.parents[2])["web"].collect_garbage()

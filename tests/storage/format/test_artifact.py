@@ -113,7 +113,7 @@ def test_records_that_outlived_their_data_are_dropped_after_a_crash(tmp_path: Pa
 
 def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
     artifact = write_partition(tmp_path)
-    edit_manifest(artifact, format=99)
+    edit_manifest(artifact, format_version=99)
     with pytest.raises(FormatError, match="format 99 is newer"):
         Artifact(artifact.path)
 

@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 import zarr
 
-from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage import Catalog
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format import listing
-from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.files import read_json
 from gnnloom.storage.format.listing import is_list_current, refresh_list
-from gnnloom.storage.format.sections import arrays_json
-from support.damage import edit_manifest
 from support.small_catalogs import begin_partition, store_run, store_small_dataset
 
 
@@ -27,23 +24,6 @@ def groups_below(folder: Path) -> list[Path]:
     """All folders that hold groups or arrays, without the chunks of arrays."""
     found = [path for path in folder.rglob("*") if path.is_dir() and path.name[0] != "."]
     return [path for path in found if not {"c", "sections"} & set(path.parts)]
-
-
-def without_lists(dataset: Dataset) -> None:
-    """Make a dataset what earlier versions wrote: no lists or sections, and no groups between artifacts and arrays."""
-    for info in dataset.artifacts():
-        if info.state == "complete":
-            edit_manifest(
-                Artifact(info.path), format=1, arrays=arrays_json(Artifact(info.path).records.values()), sections={}
-            )
-            shutil.rmtree(info.path / "sections", ignore_errors=True)
-    for path in dataset.path.rglob("zarr.json"):
-        content = json.loads(path.read_text())
-        if content.pop("consolidated_metadata", None):
-            write_json(path, content, sealed=False)
-    (dataset.graph().artifact.path / "block" / "zarr.json").unlink()
-    for path in (dataset.runs_path, dataset.run_path("first"), dataset.run_path("first") / "checkpoint"):
-        (path / "zarr.json").unlink()
 
 
 def test_zarr_and_xarray_walk_a_dataset_without_warnings(catalog: Catalog) -> None:
@@ -73,7 +53,7 @@ def test_zarr_and_xarray_walk_a_dataset_without_warnings(catalog: Catalog) -> No
 
 def test_walkers_that_read_folders_find_the_same(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
-    listed = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]
+    listed = read_json(dataset.path / "zarr.json", sealed=False)["consolidated_metadata"]["metadata"]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         zarr.consolidate_metadata(str(dataset.path))
@@ -86,7 +66,7 @@ def test_walkers_that_read_folders_find_the_same(catalog: Catalog) -> None:
     named = re.findall(r"`([^`]+)`", specification.read_text().partition("## Zarr readers")[2].partition("## ")[0])
     assert "manifest.json" in objects
     assert objects <= set(named)
-    found = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]
+    found = read_json(dataset.path / "zarr.json", sealed=False)["consolidated_metadata"]["metadata"]
     assert {name for name in found if "checkpoint" not in name} == set(listed)
     assert all(found[name]["node_type"] == node["node_type"] for name, node in listed.items())
     assert any("checkpoint/00000003/layers/0/weight" in name for name in found)
@@ -108,54 +88,32 @@ def test_the_list_follows_what_is_added_and_removed(catalog: Catalog) -> None:
     assert not [finding for finding in dataset.verify(quick=True) if finding.problem]
 
 
-def test_datasets_of_earlier_versions_are_read_and_get_their_lists(catalog: Catalog) -> None:
-    dataset = store_small_dataset(catalog)
-    before = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]
-    without_lists(dataset)
-    assert not [item for item in Catalog(catalog.root)["web"].verify() if item.is_damaged and item.kind != "shards"]
-    dataset.collect_garbage()
-    now = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]
-    # The run had no metadata of its own.
-    assert now == {name: node for name, node in before.items() if not name.startswith("runs")}
-
-
 def test_opening_a_dataset_does_not_parse_its_list(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     path = dataset.path / "zarr.json"
     path.write_text(path.read_text().replace('"kind": "inline"', "kind"))
-    assert Catalog(catalog.root)["web"].version == dataset.version
+    assert Catalog(catalog.root)["web"].name == dataset.name
     assert [finding.kind for finding in dataset.verify(quick=True) if finding.problem] == ["list"]
 
 
 def test_a_list_of_another_program_hides_no_dataset(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     path = dataset.path / "zarr.json"
-    content = read_json(path)
+    content = read_json(path, sealed=False)
     # The list is last, and the last type in the file is that of one of its nodes.
     names = ("zarr_format", "node_type", "attributes", "consolidated_metadata")
     path.write_text(json.dumps({name: content[name] for name in names}))
-    assert Catalog(catalog.root)["web"].version == dataset.version
+    assert Catalog(catalog.root)["web"].name == dataset.name
     path.write_text(json.dumps({**content, "node_type": "array"}, sort_keys=True).replace("gnnloom", "other"))
     with pytest.raises(FormatError, match="a Zarr array, but not a gnnloom dataset"):
         Catalog(catalog.root)["web"]
 
 
-def test_lists_that_earlier_versions_indented_are_not_damaged(catalog: Catalog) -> None:
-    dataset = store_small_dataset(catalog)
-    for path in dataset.path.rglob("zarr.json"):
-        content = json.loads(path.read_text())
-        if "consolidated_metadata" in content:
-            assert path.read_text().count("\n") == 1
-            write_json(path, content, sealed=False)
-    # The shards of this dataset hold vertices only.
-    assert {finding.kind for finding in dataset.verify() if finding.problem} == {"shards"}
-
-
 def test_a_list_that_would_be_too_long_is_left_out(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MOST_NODES", 5)
     dataset = store_small_dataset(catalog)
-    assert "consolidated_metadata" not in read_json(dataset.path / "zarr.json")
-    assert "consolidated_metadata" in read_json(dataset.vertices().artifact.path / "zarr.json")
+    assert "consolidated_metadata" not in read_json(dataset.path / "zarr.json", sealed=False)
+    assert "consolidated_metadata" in read_json(dataset.vertices().artifact.path / "zarr.json", sealed=False)
     refresh_list(dataset.path)
     assert not [finding for finding in dataset.verify(quick=True) if finding.problem]
 
@@ -166,7 +124,7 @@ def test_an_artifact_whose_list_would_be_too_long_lists_its_sections(
     monkeypatch.setattr(listing, "MOST_NODES", 4)
     dataset = store_small_dataset(catalog)
     path = dataset.graph().artifact.path
-    assert "consolidated_metadata" not in read_json(path / "zarr.json")
+    assert "consolidated_metadata" not in read_json(path / "zarr.json", sealed=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         block = zarr.open_group(str(path), path="block/00000", mode="r", use_consolidated=True)

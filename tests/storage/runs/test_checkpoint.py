@@ -66,7 +66,7 @@ def test_an_unfinished_checkpoint_is_not_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"format": 99}, FormatError, "format 99 is newer"),
+        ({"format_version": 99}, FormatError, "format 99 is newer"),
         ({"facts": None}, CorruptError, "lacks its facts"),
         ({"arrays": {"bias": 3}}, CorruptError, "not the index of a checkpoint"),
     ],

@@ -110,7 +110,7 @@ def member(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, link: str = 
 
 def hostile(path: Path, *members: tuple[tarfile.TarInfo, bytes], announced: int = 1 << 20, files: int = 9) -> Path:
     """An archive with a valid head and these members."""
-    head = json.dumps({"format": 1, "dataset": "web", "files": files, "bytes": announced}).encode()
+    head = json.dumps({"format_version": 1, "dataset": "web", "files": files, "bytes": announced}).encode()
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
         tar.addfile(member(HEAD, len(head)), io.BytesIO(head))
         for made, data in members:
@@ -245,11 +245,14 @@ def test_changed_missing_and_repeated_files_are_refused(exported: Path, catalog:
     for blocked in (twice, under):
         with pytest.raises(InputError, match="has the name of another file"):
             import_dataset(catalog, blocked)
-    newer = rewrite(
-        source, tmp_path / "f.tar", lambda n, d: d.replace(b'"format": 1', b'"format": 9') if n == HEAD else d
-    )
-    with pytest.raises(FormatError, match="format 9 is newer"):
-        import_dataset(catalog, newer)
+    for version, said in ((b'"format_version": 9', "format 9 is newer"), (b'"format": 1', "a development version")):
+        other = rewrite(
+            source,
+            tmp_path / "f.tar",
+            lambda n, d, version=version: d.replace(b'"format_version": 1', version) if n == HEAD else d,
+        )
+        with pytest.raises(FormatError, match=said):
+            import_dataset(catalog, other)
     assert list(catalog.root.iterdir()) == []
 
 

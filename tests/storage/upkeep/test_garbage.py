@@ -72,7 +72,7 @@ def test_scratch_and_leftovers_are_removed_and_artifacts_stay(catalog: Catalog) 
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("graph", ["transpose", "partition", "shards"]),
+        ("graph", ["transpose", "vertices", "partition", "shards"]),
         ("partition", ["shards"]),
         ("vertices", ["shards"]),
         ("transpose", []),

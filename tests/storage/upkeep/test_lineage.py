@@ -19,7 +19,7 @@ def test_everything_knows_its_inputs_and_outputs(catalog: Catalog) -> None:
     graph = nodes[names["graph"]]
     assert graph.inputs == {}
     assert list(graph.sources) == ["source"]
-    assert set(graph.outputs) == {names["transpose"], names["partition"], names["shards"]}
+    assert set(graph.outputs) == {names[kind] for kind in ("transpose", "vertices", "partition", "shards")}
     assert all(node.state == "complete" for node in nodes.values())
 
 
@@ -30,7 +30,7 @@ def test_the_lineage_includes_missing_inputs_and_unfinished_artifacts(catalog: C
     writer = begin_partition(dataset)
     nodes = lineage(dataset)
     assert nodes[f"graph/{key}"].state == "gone"
-    assert len(nodes[f"graph/{key}"].outputs) == 3
+    assert len(nodes[f"graph/{key}"].outputs) == 4
     assert nodes[f"partition/{writer.key}"].state == "incomplete"
 
 

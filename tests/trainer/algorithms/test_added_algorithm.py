@@ -53,7 +53,7 @@ ALGORITHM = Algorithm(
 '''
 
 
-TRAIN = ("train", "graph", "--ranks", "2", "--hidden", "4,4", "--epochs", "3", "--dtype", "float64", "--json")
+TRAIN = ("train", "graph", "--ranks", "2", "--hidden", "4,4", "--epochs", "3", "--precision", "float64", "--json")
 
 
 class Installed:

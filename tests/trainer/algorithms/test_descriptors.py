@@ -66,7 +66,6 @@ def test_an_algorithm_is_given_its_own_options_only() -> None:
         (Option(default=1, help=""), "3", 3),
         (Option(default=0.5, help="", below=1.0), "0.25", 0.25),
         (Option(default=False, help=""), "true", True),
-        (Option(default="a", help="", choices=("a", "b"), former_choices={"c": "b"}), "c", "b"),
     ],
 )
 def test_an_option_reads_its_value_from_text(option: Option, text: str, value: object) -> None:

@@ -66,7 +66,7 @@ def test_options_that_depend_on_a_changed_one_are_not_taken_over(catalog: Catalo
         ({"lr": 0.1}, "lr 0.5 (now 0.1)"),
         ({"hidden": (8, 8)}, "hidden [16] (now [8, 8])"),
         ({"model": "sage"}, "model 'gcn' (now 'sage')"),
-        ({"normalisation": "mean"}, "normalization 'symmetric' (now 'mean')"),
+        ({"normalization": "mean"}, "normalization 'symmetric' (now 'mean')"),
     ],
 )
 def test_what_decides_the_result_must_not_change(

@@ -1,4 +1,4 @@
-"""The command line of a rank has an option for every field, and understands the names of earlier versions."""
+"""The command line of a rank has an option for every field."""
 
 from __future__ import annotations
 
@@ -27,11 +27,6 @@ def test_options_are_fields_of_the_configuration() -> None:
         ranks=4, hidden=(16, 8), lr=0.5, bias=False, grid=(2, 2), algorithm="summa", summa_width=9
     )
     assert job.result == Path("result.json")
-
-
-def test_names_of_earlier_versions_stay_valid() -> None:
-    found = parse_arguments([*GIVEN, "--normalisation", "mean", "--gradient-product", "turned"]).config
-    assert found == config(normalization="mean", gradient_product="transposed")
 
 
 def test_options_override_the_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.sources.formats import open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifacts.vertices import SPLIT
+from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels

@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> gnnloom.Run:
         hidden=[8],
         epochs=4,
         eval_every=2,
-        dtype="float64",
+        precision="float64",
         feature_norm="none",
         run="first",
         save_embeddings=True,

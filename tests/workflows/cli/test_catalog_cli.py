@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import zarr
 from click.testing import CliRunner
 
 from gnnloom.storage import Catalog, GnnloomError
+from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.cli.main import cli
 from support.graphs import random_adjacency, store_graph
@@ -186,3 +188,17 @@ def test_two_simultaneous_ingests_of_one_graph_leave_one_intact_artifact(tmp_pat
     assert (first["nnz"], first.get("digest")) == (second["nnz"], second.get("digest"))
     (info,) = Catalog(root)["web"].artifacts("graph")
     assert Artifact(info.path).verify() > 0
+
+
+@pytest.mark.parametrize(
+    "command", ["catalog verify web", "catalog rm web --yes", "generate web rmat --scale 5", "train web"]
+)
+def test_commands_refuse_a_dataset_of_a_development_version_in_one_line(tmp_path: Path, command: str) -> None:
+    with tarfile.open(Path(__file__).parents[2] / "data" / "store-development.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    program = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(tmp_path), *command.split()]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    (line,) = done.stderr.splitlines()
+    assert "made by a development version of gnnloom" in line
+    assert "make it again" in line
+    assert (done.returncode, done.stdout) == (FormatError.exit_code, "")

@@ -74,7 +74,6 @@ def first(catalog: Catalog) -> Run:
         ("web", "--run", "first"),
         ("web/runs/first", "--run", "first"),
         ("web/first", *MADE),
-        ("web/first", "--resume"),
         ("web/first", "--eval-every", "1"),
     ],
 )

@@ -44,7 +44,7 @@ def dataset(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ingest_vertices(found, open_vertices("random", (), {"dim": 3, "classes": 2}, graph), CLUSTER)
     partition_graph(found, graph, PartitionOptions(2, "random"), CLUSTER)
     run = Run(found.run_path("first"))
-    run.start({}, 0)
+    run.start({}, 0, {"graph": graph.artifact.key})
     run.predictions_aside().mkdir(parents=True)
     records = [
         write_array(run.predictions_aside(), "label", np.array([1, 0, 1, 1], np.int32), ("vertex",)),

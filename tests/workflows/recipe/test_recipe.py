@@ -209,11 +209,6 @@ def test_a_setting_overrides_the_file_and_is_read_as_the_type_of_its_key(tmp_pat
     assert (recipe.dataset.name, recipe.source.given["seed"]) == ("7", 3)
 
 
-def test_keys_keep_working_under_their_former_names(tmp_path: Path) -> None:
-    assert read(tmp_path, GOOD + 'normalisation = "mean"\n').training.normalization == "mean"
-    assert read(tmp_path, GOOD, "train.normalisation=mean").training.normalization == "mean"
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

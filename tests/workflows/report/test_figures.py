@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.files import write_json
 from gnnloom.storage.runs.provenance import begin_session, end_session
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.report.comparison import comparison_rows, data_warning
@@ -157,6 +157,6 @@ def test_a_single_score_over_time_is_drawn_from_0_seconds_on(dataset: Dataset) -
 
 def test_a_damaged_record_of_sessions_is_found(dataset: Dataset, tmp_path: Path) -> None:
     store(dataset, "damaged", [0.1] * 2, [0.5, 0.6])
-    (dataset.run_path("damaged") / "provenance.json").write_text(json.dumps({"sessions": [5]}))
+    write_json(dataset.run_path("damaged") / "provenance.json", {"sessions": [5]})
     with pytest.raises(CorruptError, match=r"provenance\.json: expected a list of sessions"):
         check_run(Run.open(dataset, "damaged"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from gnnloom.storage import Catalog
 from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.files import write_json
 from gnnloom.storage.runs.provenance import begin_session
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import inputs_of
@@ -136,6 +136,6 @@ def test_a_run_that_begins_again_drops_its_forecast_and_a_damaged_one_is_found(p
         assert run.forecast() == {}
         record_forecast(run, begun)
         assert run.forecast() == first
-    (run.path / "forecast.json").write_text(json.dumps({"epoch_seconds": "soon"}))
+    write_json(run.path / "forecast.json", {"epoch_seconds": "soon"})
     with pytest.raises(CorruptError, match=r"forecast\.json: expected epoch_seconds"):
         check_run(run)

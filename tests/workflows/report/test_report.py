@@ -36,6 +36,7 @@ SESSION = {
     "command": "gnnloom --catalog /data train web --ranks 3 --run rows",
 }
 CLASSES = {
+    "class_epoch": 3,
     "confusion": [[8, 2], [1, 3]],
     "per_class": [
         {"class": 0, "precision": 8 / 9, "recall": 0.8, "f1": 0.842, "support": 10},

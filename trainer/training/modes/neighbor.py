@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples
-from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together

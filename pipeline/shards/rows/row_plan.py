@@ -1,0 +1,250 @@
+"""The plan of row shards, for stored artifacts or for stated sizes.
+
+Three passes, each a set of independent tasks: route rows and vertex data to the parts that own them; renumber each
+rank's matrices and find its halo; look up each rank's send lists in the halos of the others. If what was routed is in
+many pieces, it is merged before it is read. The work grows with the nonzeros, not with nonzeros times ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
+from gnnloom.pipeline.shards.rows.row_rank import ShardRankTask, shard_rank
+from gnnloom.pipeline.shards.rows.row_routed import SEGMENT_NONZEROS, RoutedMatrix, RoutedVertices
+from gnnloom.pipeline.shards.rows.row_routing import (
+    RouteBlockTask,
+    RouteVerticesTask,
+    route_block,
+    route_vertices,
+    row_shuffle,
+    vertex_shuffle,
+)
+from gnnloom.pipeline.shards.rows.row_send_lists import SendListTask, write_send_lists
+from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.storage.format.artifact import ArtifactWriter
+
+#: Chunks of vertex data that one task routes: about 64 MiB.
+_CHUNKS_PER_TASK = 16
+#: Bytes of a row of a block while its rows are sorted by part.
+_BLOCK_ROW_BYTES = 48
+#: Bytes of a nonzero while a segment of rows is renumbered: masks, local columns, and the sort by row.
+_SEGMENT_BYTES = 72
+#: Bytes of a halo vertex while the halo is found: ids, owners, positions, and what the merge of segments copies.
+_HALO_BYTES = 56
+#: Bytes of a vertex while its rank is reordered: its order, local number, nonzeros, and where they begin and end.
+_REORDER_BYTES = 160
+
+
+@dataclass(frozen=True)
+class RowPlaces:
+    """Where tasks read and write; the defaults are for plans that are counted and not run.
+
+    Attributes:
+        part_path: ``.npy`` file of the (num_vertices,) int32 parts.
+        matrices: artifacts of the adjacency and, if directed, its transpose.
+        vertices: artifact of the vertex data.
+        dims: names of all dimensions of each of its arrays.
+    """
+
+    writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "shards", ""))
+    part_path: Path = Path()
+    matrices: tuple[Path, ...] = (Path(), Path())
+    vertices: Path = Path()
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def row_phases(source: ShardSource, parts: PartSizes, places: RowPlaces, reorder: str = "none") -> list[Phase]:
+    """The phases that make row shards, once the transpose of a directed graph exists.
+
+    Args:
+        source: sizes of the graph and the vertex data.
+        parts: sizes of the parts.
+        reorder: order of a rank's rows.
+    """
+    return _RowPlan(source, parts, places, reorder).phases()
+
+
+def vertex_ranges(num_vertices: int, chunk_rows: Sequence[int]) -> list[int]:
+    """Bounds of the ranges that tasks route: whole chunks of the widest array, the same in every run.
+
+    Args:
+        chunk_rows: rows of a chunk of each array.
+    """
+    step = _CHUNKS_PER_TASK * min(chunk_rows, default=num_vertices or 1)
+    return [*range(0, num_vertices, step), num_vertices]
+
+
+def routed_bytes(num_vertices: int, nnz: int, entry_bytes: int) -> int:
+    """Bytes of the routed rows of a matrix: their entries, and the id and the number of nonzeros of each."""
+    return nnz * entry_bytes + 16 * num_vertices
+
+
+@dataclass(frozen=True, eq=False)
+class _RowPlan:
+    source: ShardSource
+    parts: PartSizes
+    places: RowPlaces
+    reorder: str
+
+    def phases(self) -> list[Phase]:
+        routes = [self._route(plan, *self._blocks(number), "rows") for number, plan in enumerate(self._row_plans)]
+        if self._vertex_plan is not None:
+            routes.append(self._route(self._vertex_plan, route_vertices, self._ranges(), "vertices"))
+        routed = [phases[-1] for phases in routes]
+        tasks = [self._shard_task(rank) for rank in range(self._num_parts)]
+        files = tuple(plan.files for plan in self._halo_plans)
+        shard = Phase("shard", shard_rank, tasks, "vertices", tuple(routed), files, makes_arrays=True, arrays=3)
+        halos = [plan.merges("merge halos", shard) for plan in self._halo_plans]
+        sends = [self._send_task(rank) for rank in range(self._num_parts)]
+        reads = tuple(dict.fromkeys(phases[-1] if phases else shard for phases in halos))
+        send = Phase("send lists", write_send_lists, sends, "vertices", reads, makes_arrays=True, arrays=3)
+        # The halos of one matrix are independent of those of the other, but each level needs the one before.
+        return [phase for phases in (*routes, [shard], *halos, [send]) for phase in phases]
+
+    def _route(self, plan: ShufflePlan, function: Callable[[Any], int], tasks: Sequence[Any], what: str) -> list[Phase]:
+        """A phase that routes, and the merges of what it leaves."""
+        unit = "edges" if what == "rows" else what
+        route = Phase(f"route {what}", function, tasks, unit, files=(plan.files,))
+        return [route, *plan.merges(f"merge {what}", route)]
+
+    # Sizes
+
+    @property
+    def _num_parts(self) -> int:
+        return len(self.parts.vertices)
+
+    @cached_property
+    def _graphs(self) -> list[GraphSizes]:
+        """The adjacency and, if directed, its transpose."""
+        backward = self.source.backward
+        return [self.source.graph] if backward is None else [self.source.graph, backward]
+
+    @property
+    def _mapped_bytes(self) -> int:
+        """Bytes of the part of every vertex: pages of the mapped file count as the worker's own."""
+        return 4 * self.source.graph.num_vertices
+
+    # Shuffles
+
+    @cached_property
+    def _row_plans(self) -> list[ShufflePlan]:
+        return [
+            self._plan(
+                row_shuffle(kind, self._num_parts, graph.num_vertices, weighted=graph.weighted),
+                graph.num_blocks,
+                routed_bytes(graph.num_vertices, graph.nnz, graph.entry_bytes),
+            )
+            for kind, graph in zip(("forward", "backward"), self._graphs, strict=False)
+        ]
+
+    @cached_property
+    def _vertex_plan(self) -> ShufflePlan | None:
+        vertices = self.source.vertices
+        if vertices is None:
+            return None
+        return self._plan(vertex_shuffle(vertices.types, self._num_parts), len(self._bounds) - 1, vertices.raw_bytes)
+
+    @cached_property
+    def _bounds(self) -> list[int]:
+        """Bounds of the ranges of vertex data."""
+        chunk_rows = self.source.vertices.chunk_rows if self.source.vertices else ()
+        return vertex_ranges(self.source.graph.num_vertices, chunk_rows)
+
+    @cached_property
+    def _halo_plans(self) -> list[ShufflePlan]:
+        plans = []
+        for kind, sent in zip(("forward", "backward"), (self.parts.sent, self.parts.sent_back), strict=True):
+            if len(plans) < len(self._graphs):
+                pairs = min(sum(sent), self._num_parts**2)
+                # Two numbers for each pair of ranks.
+                num_bytes = 8 * sum(sent) + 16 * pairs
+                shuffle = halo_shuffle(kind, self._num_parts)
+                plans.append(ShufflePlan(self.places.writer, shuffle, self._num_parts, num_bytes, pairs))
+        return plans
+
+    def _plan(self, shuffle: Shuffle, num_tasks: int, num_bytes: int) -> ShufflePlan:
+        return ShufflePlan(self.places.writer, shuffle, num_tasks, num_bytes, num_tasks * self._num_parts)
+
+    # Tasks
+
+    def _blocks(self, number: int) -> tuple[Callable[[Any], int], list[RouteBlockTask]]:
+        graph, plan, places = self._graphs[number], self._row_plans[number], self.places
+        return route_block, [
+            RouteBlockTask(
+                places.writer,
+                places.matrices[number],
+                places.part_path,
+                plan.shuffle,
+                block,
+                plan.lane(block),
+                Needs(
+                    reads=nnz * graph.entry_bytes + 8 * rows,
+                    writes=routed_bytes(rows, nnz, graph.entry_bytes) + 8 * self._num_parts,
+                    memory=2 * nnz * graph.entry_bytes + _BLOCK_ROW_BYTES * rows + self._mapped_bytes,
+                ),
+            )
+            for block, (rows, nnz) in enumerate(zip(graph.block_rows, graph.block_nnz, strict=True))
+        ]
+
+    def _ranges(self) -> list[RouteVerticesTask]:
+        plan, places = self._vertex_plan, self.places
+        if plan is None or self.source.vertices is None:
+            return []
+        row_bytes, tasks = self.source.vertices.row_bytes, []
+        for number, (start, stop) in enumerate(pairwise(self._bounds)):
+            num_bytes = (stop - start) * row_bytes
+            needs = Needs(num_bytes, num_bytes + 8 * self._num_parts, 0, 2 * num_bytes + self._mapped_bytes)
+            where = (places.writer, places.vertices, places.part_path, plan.shuffle, number)
+            tasks.append(RouteVerticesTask(*where, start, stop, plan.lane(number), needs))
+        return tasks
+
+    @cached_property
+    def _matrices(self) -> tuple[RoutedMatrix, ...]:
+        prefixes = ("", "transpose/")
+        plans = zip(prefixes, self._row_plans, self._halo_plans, strict=False)
+        return tuple(RoutedMatrix(prefix, rows.shuffle, halo.shuffle) for prefix, rows, halo in plans)
+
+    def _of_rank(self, rank: int) -> tuple[Any, ...]:
+        """What the tasks of the later passes of a rank have in common: no data, so that they are small to send."""
+        vertices = RoutedVertices(self._vertex_plan.shuffle, self.places.dims) if self._vertex_plan else None
+        return (
+            self.places.writer, self.places.part_path, self._num_parts, rank, self._matrices, vertices, self.reorder,
+        )  # fmt: skip
+
+    def _shard_task(self, rank: int) -> ShardRankTask:
+        lanes = tuple(plan.lane(rank) for plan in self._halo_plans)
+        return ShardRankTask(*self._of_rank(rank), self._shard_needs(rank), lanes)
+
+    def _shard_needs(self, rank: int) -> Needs:
+        parts, graph = self.parts, self.source.graph
+        own, nonzeros, halo = parts.vertices[rank], parts.nonzeros[rank], parts.received[rank]
+        entry, matrices = graph.entry_bytes, len(self._graphs)
+        vertex_bytes = own * (self.source.vertices.row_bytes if self.source.vertices else 0)
+        plans = [*self._row_plans, *([self._vertex_plan] if self._vertex_plan else [])]
+        # Rows of several blocks are joined into a segment, and the rows of the rank in one block are read at once.
+        segment = min(nonzeros, SEGMENT_NONZEROS) * (_SEGMENT_BYTES + entry)
+        memory = 8 * own + _HALO_BYTES * halo + segment + min(nonzeros, max(graph.block_nnz, default=0)) * entry
+        if self.reorder != "none":
+            memory += _REORDER_BYTES * own + _SEGMENT_BYTES * SEGMENT_NONZEROS
+        return Needs(
+            # Ids first, then the rows twice: local numbers are known when the halo is complete.
+            reads=3 * matrices * routed_bytes(own, nonzeros, entry) + vertex_bytes,
+            writes=matrices * (nonzeros * entry + 8 * own + 16 * halo) + vertex_bytes,
+            opens=sum(plan.opens((rank, rank + 1)) for plan in plans),
+            memory=memory + self._mapped_bytes,
+        )
+
+    def _send_task(self, rank: int) -> SendListTask:
+        sent = self.parts.sent[rank] + (self.parts.sent_back[rank] if self.parts.sent_back else 0)
+        index, opens = 24 * self._num_parts, sum(plan.opens((rank, rank + 1)) for plan in self._halo_plans)
+        needs = Needs(8 * sent + index, 4 * sent + 8 * self._num_parts, opens, 24 * (sent + self.parts.vertices[rank]))
+        return SendListTask(*self._of_rank(rank), needs)

@@ -1,0 +1,163 @@
+"""The plan of a shuffle: the files of the tasks that route, and the phases of merges between them and the readers.
+
+Every reader needs its positions from every task that routes. With T tasks and P readers, that means T P reads, each of
+which gives fewer bytes as T and P grow. What groups of tasks routed is therefore merged by span of positions, level by
+level (:mod:`gnnloom.pipeline.external_sort.merge_levels`), until a reader takes enough from each.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet
+from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges, most_sources
+from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
+from gnnloom.pipeline.shuffle.run_list import At, LaneRuns, save_sources
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.matrix.ranges import Span, range_of
+
+
+@dataclass(frozen=True, eq=False)
+class ShufflePlan:
+    """How the rows of a shuffle get to their readers.
+
+    Attributes:
+        writer: of the artifact; only its work folder is used.
+        num_tasks: tasks that route.
+        num_bytes: of all rows, about.
+        num_keys: distinct positions of the rows of each task, about, summed over all tasks.
+    """
+
+    writer: ArtifactWriter
+    shuffle: Shuffle
+    num_tasks: int
+    num_bytes: int
+    num_keys: int
+
+    @cached_property
+    def files(self) -> LevelFiles:
+        """The files of the tasks that route."""
+        return self._files(self.levels[0], [(0, task) for task in range(self.num_tasks)])
+
+    def lane(self, task: int) -> Lane:
+        """Where a task that routes writes its rows."""
+        return self.files.lanes.lane(task)
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        return merge_levels(self.num_tasks, most_sources(self.num_bytes, self.shuffle.readers))
+
+    def merges(self, name: str, route: Phase) -> list[Phase]:
+        """The phases of merges.
+
+        Args:
+            name: of the phases.
+            route: the phase of the tasks that route.
+        """
+        phases, before = list[Phase](), self.files
+        for level in self.levels[1:]:
+            found = list(merges(self.levels, level, self.shuffle.num_positions))
+            files = self._files(level, [(merge.span, merge.source) for merge in found])
+            tasks = [
+                MergeTask(
+                    self.writer,
+                    f"merge-{self.shuffle.name}/{self._tag(level)}-{merge.span:06d}-{merge.source:06d}",
+                    self.shuffle.name,
+                    self.shuffle.columns,
+                    before.list_path,
+                    merge.span_before,
+                    merge.group,
+                    merge.positions,
+                    files.lanes.lane(number),
+                    self._bytes(merge.positions, len(merge.group) / self.levels[level.number - 1].sources),
+                    before.num_files([(merge.span_before, source) for source in merge.group]),
+                )
+                for number, merge in enumerate(found)
+            ]
+            arrays = len(self.shuffle.columns) + 1
+            reads = (phases[-1] if phases else route,)
+            phases.append(Phase(name, merge_runs, tasks, "rows", reads, (files,), arrays=arrays))
+            before = files
+        return phases
+
+    def opens(self, positions: Span) -> int:
+        """Files that a reader of these positions opens."""
+        if positions[0] == positions[1]:
+            return 0
+        last = self.levels[-1]
+        first, final = (range_of(self.shuffle.num_positions, last.spans, at) for at in (positions[0], positions[1] - 1))
+        return self._last.num_files(
+            [(span, source) for span in range(first, final + 1) for source in range(last.sources)]
+        )
+
+    @cached_property
+    def _last(self) -> LevelFiles:
+        if len(self.levels) == 1:
+            return self.files
+        found = merges(self.levels, self.levels[-1], self.shuffle.num_positions)
+        return self._files(self.levels[-1], [(merge.span, merge.source) for merge in found])
+
+    def _bytes(self, positions: Span, share: float) -> int:
+        """Bytes of the rows of some positions, and of their index, in a share of the runs."""
+        part = share * (positions[1] - positions[0]) / max(1, self.shuffle.num_positions)
+        return int(part * (self.num_bytes + 16 * self.num_keys))
+
+    def _tag(self, level: Level) -> str:
+        # A command with other memory may have other tasks, and then other merges.
+        return f"{self.num_tasks}-{level.sources}x{level.spans}"
+
+    def _files(self, level: Level, order: Sequence[At]) -> LevelFiles:
+        folder, is_last = f"{self.shuffle.folder}/{self._tag(level)}", level is self.levels[-1]
+        lanes = LaneSet.named(f"{folder}/lanes", len(order))
+        list_path = self.shuffle.list_path if is_last else f"{folder}.json"
+        return LevelFiles(self.writer.work, self.shuffle, folder, list_path, lanes, order, level.spans)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelFiles:
+    """The files with the runs of one level; see :class:`~gnnloom.pipeline.tasks.phase.WorkFiles`.
+
+    Attributes:
+        folder: of the files of this and of earlier commands, relative to the work folder.
+        list_path: of the list of the runs, likewise.
+        order: span and source of each task, in the order of the tasks.
+        spans: of the level.
+    """
+
+    work: Path
+    shuffle: Shuffle
+    folder: str
+    list_path: str
+    lanes: LaneSet
+    order: Sequence[At]
+    spans: int
+
+    def create(self) -> None:
+        self.lanes.touch(self.work)
+
+    def is_intact(self, record: TaskRecord) -> bool:
+        # Tasks of one phase may route rows of several shuffles.
+        found = LaneRuns.recorded(record, self.shuffle.name)
+        return found is None or found.is_intact(self.work)
+
+    def publish(self, records: Sequence[TaskRecord]) -> None:
+        recorded = (LaneRuns.recorded(record, self.shuffle.name) for record in records)
+        own = (found.places for found in recorded if found is not None)
+        save_sources(self.work / self.list_path, self.spans, dict(zip(self.order, own, strict=True)))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.work / self.folder, ignore_errors=True)
+
+    def num_files(self, sources: Sequence[At]) -> int:
+        """Files with the runs of some sources."""
+        return len({self.lanes.lane(self._numbers[at]).path for at in sources if at in self._numbers})
+
+    @cached_property
+    def _numbers(self) -> dict[At, int]:
+        return {at: number for number, at in enumerate(self.order)}

@@ -1,0 +1,154 @@
+"""A plan is run or counted: nothing runs twice, lost files are made again if they are needed, and only then."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gnnloom.pipeline.tasks.phase import Needs, Phase, count, run, temporary_bytes
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from support.stopping import StoppedError, StoppingCluster
+
+
+@dataclass(frozen=True)
+class Task:
+    """Writes a file, and reads those of another phase."""
+
+    writer: ArtifactWriter
+    phase: str
+    number: int
+    reads: str = ""
+    needs: Needs = field(default_factory=Needs)
+
+    @property
+    def name(self) -> str:
+        return f"{self.phase}/{self.number}"
+
+
+@dataclass(frozen=True)
+class Files:
+    """A folder with a file for each task."""
+
+    folder: Path
+
+    def create(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def is_intact(self, record: TaskRecord) -> bool:
+        return (self.folder / Path(record.task).name).exists()
+
+    def publish(self, records: Sequence[TaskRecord]) -> None:
+        (self.folder / "list").write_text(" ".join(record.task for record in records))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def work(task: Task) -> int:
+    with task.writer.task(task.name):
+        if task.reads:
+            listed = (task.writer.work / task.reads / "list").read_text().split()
+            assert [(task.writer.work / name).read_text() for name in listed] == listed
+        if (task.writer.work / task.phase).exists():
+            (task.writer.work / task.name).write_text(task.name)
+    return 1
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> ArtifactWriter:
+    writer = ArtifactWriter(tmp_path, "graph", "key")
+    writer.work.mkdir()
+    return writer
+
+
+def chain(writer: ArtifactWriter) -> list[Phase]:
+    """Three tasks route, two merge, and two make arrays."""
+
+    def phase(name: str, tasks: int, before: Phase | None, *, makes_arrays: bool = False) -> Phase:
+        reads = before.name if before else ""
+        made = [Task(writer, name, number, reads, Needs(number, 10, 2, 5)) for number in range(tasks)]
+        files = () if makes_arrays else (Files(writer.work / name),)
+        return Phase(name, work, made, "tasks", (before,) if before else (), files, makes_arrays=makes_arrays)
+
+    route = phase("route", 3, None)
+    merge = phase("merge", 2, route)
+    return [route, merge, phase("make", 2, merge, makes_arrays=True)]
+
+
+ALL = ["route/0", "route/1", "route/2", "merge/0", "merge/1", "make/0", "make/1"]
+
+
+def ran(writer: ArtifactWriter, phases: Sequence[Phase], stop: int | None = None) -> list[str]:
+    """Names of the tasks that run; of at most ``stop``."""
+    cluster = StoppingCluster(stop)
+    if stop is None:
+        assert run(phases, cluster, writer) == [name for phase in phases if phase.makes_arrays for name in names(phase)]
+    else:
+        with pytest.raises(StoppedError):
+            run(phases, cluster, writer)
+    return [name for _, name in cluster.ran]
+
+
+def names(phase: Phase) -> list[str]:
+    return [task.name for task in phase.tasks]
+
+
+@pytest.mark.parametrize("stop", range(7))
+def test_a_stopped_plan_goes_on_where_it_was(writer: ArtifactWriter, stop: int) -> None:
+    assert ran(writer, chain(writer), stop) == ALL[:stop]
+    assert ran(writer, chain(writer)) == ALL[stop:]
+    assert ran(writer, chain(writer)) == []
+
+
+def test_files_are_removed_when_their_readers_are_done(writer: ArtifactWriter) -> None:
+    ran(writer, chain(writer), 5)
+    assert {path.name for path in writer.work.iterdir()} >= {"merge"}
+    assert not (writer.work / "route").exists()
+    ran(writer, chain(writer))
+    assert not (writer.work / "merge").exists()
+
+
+@pytest.mark.parametrize(
+    ("stop", "lost", "again"),
+    [
+        (2, "route/1", ["route/1", "route/2", *ALL[3:]]),
+        (4, "route/1", ["route/1", "merge/1", "make/0", "make/1"]),
+        (6, "merge/1", ["route/0", "route/1", "route/2", "merge/1", "make/1"]),
+    ],
+)
+def test_lost_files_are_made_again_if_they_are_needed(
+    writer: ArtifactWriter, stop: int, lost: str, again: list[str]
+) -> None:
+    ran(writer, chain(writer), stop)
+    (writer.work / lost).unlink()
+    assert ran(writer, chain(writer)) == again
+
+
+def test_lost_files_that_nobody_needs_are_not_made_again(writer: ArtifactWriter) -> None:
+    ran(writer, chain(writer))
+    shutil.rmtree(writer.work / "route", ignore_errors=True)
+    shutil.rmtree(writer.work / "merge", ignore_errors=True)
+    assert ran(writer, chain(writer)) == []
+
+
+def test_files_that_no_phase_reads_are_for_the_caller(writer: ArtifactWriter) -> None:
+    phases = chain(writer)[:2]
+    assert ran(writer, phases) == ALL[:5]
+    assert (writer.work / "merge" / "list").read_text() == "merge/0 merge/1"
+    assert ran(writer, chain(writer)[:2]) == []
+    (writer.work / "merge/0").unlink()
+    assert ran(writer, chain(writer)[:2]) == ["route/0", "route/1", "route/2", "merge/0"]
+
+
+def test_a_plan_is_counted_without_running(writer: ArtifactWriter) -> None:
+    phases = chain(writer)
+    assert count(phases)[0] == PhaseCount("route", 3, 6, 2, 1, 3, 30, 2, 5)
+    assert [(phase.phase, phase.tasks) for phase in count(phases)] == [("route", 3), ("merge", 2), ("make", 2)]
+    # What was routed stays until it is merged; the arrays are not temporary.
+    assert temporary_bytes(phases) == 30 + 20
+    assert not writer.recorded()
