@@ -96,8 +96,11 @@ def test_renumbering_opens_the_counted_files(catalog: Catalog, tmp_path: Path, m
     # The source is not a temporary file.
     assert cluster.opens("collect_range") == [0] * ranges
     assert cluster.opens("merge_range") == [planned["merge keys"].most_opens] * planned["merge keys"].tasks == [16] * 64
-    # The keys and edges of its files, and the numbers from all ranges of keys.
-    assert cluster.opens("scatter_range") == [planned["scatter"].most_opens] * ranges == [17] * ranges
+    # Few numbers from many ranges of keys are merged, eight ranges at a time.
+    assert cluster.opens("merge_runs") == [planned["merge numbers"].most_opens] * planned["merge numbers"].tasks
+    assert len(cluster.opens("merge_runs")) == 64
+    # The keys and edges of its files, and their numbers from eight merged ranges.
+    assert cluster.opens("scatter_range") == [planned["scatter"].most_opens] * ranges == [9] * ranges
     assert sum(cluster.opens("scatter_range")) == planned["scatter"].opens
     opened = cluster.opens("write_key_array")
     assert len(opened) == planned["write original_id"].tasks == 4
