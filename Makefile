@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck fuzz soak kills flips sanitize docs wheel bench-ingest bench-partition \
+.PHONY: install demo test test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-modes bench-minibatch bench-startup bench-plan clean
 
 install: .venv/installed
@@ -68,6 +68,11 @@ soak: .venv/installed-for-tests
 KILLS ?= 200
 kills: .venv/installed-for-tests
 	PYTHONPATH=tests $(BIN)/python tests/support/kills.py --kills $(KILLS)
+
+# Temporary files of stages that were killed are changed: the stages must make the right bytes or end with one error.
+CHANGES ?= 300
+changes: .venv/installed-for-tests
+	PYTHONPATH=tests $(BIN)/python tests/support/work_changes.py --changes $(CHANGES)
 
 # Stored files are damaged, and the commands that read them must give the right result or one error.
 FLIPS ?= 1000

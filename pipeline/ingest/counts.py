@@ -12,10 +12,11 @@ from gnnloom.pipeline.ingest.keys.arrays import KEY_ARRAYS, KeyArray
 from gnnloom.pipeline.ingest.keys.collect import EDGE_MEMORY, file_memory
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, sort_memory
 from gnnloom.pipeline.ingest.keys.merge import num_key_ranges, number_shuffle
-from gnnloom.pipeline.ingest.tables.plan import TablePlan
-from gnnloom.pipeline.ingest.tables.row_file import RowType
+from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
+from gnnloom.pipeline.ingest.tables.table_counts import table_counts
 from gnnloom.pipeline.ingest.vertices import task_rows
 from gnnloom.pipeline.matrix_sort.counts import SortSizes, sort_counts
+from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 
@@ -109,13 +110,13 @@ def vertex_counts(
     """
     phases = []
     for array, (dtype, trailing) in types.items():
-        rows, step = RowType(dtype, trailing).num_bytes, task_rows(array, (num_vertices, *trailing))
+        values, step = Column("value", dtype, trailing), task_rows(array, (num_vertices, *trailing))
         if by_id:
-            table = num_vertices * (_ID_BYTES + rows)
-            plan, ranges = TablePlan(num_vertices, step, rows, _ID_BYTES), len(table_ranges(num_vertices, table))
-            found = plan.counts(num_vertices, table, ranges, memory)
+            table = num_vertices * (_ID_BYTES + values.num_bytes)
+            buckets, ranges = VertexBuckets(num_vertices, step, values, _ID_BYTES), table_ranges(num_vertices, table)
+            found = table_counts(buckets, num_vertices, table, len(ranges), memory)
         else:
-            total, largest = num_vertices * rows, min(num_vertices, step) * rows
+            total, largest = num_vertices * values.num_bytes, min(num_vertices, step) * values.num_bytes
             found = [PhaseCount("write rows", -(-num_vertices // step), 0, 0, 1, total, total, largest)]
         phases += [replace(phase, phase=f"{phase.phase}: {array}") for phase in found]
     return phases

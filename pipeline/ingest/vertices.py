@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.archives import prepared_source
 from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, RowCounts
-from gnnloom.pipeline.ingest.tables.routing import remove_tables, route_table
-from gnnloom.pipeline.ingest.tables.row_file import RowType
+from gnnloom.pipeline.ingest.tables.routing import route_table
+from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
 from gnnloom.pipeline.sources.source import KeyedSource, SeparableSource, VertexData, VertexSource
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import Done
+from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -65,6 +66,7 @@ class VertexArrayTask:
         return f"{self.array}/{self.start:012d}"
 
 
+@repairing
 def ingest_vertices(
     dataset: Dataset,
     source: VertexSource,
@@ -169,8 +171,6 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
         compacted = isinstance(rows, VertexSource) and _selects(graph, rows)
         tasks += _tasks(writer, rows, array, shape, graph.artifact.path if compacted else None)
     records = run_missing("vertex data", chosen, writer, write_vertex_rows, tasks, "rows")
-    # From here on the recorded rows suffice.
-    remove_tables(writer)
     of_tables = _table_facts(tasks, records)
     _check_placed(source, graph, of_tables)
     facts = _total_facts(records) | _left_out(graph, source, of_tables)
@@ -188,7 +188,7 @@ def _rows_of(
     """The rows of one array, in the order of the vertices."""
     one = _source_of(source, array)
     if isinstance(one, KeyedSource):
-        values = RowType(VERTEX_ARRAYS[array].dtype.name, shape[1:])
+        values = Column("value", VERTEX_ARRAYS[array].dtype.name, shape[1:])
         return route_table(writer, one, array, values, graph, task_rows(array, shape), cluster)
     if isinstance(one, VertexSource):
         return one

@@ -17,7 +17,7 @@ from gnnloom.pipeline.external_sort.key_sorter import grouped
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.matrix.ranges import Span
 
 #: Maximum number of entries (including added self loops) of a row block, unless a single unit has more. Sorting them
@@ -94,8 +94,14 @@ class SortPlan:
 
     @classmethod
     def load(cls, path: Path) -> SortPlan:
-        content: Mapping[str, Any] = read_json(path)
-        return cls(**{**content, "files": [SpillFile.from_json(file) for file in content["files"]]})
+        """Read a plan.
+
+        Raises:
+            DamagedWorkError: the file is damaged; without it, the sort makes it again.
+        """
+        with reading_work(path), parsing(path, "the plan of a sort"):
+            content: Mapping[str, Any] = read_json(path)
+            return cls(**{**content, "files": [SpillFile.from_json(file) for file in content["files"]]})
 
 
 def cut_blocks(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortOptions
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
@@ -69,6 +70,7 @@ def _rows(indptr: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]
     return np.repeat(np.arange(first, last, dtype=np.int64), bounds[1:] - bounds[:-1])
 
 
+@repairing
 def transpose_graph(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
     """Make, finish or find the transpose of a graph as an artifact of its own; a symmetric graph is its own transpose.
 

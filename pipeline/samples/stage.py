@@ -10,6 +10,7 @@ from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.sizes import SampleSizes
 from gnnloom.pipeline.samples.tasks import RankTask, SegmentTask, prepare_rank, write_segment
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
+from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
@@ -19,6 +20,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
 
 
+@repairing
 def write_samples(
     dataset: Dataset, graph: Graph, partition: Partition | None, options: SampleOptions, cluster: Cluster
 ) -> Samples:

@@ -13,16 +13,14 @@ from typing import Any
 
 from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
-from gnnloom.pipeline.shards.grid.grid_scatter import SCATTER_BYTES, cell_shuffle, run_entries
+from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
-from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.grid.grid_vertex_routing import vertex_types
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
-from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import count, temporary_bytes
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount, total_tasks
+from gnnloom.pipeline.tasks.phase_counts import total_tasks
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.artifacts.partition import Partition
@@ -184,83 +182,19 @@ def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardN
         BudgetError: a worker's memory is too small for any buffer.
     """
     graph, n, columns = source.graph, source.graph.num_vertices, options.grid[1]
-    is_double, follows_parts = options.permutation == "double", options.permutation == "partition"
+    is_double = options.permutation == "double"
     stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
     variants, orders = len(stored), 2 if is_double else 1
-    plan = grid_vertex_plan(source, options, memory)
-    phases = grid_counts(source, options, memory)
-    merged = {phase.phase for phase in phases}
     weight = 4 if graph.weighted else 0
     index = 4 if n // columns < 1 << 31 else 8
     output = variants * (graph.nnz * (index + weight) + 8 * n * columns) + 8 * orders * n
-    peak = max(_grid_peak(graph, options, memory), plan.peak_memory())
-    routed = 0 if plan.is_identity else orders * n * plan.routed_row_bytes
+    phases = GridPlan(source, options, memory, GridPlaces()).phases()
+    counted = count(phases)
     return ShardNeeds(
-        tasks=total_tasks(phases) + source.transpose_tasks,
-        peak_memory=BASE_MEMORY + peak + (8 * n if follows_parts else 0),
-        # Rows stay until those that they are merged into are complete.
-        spill_bytes=(1 + ("merge cells" in merged)) * variants * graph.nnz * (8 + weight)
-        + (1 + ("merge vertices" in merged)) * routed,
+        tasks=total_tasks(counted) + source.transpose_tasks,
+        peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
+        spill_bytes=temporary_bytes(phases),
         output_bytes=source.compressed(output, orders * source.vertex_bytes),
-    )
-
-
-def grid_counts(source: ShardSource, options: GridOptions, memory: int) -> list[PhaseCount]:
-    """What making grid shards will do, after the transpose of a directed graph was made.
-
-    Raises:
-        BudgetError: a worker's memory is too small for any buffer.
-    """
-    graph, cells = source.graph, options.grid[0] * options.grid[1]
-    is_double = options.permutation == "double"
-    variants = sorted(set(stored_variants(symmetric=graph.symmetric, double=is_double).values()))
-    key_bytes, heaviest = 12 if graph.weighted else 8, max(graph.block_nnz, default=0)
-    stored_bytes, keys = len(variants) * graph.nnz * graph.entry_bytes, len(variants) * graph.nnz * key_bytes
-    scattered = runs = files = most = sources = 0
-    merges = []
-    for variant in variants:
-        shuffle = cell_shuffle(variant, options.grid, weighted=graph.weighted)
-        blocks = _transpose_blocks(source) if variant.endswith("transposed") else graph.num_blocks
-        own = blocks * max(1, -(-heaviest // run_entries(memory)))
-        merges += shuffle.merge_counts("merge cells", blocks, own, own * cells, graph.nnz * key_bytes)
-        opened = shuffle.reader_files(blocks, own, graph.nnz * key_bytes)
-        sources += shuffle.levels(own, graph.nnz * key_bytes)[-1].sources
-        scattered, runs, files, most = scattered + blocks, runs + own, files + opened, max(most, opened)
-    # Every run says where each cell begins, of which a cell's task reads two numbers.
-    written, read = keys + 8 * (cells + 1) * runs, keys + 16 * cells * sources
-    tasks, arrays = len(variants) * cells, 3 if graph.weighted else 2
-    return [
-        PhaseCount("scatter blocks", scattered, 0, 0, 1, stored_bytes, written, heaviest * graph.entry_bytes),
-        *merges,
-        PhaseCount("write cells", tasks, cells * files, most, arrays, read, stored_bytes, -(-read // tasks)),
-        *grid_vertex_plan(source, options, memory).counts() * (2 if is_double else 1),
-    ]
-
-
-def grid_vertex_plan(source: ShardSource, options: GridOptions, memory: int) -> VertexPlan:
-    """How the vertex data of grid shards are routed, for each order.
-
-    Raises:
-        BudgetError: a worker's memory is too small for any buffer.
-    """
-    given = source.vertices.types if source.vertices else {}
-    types = vertex_types(given, weighted=source.graph.weighted, with_ids=options.permutation == "partition")
-    n, is_identity = source.graph.num_vertices, options.permutation == "none"
-    return VertexPlan.of(n, options.grid[0], types, memory, is_identity=is_identity)
-
-
-def _transpose_blocks(source: ShardSource) -> int:
-    return 0 if source.backward is None else source.backward.num_blocks
-
-
-def _grid_peak(graph: GraphSizes, options: GridOptions, memory: int) -> int:
-    """Bytes of the largest task that scatters a block or sorts a cell."""
-    n, (rows, columns) = graph.num_vertices, options.grid
-    heaviest, most_rows = (max(of_blocks, default=0) for of_blocks in (graph.block_nnz, graph.block_rows))
-    cell = -(-graph.nnz // (rows * columns))
-    return max(
-        min(heaviest, run_entries(memory)) * SCATTER_BYTES + 8 * most_rows,
-        min(cell, working_memory(memory) // _SORT_BYTES) * _SORT_BYTES + 16 * (n // rows),
     )
 
 

@@ -14,13 +14,13 @@ from functools import cached_property
 from pathlib import Path
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet
-from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges, most_sources
+from gnnloom.pipeline.external_sort.merge_levels import Level, Merge, merge_levels, merges, most_sources
 from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
 from gnnloom.pipeline.shuffle.run_list import At, LaneRuns, save_sources
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
-from gnnloom.storage.matrix.ranges import Span, range_of
+from gnnloom.storage.matrix.ranges import Span
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +40,15 @@ class ShufflePlan:
     num_bytes: int
     num_keys: int
 
-    @cached_property
+    @property
     def files(self) -> LevelFiles:
-        """The files of the tasks that route."""
-        return self._files(self.levels[0], [(0, task) for task in range(self.num_tasks)])
+        """What the tasks that route write."""
+        return self._levels[0][1]
+
+    @property
+    def read_files(self) -> LevelFiles:
+        """What the readers read."""
+        return self._levels[-1][1]
 
     def lane(self, task: int) -> Lane:
         """Where a task that routes writes its rows."""
@@ -53,55 +58,56 @@ class ShufflePlan:
     def levels(self) -> tuple[Level, ...]:
         return merge_levels(self.num_tasks, most_sources(self.num_bytes, self.shuffle.readers))
 
-    def merges(self, name: str, route: Phase) -> list[Phase]:
-        """The phases of merges.
+    @cached_property
+    def _levels(self) -> list[tuple[list[Merge], LevelFiles]]:
+        """The merges that make each level, and its files."""
+        routed = self._files(self.levels[0], [(0, task) for task in range(self.num_tasks)])
+        found: list[tuple[list[Merge], LevelFiles]] = [([], routed)]
+        for level in self.levels[1:]:
+            made = list(merges(self.levels, level, self.shuffle.num_positions))
+            found.append((made, self._files(level, [(merge.span, merge.source) for merge in made])))
+        return found
+
+    def merges(self, name: str) -> list[Phase]:
+        """The phases of merges, which follow the one that routes.
 
         Args:
             name: of the phases.
-            route: the phase of the tasks that route.
         """
-        phases, before = list[Phase](), self.files
-        for level in self.levels[1:]:
-            found = list(merges(self.levels, level, self.shuffle.num_positions))
-            files = self._files(level, [(merge.span, merge.source) for merge in found])
-            tasks = [
-                MergeTask(
-                    self.writer,
-                    f"merge-{self.shuffle.name}/{self._tag(level)}-{merge.span:06d}-{merge.source:06d}",
-                    self.shuffle.name,
-                    self.shuffle.columns,
-                    before.list_path,
-                    merge.span_before,
-                    merge.group,
-                    merge.positions,
-                    files.lanes.lane(number),
-                    self._bytes(merge.positions, len(merge.group) / self.levels[level.number - 1].sources),
-                    before.num_files([(merge.span_before, source) for source in merge.group]),
-                )
-                for number, merge in enumerate(found)
-            ]
-            arrays = len(self.shuffle.columns) + 1
-            reads = (phases[-1] if phases else route,)
-            phases.append(Phase(name, merge_runs, tasks, "rows", reads, (files,), arrays=arrays))
-            before = files
-        return phases
+        return [
+            Phase(
+                name,
+                merge_runs,
+                [self._merge(level, number, merge) for number, merge in enumerate(made)],
+                "rows",
+                (self._levels[level.number - 1][1],),
+                (files,),
+                arrays=len(self.shuffle.columns) + 1,
+            )
+            for level, (made, files) in zip(self.levels[1:], self._levels[1:], strict=True)
+        ]
+
+    def _merge(self, level: Level, number: int, merge: Merge) -> MergeTask:
+        before, files = self._levels[level.number - 1][1], self._levels[level.number][1]
+        return MergeTask(
+            self.writer,
+            f"merge/{self.shuffle.name}/{self._tag(level)}-{merge.span:06d}-{merge.source:06d}",
+            self.shuffle.name,
+            self.shuffle.columns,
+            before.list_path,
+            merge.span_before,
+            merge.group,
+            merge.positions,
+            files.lanes.lane(number),
+            self._bytes(merge.positions, len(merge.group) / self.levels[level.number - 1].sources),
+            before.num_files([(merge.span_before, source) for source in merge.group]),
+        )
 
     def opens(self, positions: Span) -> int:
         """Files that a reader of these positions opens."""
-        if positions[0] == positions[1]:
-            return 0
         last = self.levels[-1]
-        first, final = (range_of(self.shuffle.num_positions, last.spans, at) for at in (positions[0], positions[1] - 1))
-        return self._last.num_files(
-            [(span, source) for span in range(first, final + 1) for source in range(last.sources)]
-        )
-
-    @cached_property
-    def _last(self) -> LevelFiles:
-        if len(self.levels) == 1:
-            return self.files
-        found = merges(self.levels, self.levels[-1], self.shuffle.num_positions)
-        return self._files(self.levels[-1], [(merge.span, merge.source) for merge in found])
+        spans = self.shuffle.spans(last.spans, *positions)
+        return self.read_files.num_files([(span, source) for span in spans for source in range(last.sources)])
 
     def _bytes(self, positions: Span, share: float) -> int:
         """Bytes of the rows of some positions, and of their index, in a share of the runs."""

@@ -46,7 +46,7 @@ class PlannedTask(Protocol):
 
 
 class WorkFiles(Protocol):
-    """The temporary files that the tasks of a phase write, for those of later phases."""
+    """Temporary files that the tasks of one phase write, for those of later phases; compared by identity."""
 
     def create(self) -> None:
         """Make the files, empty, before the first task runs."""
@@ -74,7 +74,7 @@ class Phase:
         function: runs one task, records it under its name, and returns how many of ``unit`` it processed.
         tasks: in the order in which they should start.
         unit: what ``function`` counts.
-        reads: phases whose temporary files the tasks read.
+        reads: temporary files that the tasks read.
         files: temporary files that the tasks write.
         makes_arrays: the tasks write arrays of the artifact.
         arrays: arrays of temporary files that a task reads, for the limit of opened files.
@@ -85,7 +85,7 @@ class Phase:
     function: Callable[[Any], int | Done]
     tasks: Sequence[PlannedTask]
     unit: str = "edges"
-    reads: tuple[Phase, ...] = ()
+    reads: tuple[WorkFiles, ...] = ()
     files: tuple[WorkFiles, ...] = ()
     makes_arrays: bool = False
     arrays: int = 1
@@ -96,52 +96,68 @@ def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter) -> li
     """Run what no earlier command has done; returns the names of all tasks that make arrays.
 
     Tasks whose files are lost run again if these files are needed: by tasks of a later phase that have to run, or, if
-    no other phase reads them, by the caller. Files are removed when they are not needed any more.
+    no phase reads them, by the caller. Files are removed when they are not needed any more.
     """
-    missing = _missing(phases, writer)
-    for phase in phases:
-        # Left by a command that was killed before it removed them.
-        if phase not in missing:
-            _remove(phase)
-    waiting = list(missing)
-    for phase in phases:
-        if phase not in missing:
-            continue
-        if missing[phase]:
-            for files in phase.files:
+    pending = _pending(phases, writer)
+    # What is not needed was left by a command that was killed before it removed it.
+    _remove_unread(pending, [files for phase in phases for files in phase.files])
+    while pending:
+        now = pending.pop(0)
+        if now.missing:
+            for files in now.phase.files:
                 files.create()
-        run_all(phase.name, cluster, phase.function, missing[phase], phase.unit)
-        waiting.remove(phase)
-        if phase.files:
+        run_all(now.phase.name, cluster, now.phase.function, now.missing, now.phase.unit)
+        if now.needed:
             # The records on disk, not the results of the tasks: a task of an earlier command has left a record only.
-            recorded = writer.recorded_of(task.name for task in phase.tasks)
-            for files in phase.files:
-                files.publish([recorded[task.name] for task in phase.tasks])
-        for before in phase.reads:
-            if not any(before in each.reads and missing[each] for each in waiting):
-                _remove(before)
+            recorded = writer.recorded_of(task.name for task in now.phase.tasks)
+            for files in now.needed:
+                files.publish([recorded[task.name] for task in now.phase.tasks])
+        _remove_unread(pending, now.phase.reads)
     return [task.name for phase in phases if phase.makes_arrays for task in phase.tasks]
 
 
-def _missing(phases: Sequence[Phase], writer: ArtifactWriter) -> dict[Phase, list[PlannedTask]]:
-    """The phases that make arrays or whose files are needed, each with its tasks that have to run."""
-    found: dict[Phase, list[PlannedTask]] = {}
+@dataclass(frozen=True, eq=False)
+class _Pending:
+    """A phase whose tasks or files are needed.
+
+    Attributes:
+        needed: those of its files that are needed.
+        missing: tasks that have to run.
+        wanted: by the caller.
+    """
+
+    phase: Phase
+    needed: Sequence[WorkFiles]
+    missing: Sequence[PlannedTask]
+    wanted: Sequence[WorkFiles]
+
+
+def _pending(phases: Sequence[Phase], writer: ArtifactWriter) -> list[_Pending]:
+    """What has to be done, in order."""
+    pending: list[_Pending] = []
+    read = {id(files) for phase in phases for files in phase.reads}
     for phase in reversed(phases):
-        readers = [later for later in phases if phase in later.reads]
-        is_needed = any(found.get(later) for later in readers) if readers else bool(phase.files)
-        if is_needed or phase.makes_arrays:
-            files = phase.files if is_needed else ()
-            found[phase] = missing_tasks(writer, phase.tasks, is_usable=_intact(files))
-    return dict(reversed(found.items()))
+        wanted = [files for files in phase.files if id(files) not in read]
+        needed = [files for files in phase.files if files in wanted or _is_read(files, pending)]
+        if needed or phase.makes_arrays:
+            missing = missing_tasks(writer, phase.tasks, is_usable=_intact(needed))
+            pending.insert(0, _Pending(phase, needed, missing, wanted))
+    return pending
+
+
+def _is_read(files: WorkFiles, pending: Sequence[_Pending]) -> bool:
+    """Whether tasks that have to run read these files."""
+    return any(each.missing and any(files is read for read in each.phase.reads) for each in pending)
+
+
+def _remove_unread(pending: Sequence[_Pending], candidates: Sequence[WorkFiles]) -> None:
+    for files in candidates:
+        if not any(files in each.wanted for each in pending) and not _is_read(files, pending):
+            files.remove()
 
 
 def _intact(files: Sequence[WorkFiles]) -> Callable[[object, TaskRecord], bool]:
     return lambda _, record: all(each.is_intact(record) for each in files)
-
-
-def _remove(phase: Phase) -> None:
-    for files in phase.files:
-        files.remove()
 
 
 def count(phases: Sequence[Phase]) -> list[PhaseCount]:
@@ -167,12 +183,12 @@ def _counted(phase: Phase) -> PhaseCount:
 
 def temporary_bytes(phases: Sequence[Phase]) -> int:
     """Bytes of temporary files at their peak, if nothing was done before: what is read last is removed then."""
-    held: dict[Phase, int] = {}
+    held: list[tuple[Phase, int]] = []
     most = 0
     for number, phase in enumerate(phases):
-        held[phase] = 0 if phase.makes_arrays else sum(task.needs.writes for task in phase.tasks)
-        most = max(most, sum(held.values()))
-        for before in phase.reads:
-            if not any(before in later.reads for later in phases[number + 1 :]):
-                held[before] = 0
+        held.append((phase, 0 if phase.makes_arrays else sum(task.needs.writes for task in phase.tasks)))
+        most = max(most, sum(num_bytes for _, num_bytes in held))
+        read = {id(files) for later in phases[number + 1 :] for files in later.reads}
+        # A phase with several sets of files is held until all are read.
+        held = [(each, size) for each, size in held if not each.files or any(id(files) in read for files in each.files)]
     return most

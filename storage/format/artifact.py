@@ -29,6 +29,7 @@ from gnnloom.storage.format.files import (
     JsonObject,
     parsing,
     read_json,
+    reading_work,
     sync_folder,
     sync_paths,
     tree_bytes,
@@ -251,7 +252,7 @@ class ArtifactWriter:
         open_work_folder(self.work, scratch)
         plan_path = self.work / "plan.json"
         # The plan gets the new boot only after the check of the records, so a kill during the check repeats it.
-        if plan_path.exists() and _rebooted_since(read_json(plan_path)):
+        if plan_path.exists() and _may_have_rebooted_since(plan_path):
             self._drop_unsound_records()
         # Written once: the group of a kind lists the artifacts that are complete.
         if not (self.path.parent / METADATA).exists():
@@ -325,13 +326,21 @@ class ArtifactWriter:
         return sorted(path.name for path in self._records.glob("*.json") if not path.name.startswith("."))
 
     def recorded(self, prefix: str = "") -> dict[str, TaskRecord]:
-        """The records of the finished tasks whose names start with ``prefix``, by name; reads no others."""
+        """The records of the finished tasks whose names start with ``prefix``, by name; reads no others.
+
+        Raises:
+            DamagedWorkError: one of them is damaged.
+        """
         start = _record_name(prefix).removesuffix(".json")
         names = [name for name in self._record_names() if name.startswith(start)]
         return self._read_records(names, lambda task: task.startswith(prefix))
 
     def recorded_of(self, tasks: Iterable[str]) -> dict[str, TaskRecord]:
-        """The records of those of the named tasks that have finished, by name; reads no others."""
+        """The records of those of the named tasks that have finished, by name; reads no others.
+
+        Raises:
+            DamagedWorkError: one of them is damaged.
+        """
         wanted, there = set(tasks), set(self._record_names())
         return self._read_records(sorted(there & set(map(_record_name, wanted))), wanted.__contains__)
 
@@ -339,8 +348,8 @@ class ArtifactWriter:
         records = {}
         for name in names:
             path = self._records / name
-            content = read_json(path)
-            with parsing(path, "the record of a task"):
+            with reading_work(path), parsing(path, "the record of a task"):
+                content = read_json(path)
                 # Two names can give one start of a file name.
                 if is_wanted(content["task"]):
                     records[content["task"]] = TaskRecord.from_json(content)
@@ -438,7 +447,13 @@ def _record_name(task: str) -> str:
     return f"{task.replace('/', '-')}.json"
 
 
-def _rebooted_since(plan: Mapping[str, Any]) -> bool:
+def _may_have_rebooted_since(plan: Path) -> bool:
+    """Whether the machine has rebooted since a plan was written, as far as is known."""
     now = this_boot()
+    try:
+        then = read_json(plan)
+    except CorruptError:
+        # It is written anew.
+        return True
     # Boots of different machines cannot be compared, so a plan of another host counts as not rebooted.
-    return plan.get("host") == now["host"] and plan.get("boot") != now["boot"]
+    return then.get("host") == now["host"] and then.get("boot") != now["boot"]

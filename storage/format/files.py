@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from gnnloom.storage.errors import CorruptError, GnnloomError
+from gnnloom.storage.errors import CorruptError, DamagedWorkError, GnnloomError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.seal import is_sealed, open_object, seal_object
 
@@ -129,6 +129,19 @@ def parsing(path: Path, what: str) -> Iterator[None]:
     # The errors that subscripting, converting and iterating raise if the content has another form than expected.
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise CorruptError(f"{path}: not {what} ({type(error).__name__}: {error})") from error
+
+
+@contextmanager
+def reading_work(path: Path) -> Iterator[None]:
+    """Report a temporary file of a stage that is damaged as one that the stage makes again if it is removed.
+
+    Raises:
+        DamagedWorkError: in place of the CorruptError that reading or parsing the file raised.
+    """
+    try:
+        yield
+    except CorruptError as error:
+        raise DamagedWorkError(path, str(error).removeprefix(f"{path}: ")) from error
 
 
 def sync_folder(path: Path) -> None:

@@ -59,12 +59,12 @@ def open_line(line: bytes, where: str) -> bytes:
     """The line without its checksum.
 
     Raises:
-        CorruptError: the checksum is missing or wrong.
+        CorruptError: the checksum is wrong or missing.
     """
     found = _LINE.search(line)
     body = line[: found.start()] + b"}" if found else line
     if found is None or xxhash.xxh3_64_hexdigest(body).encode() != found[1]:
-        raise CorruptError(f"{where}: the checksum is missing or wrong: the line was damaged, or changed by hand")
+        raise CorruptError(f"{where}: the checksum is wrong or missing: the line was damaged, or changed by hand")
     return body
 
 
@@ -77,8 +77,8 @@ def check_text(raw: bytes, where: str) -> None:
     """Compare a text with its checksum.
 
     Raises:
-        CorruptError: the checksum is missing or wrong.
+        CorruptError: the checksum is wrong or missing.
     """
     body, _, found = raw.rpartition(_COMMENT)
     if found != xxhash.xxh3_128_hexdigest(body).encode() + b"\n":
-        raise CorruptError(f"{where}: the checksum is missing or wrong: the file was damaged, or changed by hand")
+        raise CorruptError(f"{where}: the checksum is wrong or missing: the file was damaged, or changed by hand")

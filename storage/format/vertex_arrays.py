@@ -116,19 +116,17 @@ class VertexArray:
     def _holds(self, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether the array, of integers, can hold each of some numbers."""
         lowest, highest = self.limits()
-        whole: NDArray[np.bool_] = np.ones(values.shape, bool)
         if values.dtype.kind == "f":
             # float32 would round the limits.
             values = values.astype(np.float64)
             lowest, highest = max(lowest, -_EXACT), min(highest, _EXACT)
-            whole = np.equal(np.floor(values), values)
-        whole &= (values >= lowest) & (values <= highest)
-        return whole
+        held: NDArray[np.bool_] = (values >= lowest) & (values <= highest)
+        return held & (np.floor(values) == values) if values.dtype.kind == "f" else held
 
     def is_known(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         """(num_rows,) bool; whether a value of a row, (num_rows, ...) as stored, differs from ``fill``."""
         known: NDArray[np.bool_] = ~np.isnan(rows) if rows.dtype.kind == "f" else rows != self.fill
-        return known.reshape(len(rows), -1).any(axis=1)
+        return np.asarray(known.any(axis=1), bool) if self.dims else known
 
     def facts_of(self, rows: NDArray[Any]) -> dict[str, int]:
         """What a manifest records about rows, (num_rows, ...) as stored; see ``count``."""

@@ -15,14 +15,15 @@ import pytest
 from scale.scale_graphs import GRAPHS, Described
 
 from gnnloom.pipeline.ingest.counts import ingest_counts
-from gnnloom.pipeline.ingest.tables.plan import TablePlan
+from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
+from gnnloom.pipeline.ingest.tables.table_counts import table_counts
 from gnnloom.pipeline.ingest.vertices import PIECE_CHUNKS, TASK_PIECES
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
-from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.projection import grid_counts
+from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.sizes import PartSizes
+from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import count
@@ -53,19 +54,21 @@ cases_on_ranks = pytest.mark.parametrize(
 
 
 @cache
-def vertex_phases(graph: Described, ranks: int, memory: int = MEMORY) -> list[PhaseCount]:
-    """Phases of the vertex data of a square grid."""
+def vertex_phases(graph: Described, ranks: int) -> list[PhaseCount]:
+    """Phases of the vertex data of a square grid with one order."""
     side = math.isqrt(ranks)
-    return VertexPlan.of(graph.num_vertices, side, graph.types, memory, is_identity=False).counts()
+    phases = count(GridPlan(graph.source, GridOptions((side, side), "single"), MEMORY, GridPlaces()).phases())
+    return [phase for phase in phases if phase.phase.endswith("vertices")]
 
 
 @cache
 def table_phases(graph: Described) -> list[PhaseCount]:
     """Phases of features from a table with ids, as float32 numbers in a file."""
-    n, row = graph.num_vertices, 4 * graph.width
+    n, values = graph.num_vertices, Column("value", "float32", (graph.width,))
     task_rows = PIECE_CHUNKS * TASK_PIECES * default_chunk_rows((n, graph.width), np.dtype(np.float32))
-    num_bytes = n * (8 + row)
-    return TablePlan(n, task_rows, row, 8).counts(n, num_bytes, len(table_ranges(n, num_bytes)), MEMORY)
+    num_bytes = n * (8 + values.num_bytes)
+    buckets = VertexBuckets(n, task_rows, values, 8)
+    return table_counts(buckets, n, num_bytes, len(table_ranges(n, num_bytes)), MEMORY)
 
 
 @cache
@@ -74,7 +77,7 @@ def shard_phases(graph: Described, ranks: int, layout: str) -> list[PhaseCount]:
     source, side = graph.source, math.isqrt(ranks)
     if layout == "row":
         return count(row_phases(source, PartSizes.at_random(source.graph, ranks), RowPlaces()))
-    return grid_counts(source, GridOptions((side, side), "double"), MEMORY)
+    return count(GridPlan(source, GridOptions((side, side), "double"), MEMORY, GridPlaces()).phases())
 
 
 def check_opens(phases: Sequence[PhaseCount]) -> None:
@@ -163,8 +166,9 @@ def test_opens_and_bytes_of_vertex_data_are_linear_in_the_data(graph: Described,
 @cases
 def test_the_memory_of_vertex_data_is_the_budget(graph: Described) -> None:
     for memory in (448 << 20, 1 << 30, 16 << 30):
-        plan = VertexPlan.of(graph.num_vertices, 16, graph.types, memory, is_identity=False)
-        assert BASE_MEMORY + plan.peak_memory() <= memory
+        plan = GridPlan(graph.source, GridOptions((16, 16), "single"), memory, GridPlaces())
+        phases = [phase for phase in count(plan.phases()) if phase.phase.endswith("vertices")]
+        assert BASE_MEMORY + max(phase.most_memory for phase in phases) <= memory
 
 
 @cases_on_ranks

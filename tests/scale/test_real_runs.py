@@ -19,8 +19,8 @@ from gnnloom.pipeline.ingest.keys import merge as key_merge
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort import counts, merge_runs, scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
+from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
-from gnnloom.pipeline.shards.projection import grid_counts
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
@@ -220,7 +220,7 @@ def test_grid_shards_of_four_by_four_cells_open_the_counted_files(
         monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
         monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
     shard_grid(dataset, graph, options, cluster)
-    phases = grid_counts(source_of(dataset, graph), options, DEFAULT_MEMORY)
+    phases = count(GridPlan(source_of(dataset, graph), options, DEFAULT_MEMORY, GridPlaces()).phases())
     functions = {
         "scatter blocks": "scatter_to_cells",
         "write cells": "write_cell",

@@ -18,7 +18,7 @@ class StoppingCluster(InProcessCluster):
     """Runs some tasks and stops before the next one. What these tasks left stays, as after a kill.
 
     Attributes:
-        ran: name of the function and name of each task that ran.
+        ran: name of the function and name of each task that ran; empty for tasks that leave no record.
     """
 
     def __init__(self, tasks: int | None = None) -> None:
@@ -31,7 +31,7 @@ class StoppingCluster(InProcessCluster):
         for item in items:
             if len(self.ran) == self._tasks:
                 raise StoppedError
-            self.ran.append((function.__name__, item.name))
+            self.ran.append((function.__name__, getattr(item, "name", "")))
             yield function(item)
 
 

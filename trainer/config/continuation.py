@@ -109,7 +109,7 @@ def find_named(dataset: Dataset, config: TrainConfig, name_of: Callable[[TrainCo
     # All but the last part of a derived name are the same under any name of the dataset.
     alike = [each for each in dataset.runs() if each.rpartition("-")[0] == name.rpartition("-")[0]]
     for run in alike:
-        before = Run(dataset.run_path(run)).config()["dataset"]
+        before = Run(dataset.run_path(run)).config().get("dataset", config.dataset)
         if before != config.dataset and name_of(replace(config, dataset=before)) == run:
             return run
     return name

@@ -105,15 +105,14 @@ def _add_field(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -
 def _add_option(
     parser: argparse.ArgumentParser, flags: list[str], name: str, option: Option, convert: Callable[[str], Any]
 ) -> None:
-    def current(text: str) -> Any:
-        return option.words[text] if text in option.words else option.current(convert(text))
+    def value(text: str) -> Any:
+        return option.words[text] if text in option.words else convert(text)
 
-    # argparse compares with the choices after converting, so former names have become today's by then.
     # argparse names the conversion in its message about a value of another type.
-    current.__name__ = getattr(convert, "__name__", "value")
+    value.__name__ = getattr(convert, "__name__", "value")
     # What the user may import is checked where the configuration is built.
     choices = None if option.importable else option.choices or None
-    parser.add_argument(*flags, dest=name, type=current, choices=choices, help=option.help)
+    parser.add_argument(*flags, dest=name, type=value, choices=choices, help=option.help)
 
 
 def _flag(name: str) -> str:

@@ -74,12 +74,16 @@ def exchanges_of(partition: Partition) -> tuple[Exchange, Exchange]:
     """What the parts exchange for a product, and for one with the transpose, as the partition stores it.
 
     Raises:
-        InputError: the partition was not measured.
+        InputError: the partition was not measured, or its manifest is damaged.
     """
     if "volume_total" not in partition.quality:
         raise InputError(f"{partition.artifact.path}: the partition has no measured volume")
-    forward, is_directed = _exchange(partition, ""), "volume_backward_total" in partition.quality
-    return forward, _exchange(partition, "backward_") if is_directed else forward
+    is_directed = "volume_backward_total" in partition.quality
+    try:
+        forward = _exchange(partition, "")
+        return forward, _exchange(partition, "backward_") if is_directed else forward
+    except KeyError as error:
+        raise InputError(f"{partition.artifact.path}: the partition lacks {error}; make it again") from None
 
 
 def _exchange(partition: Partition, direction: str) -> Exchange:

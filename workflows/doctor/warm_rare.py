@@ -34,13 +34,14 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
 def _sort_more_than_the_memory(folder: Path) -> None:
     """Sort keys, and copies of one key, in a buffer that is smaller than they are."""
     from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
-    from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+    from gnnloom.pipeline.external_sort.lanes import LaneSet, OpenFiles, write_arrays
 
     count = 64
     for name, keys in {"keys": np.arange(count) * 7 % 61, "copies": np.zeros(count)}.items():
-        (folder / name).write_bytes(keys.astype(np.uint64).tobytes() + np.ones(count, np.float32).tobytes())
+        lane = LaneSet.create(folder, name, 1).lane(0)
+        write_arrays(folder, lane, [keys.astype(np.uint64), np.ones(count, np.float32)])
         with OpenFiles(folder) as files:
-            segment = Segment(files.lane(Lane(name)), 0, count, 0, 8 * count, None)
+            segment = Segment(files.lane(lane), 0, count, 0, 8 * count, None)
             for merge in (None, "sum"):
                 for _ in KeySorter(folder / "split", count // 4, merge).sort(KeyRange(0, int(keys.max()), [segment])):
                     pass

@@ -60,7 +60,7 @@ def graph_of_run(dataset: Dataset, run: Run) -> Graph:
     Raises:
         NotFoundError: the graph was removed.
     """
-    return dataset.graph(run.inputs()["graph"])
+    return dataset.graph(run.inputs().get("graph"))
 
 
 def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table:

@@ -15,10 +15,10 @@ from gnnloom.pipeline.partition.multilevel.level_size import Setting
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
 from gnnloom.pipeline.partition.workload import Workload as PartitionWorkload
+from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.projection import (
     ShardNeeds,
     find_transpose,
-    grid_counts,
     grid_needs,
     known_work,
     row_needs,
@@ -140,7 +140,8 @@ class StageInputs:
         """What the tasks that make the shards will do."""
         if self.recipe.grid is None:
             return count(row_phases(self._shard_source, self.parts, RowPlaces(), self.recipe.shards.reorder))
-        return grid_counts(self._shard_source, self.recipe.grid, self.assignment.cluster.memory)
+        memory = self.assignment.cluster.memory
+        return count(GridPlan(self._shard_source, self.recipe.grid, memory, GridPlaces()).phases())
 
     @cached_property
     def vertices(self) -> VertexSizes:

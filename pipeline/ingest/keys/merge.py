@@ -30,7 +30,7 @@ from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 
 #: Approximate number of collected bytes of a range of keys: a second of work for ids, a few for names.
 RANGE_BYTES = 32 << 20
@@ -108,15 +108,20 @@ class KeyRanges:
         return xxhash.xxh3_64_hexdigest(json.dumps(self.__dict__).encode())
 
     def save(self, work: Path) -> Path:
-        """Write a file, unless there is one, and return its path. It never changes: late tasks may still read it."""
+        """Write a file and return its path. Its content never changes, so that late tasks may still read it."""
         path = work / "keys" / f"ranges-{self.digest}.json"
-        if not path.exists():
-            write_json(path, self.__dict__)
+        write_json(path, self.__dict__)
         return path
 
     @classmethod
     def load(cls, path: Path) -> KeyRanges:
-        return cls(**read_json(path))
+        """Read a file.
+
+        Raises:
+            DamagedWorkError: the file is damaged; without it, it is made again.
+        """
+        with reading_work(path), parsing(path, "the ranges of keys"):
+            return cls(**read_json(path))
 
     def segments(self, number: int, opened: OpenFiles) -> Iterator[_Segment]:
         """The keys of range ``number`` in each file that has some."""

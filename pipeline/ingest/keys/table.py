@@ -16,7 +16,7 @@ from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, OpenBlock
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.ingest.keys.merge import merged_blocks
 from gnnloom.storage.format.artifact import TaskRecord
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,13 @@ class KeyTable:
 
     @classmethod
     def load(cls, path: Path) -> KeyTable:
-        return cls(**read_json(path))
+        """Read a file.
+
+        Raises:
+            DamagedWorkError: the file is damaged; without it, it is made again.
+        """
+        with reading_work(path), parsing(path, "a table of keys"):
+            return cls(**read_json(path))
 
     def firsts(self, array: int) -> list[int]:
         """(num_blocks + 1) first element of each block in an array of all keys, and the number of elements."""

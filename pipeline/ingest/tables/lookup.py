@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.ingest.tables.plan import TablePlan
+from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.numerals import ZERO
 from gnnloom.storage.artifacts.graph import Graph
@@ -27,17 +27,17 @@ def id_bytes(graph: Graph) -> int:
     return -(-graph.artifact.record("original_name").shape[0] // max(1, graph.num_vertices))
 
 
-def first_ids(graph: Graph, plan: TablePlan, buckets: range) -> list[Any]:
-    """For each bucket, a lower bound of its ids that is greater than every id of the buckets before it.
+def first_ids(graph: Graph, buckets: VertexBuckets, numbers: range) -> list[Any]:
+    """For each of some buckets, a lower bound of its ids that is greater than every id of the buckets before it.
 
     A text bound is as short as possible, with one character per byte.
     """
     if not graph.has_names:
-        starts = (plan.vertices_of(bucket)[0] for bucket in buckets)
+        starts = (buckets.vertices_of(number)[0] for number in numbers)
         return [int(graph.original_id(start, start + 1)[0]) for start in starts]
     found = []
-    for bucket in buckets:
-        start = plan.vertices_of(bucket)[0]
+    for number in numbers:
+        start = buckets.vertices_of(number)[0]
         before, *own = (name.encode() for name in graph.original_name(max(0, start - 1), start + 1))
         found.append(_separator(before, own[0]).decode("latin-1") if own else "")
     return found

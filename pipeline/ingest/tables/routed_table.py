@@ -1,4 +1,4 @@
-"""A table whose rows were brought into buckets of vertices, read in the order of the vertices."""
+"""A table whose rows were shuffled into buckets of vertices, read in the order of the vertices."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.merge_levels import Level
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
 from gnnloom.pipeline.ingest.tables.lookup import VertexLookup
-from gnnloom.pipeline.ingest.tables.plan import TablePlan
-from gnnloom.pipeline.ingest.tables.row_file import RowFile, RowType, opened
+from gnnloom.pipeline.shuffle.columns import row_bytes
+from gnnloom.pipeline.shuffle.runs import BLOCK_BYTES, Section
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.source import KeyedSource
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
@@ -41,26 +44,22 @@ class RowCounts:
 
 @dataclass(frozen=True)
 class RoutedTable:
-    """The files of a table after all merges; small and picklable, so that tasks can hold it.
+    """The rows of a table after all merges; small and picklable, so that tasks can hold it.
 
     Attributes:
         source: the table, for errors.
-        values: type of a row.
         graph: folder of the graph artifact.
-        plan: the buckets.
-        folder: folder of the merged files.
-        paths: the files, in the order of the table; empty if they were merged.
-        levels: levels of merges.
+        buckets: of the vertices.
+        shuffle: of the rows, by bucket.
+        work: folder of the shuffle's files.
         unknown: rows whose ids do not belong to any vertex and that were not put into a bucket.
     """
 
     source: KeyedSource
-    values: RowType
     graph: Path
-    plan: TablePlan
-    folder: Path
-    paths: tuple[Path, ...]
-    levels: tuple[Level, ...]
+    buckets: VertexBuckets
+    shuffle: Shuffle
+    work: Path
     unknown: int
 
     def read(self, array: str, start: int, stop: int, counts: RowCounts) -> Iterator[NDArray[Any]]:
@@ -73,51 +72,51 @@ class RoutedTable:
 
         Raises:
             InputError: a vertex has two rows.
+            DamagedWorkError: a file is damaged.
         """
-        graph, last = Graph(Artifact(self.graph)), self.levels[-1]
-        buckets = self.plan.buckets_of(start, stop)
-        for number in sorted({self.plan.span_of(last, bucket) for bucket in buckets}):
-            span = self.plan.span(last, number)
-            with opened(self._files(number), self.values, span[1] - span[0]) as files:
-                for bucket in range(max(span[0], buckets.start), min(span[1], buckets.stop)):
-                    vertices = self.plan.vertices_of(bucket)
-                    yield self._filled(array, graph, files, bucket - span[0], vertices, counts)
-
-    def _files(self, span: int) -> Sequence[Path]:
-        last = self.levels[-1]
-        if not last.number:
-            return self.paths
-        return [merged_path(self.folder, last, span, source) for source in range(last.sources)]
+        graph = Graph(Artifact(self.graph))
+        with OpenFiles(self.work) as files:
+            rows = self.shuffle.rows(self.work, files)
+            for bucket in self.buckets.buckets_of(start, stop):
+                sections = rows.sections(bucket, bucket + 1)
+                yield self._filled(array, graph, sections, self.buckets.vertices_of(bucket), counts)
 
     def _filled(
-        self, array: str, graph: Graph, files: Sequence[RowFile], bucket: int, vertices: Span, counts: RowCounts
+        self, array: str, graph: Graph, sections: Sequence[Section], vertices: Span, counts: RowCounts
     ) -> NDArray[Any]:
         """The rows of one bucket's vertices."""
         num_rows = vertices[1] - vertices[0]
-        lookup, rows = VertexLookup(graph, *vertices), self.values.empty(num_rows)
+        lookup, rows = VertexLookup(graph, *vertices), self.buckets.values.empty(num_rows)
         rows[:] = VERTEX_ARRAYS[array].fill or 0
         # Flags, because rows come in any order and no value of an array can stand for "not yet filled".
-        taken = np.zeros(num_rows, bool)
-        for file in files:
-            for names, at, values in file.blocks(bucket):
+        taken, placed = np.zeros(num_rows, bool), 0
+        for section in sections:
+            for names, at, values in _blocks(section):
                 found = lookup.find(names)
                 known = np.flatnonzero(found >= 0)
                 places = found[known]
-                # Flags from earlier blocks do not show a vertex that occurs twice within this one.
-                again = taken[places] | _repeated(places)
-                if again.any():
-                    raise self.source.row_error(int(at[known[np.argmax(again)]]), "the vertex already has a row")
+                again = taken[places]
                 taken[places], rows[places] = True, values[known]
-                counts.placed += len(known)
+                placed += len(known)
+                # Fewer if a vertex has a row from an earlier block, or two from this one.
+                if np.count_nonzero(taken) < placed:
+                    again |= _repeated(places)
+                    raise self.source.row_error(int(at[known[np.argmax(again)]]), "the vertex already has a row")
                 counts.unknown += len(found) - len(known)
+        counts.placed += placed
         if counts.missing < 0 and not taken.all():
             counts.missing = vertices[0] + int(np.argmin(taken))
         return rows
 
 
-def merged_path(folder: Path, level: Level, span: int, source: int) -> Path:
-    """One merged file."""
-    return folder / str(level.number) / f"{span:06d}" / f"{source:06d}"
+def _blocks(section: Section) -> Iterator[tuple[Names, NDArray[np.int64], NDArray[Any]]]:
+    """Ids, places and values of the rows of a section, a few MiB at a time."""
+    columns = section.run.layout.columns
+    step = max(1, BLOCK_BYTES // row_bytes(columns))
+    for start in range(*section.rows, step):
+        rows = (start, min(start + step, section.rows[1]))
+        length, at, values, text = (section.run.read(column.name, rows) for column in columns)
+        yield Names(np.append(0, np.cumsum(length)), text), at, values
 
 
 def _repeated(vertices: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shards.grid.grid_scatter import column_bits
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
 from gnnloom.storage.artifacts.grid_shards import cell_path, crop_chunk_rows
 from gnnloom.storage.format.arrays import ArrayAppender, write_array
@@ -22,7 +23,7 @@ from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import split_range
 
 #: Bytes of an entry while its cell is sorted: two keys, two weights, and the columns written.
-_SORT_BYTES = 32
+SORT_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class WriteCellTask:
         cell: (row, column) of the cell in ``grid``.
         shuffle: of the variant's entries.
         memory: bytes that the worker may use in total.
+        needs: what the task will do.
     """
 
     writer: ArtifactWriter
@@ -42,6 +44,7 @@ class WriteCellTask:
     num_vertices: int
     shuffle: Shuffle
     memory: int
+    needs: Needs
 
     @property
     def path(self) -> str:
@@ -115,7 +118,7 @@ def _append_sorted(
     rows, width = task.shape
     counts = np.zeros(rows, dtype=np.int64)
     # A cell with more entries than the buffer holds is split on disk, so a dense cell takes no more memory.
-    capacity = min(max(1, whole.entries), working_memory(task.memory) // _SORT_BYTES)
+    capacity = min(max(1, whole.entries), working_memory(task.memory) // SORT_BYTES)
     # The graph has no duplicate entries, so merging never happens and any mode gives the same weights.
     sorter = KeySorter(task.writer.work / "split", capacity, "first" if task.weighted else None)
     for piece in sorter.sort(whole) if whole.entries else ():

@@ -21,6 +21,7 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
@@ -42,6 +43,7 @@ class ScatterToCellsTask:
         grid: (p, q) cells.
         memory: bytes that the worker may use in total.
         lane: where the runs go, relative to the work folder.
+        needs: what the task will do.
     """
 
     writer: ArtifactWriter
@@ -53,6 +55,7 @@ class ScatterToCellsTask:
     grid: tuple[int, int]
     memory: int
     lane: Lane
+    needs: Needs
 
     @property
     def name(self) -> str:

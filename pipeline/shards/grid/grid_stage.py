@@ -1,35 +1,30 @@
 """Grid shards: the permuted adjacency as p x q blocks, and the vertex data in the permuted orders.
 
-Each row block of the graph is read once, and its entries are scattered by grid cell; then one task sorts and writes
-each cell. Vertex data take the same way, by position in the permuted order.
+:mod:`gnnloom.pipeline.shards.grid.grid_plan` has the phases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
-from gnnloom.pipeline.shards.grid.grid_cells import WriteCellTask, cell_name, write_cell
+from gnnloom.pipeline.shards.grid.grid_cells import cell_name
 from gnnloom.pipeline.shards.grid.grid_options import PERMUTATIONS, GridOptions
-from gnnloom.pipeline.shards.grid.grid_scatter import ScatterToCellsTask, cell_shuffle, scatter_to_cells
-from gnnloom.pipeline.shards.grid.grid_vertex_order import WriteBucketTask, bucket_prefix, create_order, write_bucket
-from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.grid.grid_vertex_routing import RouteRowsTask, VertexTable, route_rows, vertex_table
-from gnnloom.pipeline.shards.grid.part_order import Order, PartOrder
-from gnnloom.pipeline.shuffle.routing import route_and_merge
-from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
+from gnnloom.pipeline.shards.grid.grid_vertex_order import bucket_prefix, create_order
+from gnnloom.pipeline.shards.grid.part_order import PartOrder
+from gnnloom.pipeline.shards.sizes import GraphSizes, ShardSource, VertexSizes
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
+from gnnloom.pipeline.tasks.phase import run
 from gnnloom.pipeline.tasks.repairs import repairing
-from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards
-from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
@@ -49,42 +44,6 @@ def grid_shards_key(
         method: method of the partition, likewise.
     """
     return artifact_key("shards", options.parameters(parts, method), inputs)
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """What the steps of one run share.
-
-    Attributes:
-        orders: order of the ``rows`` (Pr) and the ``columns`` (Pc); None for the order of the ids.
-    """
-
-    writer: ArtifactWriter
-    graph: Graph
-    transpose: Graph
-    vertices: Artifact | None
-    options: GridOptions
-    orders: dict[str, Order | None]
-    cluster: Cluster
-
-    @property
-    def variants(self) -> dict[str, Graph]:
-        """The variants to store, each with the matrix that it is a permutation of."""
-        stored = stored_variants(symmetric=self.graph.symmetric, double=self.options.permutation == "double")
-        names = sorted(set(stored.values()))
-        return {name: self.transpose if name.endswith("transposed") else self.graph for name in names}
-
-    @property
-    def stored_orders(self) -> list[str]:
-        """The orders in which vertex data are stored; one is enough if rows and columns share it."""
-        return ["rows", "columns"] if self.options.permutation == "double" else ["rows"]
-
-    def sides(self, variant: str) -> tuple[Order | None, Order | None]:
-        """Return the orders of the variant's rows and columns."""
-        # Transposing swaps the sides: ``odd_transposed`` is Pr A^T Pc^T, and ``even_transposed`` Pc A^T Pr^T.
-        rows_first = variant in {"even", "odd_transposed"}
-        first, second = ("rows", "columns") if rows_first else ("columns", "rows")
-        return self.orders[first], self.orders[second]
 
 
 @repairing
@@ -123,9 +82,14 @@ def shard_grid(
         if partition is not None:
             # The file is complete before the first task starts, because all tasks map it.
             orders = dict.fromkeys(orders, PartOrder.of(partition, writer.work / "places.npy"))
-        stage = _Stage(writer, graph, transpose, vertices, options, orders, cluster)
-        names = _write_cells(stage) + _write_orders(stage)
-        return GridShards(writer.commit(names, _sizes(stage), _facts(stage)))
+        places = GridPlaces(
+            writer, graph.artifact.path, transpose.artifact.path, vertices.path if vertices else None, orders
+        )
+        plan = GridPlan(_source(graph, transpose, vertices), options, cluster.memory, places)
+        _create_orders(plan)
+        names = run(plan.phases(), cluster, writer)
+        sizes = {"vertex": graph.num_vertices} | (dict(vertices.sizes) if vertices else {})
+        return GridShards(writer.commit(names, sizes, _facts(plan, graph, vertices)))
 
 
 def _check_partition(options: GridOptions, graph: Graph, partition: Partition | None) -> None:
@@ -155,90 +119,36 @@ def _find_vertices(dataset: Dataset, graph: Graph, vertices: Artifact | None) ->
     return vertices
 
 
-def _write_cells(stage: _Stage) -> list[str]:
-    """Scatter every block of every variant, then sort and write every cell; returns the names of the cells' tasks."""
-    grid, memory = stage.options.grid, stage.cluster.memory
-    shuffles = {
-        variant: cell_shuffle(variant, grid, weighted=matrix.weighted) for variant, matrix in stage.variants.items()
-    }
-    cells = [
-        WriteCellTask(stage.writer, variant, (row, column), grid, stage.graph.num_vertices, shuffle, memory)
-        for variant, shuffle in shuffles.items()
-        for row in range(grid[0])
-        for column in range(grid[1])
-    ]
-    # If all cells are there, their entries are not needed any more.
-    if missing_tasks(stage.writer, cells):
-        scatter = {shuffle: _scatter_tasks(stage, variant, shuffle) for variant, shuffle in shuffles.items()}
-        phases = "scatter blocks", "merge cells"
-        route_and_merge(phases, stage.writer, stage.cluster, scatter_to_cells, scatter, "edges")
-    # A cell needs its entries from every block, so no cell starts before the scatter has ended.
-    run_missing("write cells", stage.cluster, stage.writer, write_cell, cells)
-    return [task.name for task in cells]
+def _source(graph: Graph, transpose: Graph, vertices: Artifact | None) -> ShardSource:
+    sizes = VertexSizes.of(Vertices(vertices)) if vertices is not None else None
+    return ShardSource(GraphSizes.of(graph), sizes, None if graph.symmetric else GraphSizes.of(transpose))
 
 
-def _scatter_tasks(stage: _Stage, variant: str, shuffle: Shuffle) -> list[ScatterToCellsTask]:
-    matrix, grid, memory = stage.variants[variant], stage.options.grid, stage.cluster.memory
-    lanes, sides = shuffle.create_lanes(stage.writer.work, matrix.num_blocks), stage.sides(variant)
-    return [
-        ScatterToCellsTask(stage.writer, matrix.artifact.path, shuffle, block, *sides, grid, memory, lanes.lane(block))
-        for block in range(matrix.num_blocks)
-    ]
-
-
-def _write_orders(stage: _Stage) -> list[str]:
-    """Route the vertex data to the positions of every order, then write its buckets; returns the writers' names."""
-    table = vertex_table(stage.graph, stage.vertices, with_ids=stage.options.permutation == "partition")
-    n, grid_rows, memory = stage.graph.num_vertices, stage.options.grid[0], stage.cluster.memory
-    buckets: list[WriteBucketTask] = []
-    recorded = stage.writer.recorded("bucket/")
-    for order in stage.stored_orders:
-        permutation = stage.orders[order]
-        plan = VertexPlan.of(n, grid_rows, table.types, memory, is_identity=permutation is None)
-        # Creating an array deletes its chunks, which is right only if no task has recorded any.
+def _create_orders(plan: GridPlan) -> None:
+    """Create the arrays of the orders, unless tasks have written chunks, which this would delete."""
+    recorded = plan.places.writer.recorded("bucket/")
+    for order in plan.stored_orders:
         if not any(name.startswith(bucket_prefix(order)) for name in recorded):
-            create_order(stage.writer.path, order, plan)
-        shuffle = plan.shuffle(order) if permutation is not None else None
-        own = [WriteBucketTask(stage.writer, order, table, plan, shuffle, bucket) for bucket in plan.buckets()]
-        # If all buckets are there, what was routed is not needed any more.
-        if shuffle is not None and permutation is not None and missing_tasks(stage.writer, own):
-            _route_vertices(stage, shuffle, permutation, table, plan)
-        buckets += own
-    run_missing("write vertices", stage.cluster, stage.writer, write_bucket, buckets, "vertices")
-    return [task.name for task in buckets]
+            create_order(plan.places.writer.path, order, plan.vertex_plan)
 
 
-def _route_vertices(stage: _Stage, shuffle: Shuffle, permutation: Order, table: VertexTable, plan: VertexPlan) -> None:
-    lanes = shuffle.create_lanes(stage.writer.work, plan.num_ranges)
-    ranges = [
-        RouteRowsTask(stage.writer, shuffle, permutation, table, plan, number, lanes.lane(number))
-        for number in range(plan.num_ranges)
-    ]
-    phases = "route vertices", "merge vertices"
-    route_and_merge(phases, stage.writer, stage.cluster, route_rows, {shuffle: ranges}, "vertices")
-
-
-def _sizes(stage: _Stage) -> dict[str, int]:
-    return {"vertex": stage.graph.num_vertices} | (dict(stage.vertices.sizes) if stage.vertices else {})
-
-
-def _facts(stage: _Stage) -> dict[str, Any]:
-    orders = {name: order.to_json() if order else None for name, order in stage.orders.items()}
-    recorded = stage.writer.recorded("cell/")
-    rows, columns = stage.options.grid
+def _facts(plan: GridPlan, graph: Graph, vertices: Artifact | None) -> dict[str, Any]:
+    orders = {name: order.to_json() if order else None for name, order in plan.places.orders.items()}
+    recorded = plan.places.writer.recorded("cell/")
+    rows, columns = plan.options.grid
     nonzeros = {
         variant: [
             [recorded[cell_name(variant, row, column)].facts["nnz"] for column in range(columns)] for row in range(rows)
         ]
-        for variant in stage.variants
+        for variant in plan.stored_variants
     }
-    targets = stage.vertices.facts.get("num_targets", 0) if stage.vertices else 0
+    targets = vertices.facts.get("num_targets", 0) if vertices else 0
     return {
         **({"num_targets": targets} if targets else {}),
-        "symmetric": stage.graph.symmetric,
-        "weighted": stage.graph.weighted,
-        "nnz": stage.graph.nnz,
-        "num_classes": stage.vertices.facts.get("num_classes", 0) if stage.vertices else 0,
+        "symmetric": graph.symmetric,
+        "weighted": graph.weighted,
+        "nnz": graph.nnz,
+        "num_classes": vertices.facts.get("num_classes", 0) if vertices else 0,
         "row_order": orders["rows"],
         "column_order": orders["columns"],
         "cell_nnz": nonzeros,

@@ -15,6 +15,7 @@ from gnnloom.pipeline.shards.grid.grid_vertex_plan import Bucket, VertexPlan, ro
 from gnnloom.pipeline.shards.grid.grid_vertex_routing import VertexTable
 from gnnloom.pipeline.shuffle.gathered import Gathered
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows, order_path
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import create_array, write_rows
@@ -31,6 +32,7 @@ class WriteBucketTask:
     Attributes:
         order: ``rows`` or ``columns``.
         shuffle: of the order; None for the order of the ids.
+        needs: what the task will do.
     """
 
     writer: ArtifactWriter
@@ -39,6 +41,7 @@ class WriteBucketTask:
     plan: VertexPlan
     shuffle: Shuffle | None
     bucket: Bucket
+    needs: Needs
 
     @property
     def name(self) -> str:

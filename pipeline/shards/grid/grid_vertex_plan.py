@@ -18,7 +18,6 @@ import numpy as np
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows
 from gnnloom.storage.format.arrays import CHUNK_BYTES
 from gnnloom.storage.matrix.ranges import Span, split_range
@@ -114,7 +113,7 @@ class VertexPlan:
         return Shuffle(f"vertices/{order}", self.num_vertices, columns, self.num_buckets())
 
     @property
-    def _column_bytes(self) -> int:
+    def column_bytes(self) -> int:
         """Bytes of all arrays."""
         return self.num_vertices * (self.routed_row_bytes - POSITION_BYTES)
 
@@ -149,37 +148,19 @@ class VertexPlan:
         spans = (split_range(self.num_vertices, self.grid_rows, row) for row in range(self.grid_rows))
         return sum(-(-max(1, last - first) // self.bucket_rows(row)) for row, (first, last) in enumerate(spans))
 
-    def peak_memory(self) -> int:
-        """Bytes that the largest task holds."""
-        rows = 0 if self.is_identity else min(self.range_rows, self.num_vertices)
-        bucket = max((self.bucket_rows(row) for row in range(self.grid_rows)), default=0)
-        bucket = min(bucket, -(-self.num_vertices // self.grid_rows))
-        return max(rows * (2 * self._widest + _ROUTE_BYTES), bucket * (self._widest + _PLACE_BYTES) + 2 * CHUNK_BYTES)
+    def range_memory(self, rows: int) -> int:
+        """Bytes that a task holds that routes so many vertices."""
+        return rows * (2 * self._widest + _ROUTE_BYTES)
 
-    def counts(self) -> list[PhaseCount]:
-        """What the phases will do, for one order."""
-        if self.is_identity:
-            return [self._write_count(None)]
-        n, ranges, shuffle = self.num_vertices, self.num_ranges, self.shuffle("")
-        total, largest = n * self.routed_row_bytes, min(self.range_rows, n) * self.routed_row_bytes
-        return [
-            PhaseCount("route vertices", ranges, 0, 0, 1, total, total, largest),
-            *shuffle.merge_counts("merge vertices", ranges, ranges, n, self._column_bytes),
-            self._write_count(shuffle),
-        ]
+    def bucket_memory(self, bucket: Bucket) -> int:
+        """Bytes that the task of a bucket holds."""
+        return (bucket.stop - bucket.start) * (self._widest + _PLACE_BYTES) + 2 * CHUNK_BYTES
 
-    def _write_count(self, shuffle: Shuffle | None) -> PhaseCount:
-        """The phase that writes the buckets."""
-        tasks = opens = most = read = largest = files = 0
-        for bucket in self.buckets():
-            spans = {name: self.written(bucket, name) for name in self.types}
-            own = sum((stop - start) * row_bytes(self.types, name) for name, (start, stop) in spans.items())
-            own += POSITION_BYTES * sum(stop - start for start, stop in set(spans.values()))
-            if shuffle is not None:
-                # Arrays with longer chunks than the widest one are read beyond the end of the bucket.
-                last = max((stop for start, stop in spans.values() if start < stop), default=bucket.start)
-                files = shuffle.reader_files(self.num_ranges, self.num_ranges, self._column_bytes, (bucket.start, last))
-            tasks, opens, read = tasks + 1, opens + files, read + own
-            most, largest = max(most, files), max(largest, own)
-        arrays, written = len(self.types) + 1, self._column_bytes
-        return PhaseCount("write vertices", tasks, opens, most, arrays, read, written, largest)
+    def bucket_bytes(self, bucket: Bucket) -> tuple[int, int, int]:
+        """Bytes that the task of a bucket reads and writes, and the end of the positions that it reads."""
+        spans = {name: self.written(bucket, name) for name in self.types}
+        written = sum((stop - start) * row_bytes(self.types, name) for name, (start, stop) in spans.items())
+        positions = sum(stop - start for start, stop in set(spans.values()))
+        # Arrays with longer chunks than the widest one are read beyond the end of the bucket.
+        last = max((stop for start, stop in spans.values() if start < stop), default=bucket.start)
+        return written + POSITION_BYTES * positions, written, last

@@ -15,10 +15,10 @@ from gnnloom.pipeline.shards.grid.grid_vertex_plan import Types, VertexPlan
 from gnnloom.pipeline.shards.grid.part_order import Order
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 
 
 @dataclass(frozen=True)
@@ -51,33 +51,24 @@ class RouteRowsTask:
     Attributes:
         shuffle: of the order.
         number: number of the range.
+        permutation: of the order; a plan that is only counted may lack it.
         lane: where its rows go, relative to the work folder.
+        needs: what the task will do.
     """
 
     writer: ArtifactWriter
     shuffle: Shuffle
-    permutation: Order
+    permutation: Order | None
     table: VertexTable
     plan: VertexPlan
     number: int
     lane: Lane
+    needs: Needs
 
     @property
     def name(self) -> str:
         # A resumed run may have another memory, and then other ranges.
         return f"route/{self.shuffle.name}/{self.plan.range_rows}/{self.number:05d}"
-
-
-def vertex_table(graph: Graph, vertices: Artifact | None, *, with_ids: bool = False) -> VertexTable:
-    """Describe the arrays to permute: the degrees, and those of the vertices artifact.
-
-    Args:
-        with_ids: also store the ids of the vertices, for an order that cannot be computed.
-    """
-    stored = {name: vertices.record(name) for name in VERTEX_ARRAYS if vertices is not None and name in vertices}
-    given = {name: (record.dtype, record.shape[1:]) for name, record in stored.items()}
-    types = vertex_types(given, weighted=graph.weighted, with_ids=with_ids)
-    return VertexTable(graph.artifact.path, vertices.path if vertices else None, types)
 
 
 def vertex_types(given: Types, *, weighted: bool, with_ids: bool) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -95,7 +86,9 @@ def route_rows(task: RouteRowsTask) -> int:
     """Sort a range's rows by position and write them; returns the number of rows."""
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         start, stop = task.plan.vertices_of(task.number)
-        position = task.permutation.forward(np.arange(start, stop, dtype=np.int64))
+        position = np.arange(start, stop, dtype=np.int64)
+        if task.permutation is not None:
+            position = task.permutation.forward(position)
         # Positions are distinct, so any sort gives the same order.
         order = np.argsort(position)
         out.add_columns(Index.of_positions(position[order]), lambda name: task.table.read(name, start, stop)[order])

@@ -99,22 +99,20 @@ class _RowPlan:
         routes = [self._route(plan, *self._blocks(number), "rows") for number, plan in enumerate(self._row_plans)]
         if self._vertex_plan is not None:
             routes.append(self._route(self._vertex_plan, route_vertices, self._ranges(), "vertices"))
-        routed = [phases[-1] for phases in routes]
         tasks = [self._shard_task(rank) for rank in range(self._num_parts)]
-        files = tuple(plan.files for plan in self._halo_plans)
-        shard = Phase("shard", shard_rank, tasks, "vertices", tuple(routed), files, makes_arrays=True, arrays=3)
-        halos = [plan.merges("merge halos", shard) for plan in self._halo_plans]
+        routed, halos = tuple(plan.read_files for plan in self._routed_plans), self._halo_plans
+        files, collected = tuple(plan.files for plan in halos), tuple(plan.read_files for plan in halos)
+        shard = Phase("shard", shard_rank, tasks, "vertices", routed, files, makes_arrays=True, arrays=3)
         sends = [self._send_task(rank) for rank in range(self._num_parts)]
-        reads = tuple(dict.fromkeys(phases[-1] if phases else shard for phases in halos))
-        send = Phase("send lists", write_send_lists, sends, "vertices", reads, makes_arrays=True, arrays=3)
-        # The halos of one matrix are independent of those of the other, but each level needs the one before.
-        return [phase for phases in (*routes, [shard], *halos, [send]) for phase in phases]
+        send = Phase("send lists", write_send_lists, sends, "vertices", collected, makes_arrays=True, arrays=3)
+        merges = [plan.merges("merge halos") for plan in halos]
+        return [phase for phases in (*routes, [shard], *merges, [send]) for phase in phases]
 
     def _route(self, plan: ShufflePlan, function: Callable[[Any], int], tasks: Sequence[Any], what: str) -> list[Phase]:
         """A phase that routes, and the merges of what it leaves."""
         unit = "edges" if what == "rows" else what
         route = Phase(f"route {what}", function, tasks, unit, files=(plan.files,))
-        return [route, *plan.merges(f"merge {what}", route)]
+        return [route, *plan.merges(f"merge {what}")]
 
     # Sizes
 
@@ -152,6 +150,11 @@ class _RowPlan:
         if vertices is None:
             return None
         return self._plan(vertex_shuffle(vertices.types, self._num_parts), len(self._bounds) - 1, vertices.raw_bytes)
+
+    @property
+    def _routed_plans(self) -> list[ShufflePlan]:
+        """Of all that the ranks read."""
+        return [*self._row_plans, *([self._vertex_plan] if self._vertex_plan else [])]
 
     @cached_property
     def _bounds(self) -> list[int]:
@@ -229,7 +232,6 @@ class _RowPlan:
         own, nonzeros, halo = parts.vertices[rank], parts.nonzeros[rank], parts.received[rank]
         entry, matrices = graph.entry_bytes, len(self._graphs)
         vertex_bytes = own * (self.source.vertices.row_bytes if self.source.vertices else 0)
-        plans = [*self._row_plans, *([self._vertex_plan] if self._vertex_plan else [])]
         # Rows of several blocks are joined into a segment, and the rows of the rank in one block are read at once.
         segment = min(nonzeros, SEGMENT_NONZEROS) * (_SEGMENT_BYTES + entry)
         memory = 8 * own + _HALO_BYTES * halo + segment + min(nonzeros, max(graph.block_nnz, default=0)) * entry
@@ -239,7 +241,7 @@ class _RowPlan:
             # Ids first, then the rows twice: local numbers are known when the halo is complete.
             reads=3 * matrices * routed_bytes(own, nonzeros, entry) + vertex_bytes,
             writes=matrices * (nonzeros * entry + 8 * own + 16 * halo) + vertex_bytes,
-            opens=sum(plan.opens((rank, rank + 1)) for plan in plans),
+            opens=sum(plan.opens((rank, rank + 1)) for plan in self._routed_plans),
             memory=memory + self._mapped_bytes,
         )
 

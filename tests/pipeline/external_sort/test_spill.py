@@ -109,12 +109,6 @@ def test_the_described_layout_is_the_layout_of_the_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(low, high)
 
 
-def test_a_file_of_an_earlier_version_is_a_lane_of_its_own(tmp_path: Path) -> None:
-    file = write(tmp_path)
-    earlier = {name: value for name, value in file.to_json().items() if name not in {"lane", "start"}}
-    assert SpillFile.from_json({"path": "one", **earlier}) == file
-
-
 def test_a_missing_or_short_file_is_not_intact(tmp_path: Path) -> None:
     file = write(tmp_path)
     os.truncate(tmp_path / "one", file.size - 1)

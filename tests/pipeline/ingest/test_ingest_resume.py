@@ -16,6 +16,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from support.edge_files import EdgeFiles, write_edges
+from support.lanes import flip_bit
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 _INGEST = """
@@ -138,6 +139,49 @@ def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tas
     assert found.artifact.digest == expected.artifact.digest
     assert next(name for function, name in cluster.ran if function == "scatter_range") == "scatter/00000"
     assert ("make_block", "block/00000") in cluster.ran or tasks == 5
+
+
+@pytest.mark.parametrize(
+    ("tasks", "fan_in"),
+    [
+        pytest.param(3, 512, id="while ranges are scattered"),
+        pytest.param(5, 512, id="while blocks are sorted"),
+        pytest.param(6, 2, id="while spill files are merged"),
+        pytest.param(9, 2, id="while blocks are sorted from merged files"),
+    ],
+)
+def test_a_flipped_bit_in_every_spill_file_changes_no_byte(
+    catalog: Catalog, edges: EdgeFiles, tasks: int, fan_in: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.merge_runs.FAN_IN", fan_in)
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    work = _stopped(catalog, edges, tasks)
+    flipped = [flip_bit(path) for path in (work / "spill").iterdir() if path.stat().st_size]
+    assert any(path.name.startswith("merged") for path in flipped) == (fan_in == 2)
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
+    assert found.artifact.digest == expected.artifact.digest
+    found.artifact.verify()
+
+
+def test_flipped_bits_in_records_and_plans_change_no_byte(catalog: Catalog, edges: EdgeFiles) -> None:
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    work = _stopped(catalog, edges, 5)
+    flipped = [flip_bit(path) for path in work.rglob("*.json")]
+    assert {"plan.json", "sort.json", "scatter-00003.json"} < {path.name for path in flipped}
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
+    assert found.artifact.digest == expected.artifact.digest
+    found.artifact.verify()
+
+
+def test_a_plan_exchanged_with_a_record_changes_no_byte(catalog: Catalog, edges: EdgeFiles) -> None:
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    work = _stopped(catalog, edges, 5)
+    plan, record = work / "sort.json", work / "parts" / "scatter-00001.json"
+    first, second = plan.read_bytes(), record.read_bytes()
+    plan.write_bytes(second)
+    record.write_bytes(first)
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
+    assert found.artifact.digest == expected.artifact.digest
 
 
 def test_ranges_that_are_cut_differently_are_scattered_again(catalog: Catalog, edges: EdgeFiles) -> None:

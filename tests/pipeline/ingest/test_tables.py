@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import tracemalloc
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scale.counted_cluster import OpenCounter
 
-from gnnloom.pipeline.external_sort import byte_ranges
-from gnnloom.pipeline.external_sort.merge_levels import merge_levels
+from gnnloom.pipeline.external_sort import lanes, merge_levels
+from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.ingest import vertices as stage
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.ingest.tables import plan as table_plan
-from gnnloom.pipeline.ingest.tables import routed_table, routing, row_file
+from gnnloom.pipeline.ingest.tables import buckets, gathered_rows, routed_table, routing, table_counts
+from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
+from gnnloom.pipeline.ingest.tables.gathered_rows import GatheredRows
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.shuffle import merges
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.shuffle import RunsWriter
 from gnnloom.pipeline.sources.formats import open_edges, open_vertices
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading import keyed_rows
 from gnnloom.pipeline.sources.source import KeyedSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
-from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
+from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format import arrays as stored_arrays
-from support.stopping import run_in_steps
+from support.lanes import flip_bit
+from support.stopping import StoppedError, StoppingCluster, run_in_steps
+from support.twice import TwiceCluster
 
 HERE = InProcessCluster()
 NUM_VERTICES, WIDTH, UNKNOWN = 700, 3, 50
@@ -80,27 +86,49 @@ def write_table(folder: Path, form: str, ids: list[str], values: np.ndarray) -> 
     return {"feature": str(folder / "x.npy"), "ids_file": str(folder / "ids.npy")}
 
 
-def ingest(dataset: Dataset, files: dict[str, str], cluster: InProcessCluster = HERE) -> Vertices:
+def ingest(dataset: Dataset, files: dict[str, str], cluster: Cluster = HERE) -> Vertices:
     return ingest_vertices(dataset, open_vertices("keyed", (), files, dataset.graph()), cluster)
+
+
+def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make many chunks, buckets, ranges, runs and merges of little data."""
+    monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 512)
+    monkeypatch.setattr(stage, "TASK_PIECES", 2)
+    monkeypatch.setattr(buckets, "BUCKET_BYTES", 1500)
+    for module in (routing, table_counts):
+        monkeypatch.setattr(module, "BOUNDS_PER_TASK", 4)
+    monkeypatch.setattr(gathered_rows, "RUN_BYTES", 1000)
+    monkeypatch.setattr(keyed_rows, "_BLOCK_BYTES", 400)
+    monkeypatch.setattr(keyed_rows, "_BLOCK_VALUES", 80)
+    monkeypatch.setattr(routed_table, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(merges, "_STEP_BYTES", 2000)
+    for name in ("_LEAST_BYTES", "_MOST_BYTES"):
+        monkeypatch.setattr(keyed_rows, name, 1000)
+    monkeypatch.setattr(merge_levels, "FEW_SOURCES", FAN_IN)
+    monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many chunks, buckets, ranges, files and merges for little data."""
-    monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 512)
-    monkeypatch.setattr(stage, "TASK_PIECES", 2)
-    monkeypatch.setattr(table_plan, "BUCKET_BYTES", 1500)
-    monkeypatch.setattr(table_plan, "BOUNDS_PER_TASK", 4)
-    monkeypatch.setattr(routing, "BOUNDS_PER_TASK", 4)
-    monkeypatch.setattr(table_plan, "FILE_BYTES", 1000)
-    monkeypatch.setattr(keyed_rows, "_BLOCK_BYTES", 400)
-    monkeypatch.setattr(keyed_rows, "_BLOCK_VALUES", 80)
-    monkeypatch.setattr(row_file, "_BLOCK_BYTES", 200)
-    monkeypatch.setattr(byte_ranges, "COPY_BYTES", 200)
-    for name in ("_LEAST_BYTES", "_MOST_BYTES"):
-        monkeypatch.setattr(keyed_rows, name, 1000)
-    for module in (table_plan, routing):
-        monkeypatch.setattr(module, "FAN_IN", FAN_IN)
+    make_small(monkeypatch)
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A run of small tasks that nothing interrupts: the digest, and the names of its tasks in their order."""
+
+    digest: str
+    tasks: list[str]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    folder, cluster = tmp_path_factory.mktemp("undisturbed"), StoppingCluster()
+    with pytest.MonkeyPatch.context() as patch:
+        make_small(patch)
+        dataset = store(Catalog(folder), folder, "numbers")
+        stored = ingest(dataset, write_table(folder, "csv", *table_of("numbers")), cluster)
+    return Undisturbed(stored.artifact.digest, [name for _, name in cluster.ran])
 
 
 @pytest.mark.parametrize(("kind", "form"), [("names", "csv"), ("numbers", "parquet"), ("kept", "npy")])
@@ -122,16 +150,64 @@ def test_rows_reach_their_vertices_through_levels_of_files(
 
 
 def test_stopped_before_every_task_each_runs_once_and_the_bytes_are_the_same(
-    catalog: Catalog, tmp_path: Path, small: None
+    catalog: Catalog, tmp_path: Path, small: None, undisturbed: Undisturbed
 ) -> None:
     dataset = store(catalog, tmp_path, "numbers")
     files = write_table(tmp_path, "csv", *table_of("numbers"))
     stopped, ran = run_in_steps(lambda cluster: ingest(dataset, files, cluster), 7)
-    assert {name.partition("/")[0] for _, name in ran} == {"cut", "route", "merge", "feature"}
-    assert max(Counter(ran).values()) == 1
-    whole = ingest(store(Catalog(tmp_path / "other"), tmp_path, "numbers"), files)
-    assert stopped.artifact.digest == whole.artifact.digest
-    assert stopped.artifact.manifest["arrays"] == whole.artifact.manifest["arrays"]
+    assert [name for _, name in ran] == undisturbed.tasks
+    assert {name.partition("/")[0] for name in undisturbed.tasks} == {"cut", "route", "merge", "feature"}
+    assert stopped.artifact.digest == undisturbed.digest
+
+
+def test_tasks_that_run_twice_give_the_same_bytes(
+    catalog: Catalog, tmp_path: Path, small: None, undisturbed: Undisturbed
+) -> None:
+    dataset = store(catalog, tmp_path, "numbers")
+    files = write_table(tmp_path, "csv", *table_of("numbers"))
+    assert ingest(dataset, files, TwiceCluster()).artifact.digest == undisturbed.digest
+
+
+def damage_file(path: Path, damage: str) -> None:
+    size = path.stat().st_size
+    if damage == "missing":
+        path.unlink()
+    elif damage == "cut":
+        os.truncate(path, size // 2)
+    else:
+        flip_bit(path, size // 3)
+
+
+@pytest.mark.parametrize("phase", ["route/", "merge/table/feature/", "feature/"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
+def test_files_that_are_damaged_between_a_kill_and_the_next_run_are_made_again(
+    catalog: Catalog, tmp_path: Path, small: None, undisturbed: Undisturbed, phase: str, damage: str
+) -> None:
+    dataset = store(catalog, tmp_path, "numbers")
+    files = write_table(tmp_path, "csv", *table_of("numbers"))
+    numbers = [number for number, name in enumerate(undisturbed.tasks) if name.startswith(phase)]
+    # In the middle of a phase.
+    with pytest.raises(StoppedError):
+        ingest(dataset, files, StoppingCluster(numbers[len(numbers) // 2]))
+    (info,) = dataset.artifacts("vertices")
+    found = sorted((info.path / ".work" / "shuffle").rglob("lanes-*"), key=lambda path: path.stat().st_size)
+    chosen = [path for path in found if path.stat().st_size][-3:]
+    assert chosen
+    for path in chosen:
+        damage_file(path, damage)
+    assert ingest(dataset, files).artifact.digest == undisturbed.digest
+
+
+def test_the_number_of_workers_and_their_memory_may_change_after_a_kill(
+    catalog: Catalog, tmp_path: Path, small: None, undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = store(catalog, tmp_path, "numbers")
+    files = write_table(tmp_path, "csv", *table_of("numbers"))
+    for tasks, run_bytes in ((12, 400), (12, 3000), (6, 500)):
+        monkeypatch.setattr(gathered_rows, "RUN_BYTES", run_bytes)
+        with pytest.raises(StoppedError):
+            ingest(dataset, files, StoppingCluster(tasks))
+    assert ingest(dataset, files, ThreadedCluster(3, DEFAULT_MEMORY)).artifact.digest == undisturbed.digest
 
 
 def test_a_vertex_with_rows_in_two_ranges_is_refused_by_the_later_line(
@@ -161,7 +237,7 @@ def test_rows_stay_in_the_dataset_and_its_scratch(
 
 
 @pytest.mark.parametrize(("bucket_bytes", "fewer_buckets"), [(1500, False), (1 << 20, True)])
-def test_tasks_and_opens_are_those_of_the_plan(
+def test_tasks_and_opens_are_those_that_are_counted(
     catalog: Catalog,
     tmp_path: Path,
     small: None,
@@ -169,71 +245,61 @@ def test_tasks_and_opens_are_those_of_the_plan(
     fewer_buckets: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(table_plan, "BUCKET_BYTES", bucket_bytes)
-    opened: list[Path] = []
-    at_a_time: list[int] = []
-
-    class CountedFile(row_file.RowFile):
-        def __init__(self, path: Path, *rest: Any) -> None:
-            opened.append(path)
-            super().__init__(path, *rest)
-
-    @contextmanager
-    def opened_and_counted(paths: Sequence[Path], *rest: Any) -> Iterator[list[row_file.RowFile]]:
-        at_a_time.append(len(paths))
-        with opened_together(paths, *rest) as files:
-            yield files
-
-    opened_together = row_file.opened
-    for module in (row_file, routed_table):
-        monkeypatch.setattr(module, "opened", opened_and_counted)
-    monkeypatch.setattr(row_file, "RowFile", CountedFile)
-    per_task: dict[str, int] = {}
-
-    class CountingCluster(InProcessCluster):
-        def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-            for item in items:
-                before = len(opened)
-                yield function(item)
-                per_task[item.name] = len(opened) - before
-
-    dataset = store(catalog, tmp_path, "kept")
-    # One file for each range, so that the plan knows the number of files.
-    monkeypatch.setattr(table_plan, "FILE_BYTES", 1 << 20)
+    monkeypatch.setattr(buckets, "BUCKET_BYTES", bucket_bytes)
+    # One run for each range, so that their number is known.
+    monkeypatch.setattr(gathered_rows, "RUN_BYTES", 1 << 20)
+    dataset, cluster = store(catalog, tmp_path, "kept"), OpenCounter()
     files = write_table(tmp_path, "csv", *table_of("kept"))
     source = open_vertices("keyed", (), files, dataset.graph())
-    ingest(dataset, files, CountingCluster())
+    ingest(dataset, files, cluster)
     shape = (NUM_VERTICES, WIDTH)
-    plan = table_plan.TablePlan(NUM_VERTICES, stage._piece_rows("feature", shape) * stage.TASK_PIECES, 4 * WIDTH, 8)
+    cut = VertexBuckets(NUM_VERTICES, stage.task_rows("feature", shape), Column("value", "float32", (WIDTH,)), 8)
     assert isinstance(source, JoinedVertices)
     table = source.source_of("feature")
     assert isinstance(table, KeyedSource)
     num_bytes, ranges = Path(files["feature"]).stat().st_size, len(table.ranges())
-    levels = merge_levels(ranges, FAN_IN)
+    levels = merge_levels.merge_levels(ranges, FAN_IN)
     assert len(levels) > 2
     # Spans without buckets are neither merged nor counted.
-    assert (plan.num_buckets < levels[-1].spans) == fewer_buckets
-    phases = plan.counts(NUM_VERTICES + UNKNOWN, num_bytes, ranges, DEFAULT_MEMORY)
-    names = {"cut ids": "cut", "route rows": "route", "merge rows": "merge", "write rows": "feature"}
-    for prefix in set(names.values()):
-        counted = [count for name, count in per_task.items() if name.startswith(f"{prefix}/")]
-        planned = [phase for phase in phases if names[phase.phase] == prefix]
-        assert len(counted) == sum(phase.tasks for phase in planned)
-        if prefix in {"merge", "feature"}:
-            assert sum(counted) == sum(phase.opens for phase in planned)
-    assert max(at_a_time) == max(phase.most_opens for phase in phases) == FAN_IN
+    assert (cut.num_buckets < levels[-1].spans) == fewer_buckets
+    phases = table_counts.table_counts(cut, NUM_VERTICES + UNKNOWN, num_bytes, ranges, DEFAULT_MEMORY)
+    functions = {
+        "cut ids": "cut_ids",
+        "route rows": "route_rows",
+        "merge rows": "merge_runs",
+        "write rows": "write_vertex_rows",
+    }
+    assert {phase.phase for phase in phases} == functions.keys()
+    for name, function in functions.items():
+        planned = [phase for phase in phases if phase.phase == name]
+        assert cluster.tasks(function) == sum(phase.tasks for phase in planned)
+        # The table is not a temporary file.
+        opens = sum(phase.opens for phase in planned) if name != "route rows" else 0
+        # Runs without rows are not opened.
+        assert 0 <= opens - sum(cluster.opens(function)) <= 2, name
+        assert max(cluster.opens(function)) == max(phase.most_opens for phase in planned) * bool(opens)
 
 
-def gathered(values: row_file.RowType, digits: int, limit: int) -> row_file.RowGroup:
+def gathered(values: Column, digits: int, limit: int) -> GatheredRows:
     """Rows with ids of so many digits, as many as a task gathers."""
-    group, rng, count, size = row_file.RowGroup(values, 1000), np.random.default_rng(0), 0, 4096
+    shuffle = VertexBuckets(1000, 1, values, digits).shuffle("array")
+    rows, rng, count, size = GatheredRows(shuffle), np.random.default_rng(0), 0, 4096
     offset = np.arange(size + 1, dtype=np.int64) * digits
     text = np.full(offset[-1], ord("1"), np.uint8)
-    while group.num_bytes < limit:
-        buckets, at = rng.integers(0, 1000, size), np.arange(count, count + size)
-        group.add(buckets, Names(offset, text), at, values.empty(size))
+    while rows.num_bytes < limit:
+        chosen, at = rng.integers(0, 1000, size), np.arange(count, count + size)
+        rows.add(chosen, at, values.empty(size), Names(offset, text))
         count += size
-    return group
+    return rows
+
+
+def route(folder: Path, values: Column, digits: int, limit: int) -> None:
+    """Gather rows, and write them as a run."""
+    lane = LaneSet.create(folder, "lanes", 1).lane(0)
+    with lanes.writable(folder, lane) as opened:
+        gathered(values, digits, limit).route(
+            RunsWriter(VertexBuckets(1000, 1, values, digits).shuffle("array"), lane, opened)
+        )
 
 
 @pytest.mark.parametrize(
@@ -242,14 +308,14 @@ def gathered(values: row_file.RowType, digits: int, limit: int) -> row_file.RowG
 def test_gathering_and_sorting_rows_takes_twice_the_counted_bytes_at_most(
     tmp_path: Path, dtype: str, trailing: tuple[int, ...], digits: int
 ) -> None:
-    values, limit = row_file.RowType(dtype, trailing), 16 << 20
+    values, limit = Column("value", dtype, trailing), 16 << 20
     # What the first use imports is not of the rows.
-    gathered(values, digits, 1).write(tmp_path / "first")
+    route(tmp_path, values, digits, 1)
     pool, default = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
     pa.set_memory_pool(pool)
     tracemalloc.start()
     try:
-        gathered(values, digits, limit).write(tmp_path / "rows")
+        route(tmp_path, values, digits, limit)
         peak = tracemalloc.get_traced_memory()[1] + pool.max_memory()
     finally:
         tracemalloc.stop()

@@ -13,6 +13,8 @@ from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from support.edge_files import write_edges
+from support.lanes import flip_bit
+from support.stopping import StoppedError, StoppingCluster
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -49,3 +51,21 @@ def test_a_symmetric_graph_is_its_own_transpose(catalog: Catalog, tmp_path: Path
     graph = ingest_graph(dataset, source, IngestOptions(undirected=True), InProcessCluster())
     assert transpose_graph(dataset, graph, InProcessCluster()) is graph
     assert not dataset.artifacts("transpose")
+
+
+def test_a_flipped_bit_in_a_spill_file_after_a_kill_changes_no_byte(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 2000)
+    u, v = np.random.default_rng(3).integers(0, 5000, (2, 6000))
+    source, found = write_edges(tmp_path / "edges", u, v, range_edges=2000), []
+    for name, tasks in (("whole", None), ("stopped", 4)):
+        dataset = catalog.create(name)
+        graph = ingest_graph(dataset, source, IngestOptions(), InProcessCluster())
+        if tasks is not None:
+            with pytest.raises(StoppedError):
+                transpose_graph(dataset, graph, StoppingCluster(tasks))
+            files = [path for path in dataset.path.glob("transpose/*/.work/spill/*") if path.stat().st_size]
+            assert list(map(flip_bit, files))
+        found.append(transpose_graph(dataset, graph, InProcessCluster()).artifact.digest)
+    assert found[0] == found[1]

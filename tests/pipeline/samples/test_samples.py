@@ -22,6 +22,7 @@ from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.upkeep.garbage import find_garbage
 from support.damage import replace_array
+from support.lanes import flip_bit
 from support.problems import Problem, problem
 from support.sampled import store_for_sampling
 from support.samples import in_memory
@@ -98,6 +99,11 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
     third = store(tmp_path / "three")
     with pytest.raises(StoppedError):
         sample(third, StoppingCluster(5), ranks=3)
+    # Besides arrays, only records and a plan are there, which are made again if they are damaged.
+    (work,) = third.path.glob("samples/*/.work")
+    files = [path for path in work.rglob("*") if path.is_file()]
+    assert {path.suffix for path in map(flip_bit, files)} == {".json"}
+    assert len(files) == 6
     assert content(sample(third, ranks=3).artifact.path) == expected
 
 

@@ -10,9 +10,12 @@ from scale.counted_cluster import OpenCounter
 
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.shards.grid import grid_vertex_plan
+from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
+from gnnloom.pipeline.shards.sizes import GraphSizes, ShardSource, VertexSizes
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.checks.shard_invariants import check_grid_shards
@@ -65,11 +68,11 @@ def test_many_ranges_and_levels_give_the_same_bytes_and_the_counted_opens(
     cut = cut_store(catalog, "cut", permutation, cluster)
     assert cut.artifact.digest == whole.artifact.digest
     check_grid_shards(cut.artifact, None)
-    types = {"degree": ("int64", ()), "feature": ("float32", (6,)), "label": ("int32", ()), "split": ("uint8", ())}
-    if permutation == "partition":
-        types["vertex"] = ("int64", ())
-    plan = VertexPlan.of(500, 3, types, 1 << 30, is_identity=permutation == "none")
-    orders = 2 if permutation == "double" else 1
+    dataset = catalog.dataset("cut")
+    source = ShardSource(GraphSizes.of(dataset.graph()), VertexSizes.of(dataset.vertices()))
+    phases = count(GridPlan(source, GridOptions((3, 2), permutation), cluster.memory, GridPlaces()).phases())
+    planned = [phase for phase in phases if phase.phase.endswith("vertices")]
     opened = [file for _, files in cluster.opened for file in files if "/shuffle/vertices/" in file]
-    assert len(opened) == orders * sum(phase.opens for phase in plan.counts())
-    assert [phase.phase for phase in plan.counts()].count("merge vertices") == (0 if permutation == "none" else 2)
+    assert len(opened) == sum(phase.opens for phase in planned)
+    levels = {"double": 4, "partition": 2, "none": 0}[permutation]
+    assert [phase.phase for phase in planned].count("merge vertices") == levels

@@ -30,7 +30,7 @@ class Task:
         return f"{self.phase}/{self.number}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Files:
     """A folder with a file for each task."""
 
@@ -73,7 +73,8 @@ def chain(writer: ArtifactWriter) -> list[Phase]:
         reads = before.name if before else ""
         made = [Task(writer, name, number, reads, Needs(number, 10, 2, 5)) for number in range(tasks)]
         files = () if makes_arrays else (Files(writer.work / name),)
-        return Phase(name, work, made, "tasks", (before,) if before else (), files, makes_arrays=makes_arrays)
+        reads_files = before.files if before else ()
+        return Phase(name, work, made, "tasks", reads_files, files, makes_arrays=makes_arrays)
 
     route = phase("route", 3, None)
     merge = phase("merge", 2, route)

@@ -112,7 +112,7 @@ def test_a_commit_during_a_listing_is_seen(catalog: Catalog, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("file", "change", "says"),
     [
-        ("metrics.jsonl", replaced('{"epoch": 0}\n'), r"metrics\.jsonl:1: the checksum is missing"),
+        ("metrics.jsonl", replaced('{"epoch": 0}\n'), r"metrics\.jsonl:1: the checksum is wrong or missing"),
         ("metrics.jsonl", lines('{"epoch": 0}', '{"epoch": 1, "x": 1,}'), r"metrics\.jsonl:2: not valid JSON"),
         ("metrics.jsonl", lines('{"loss": 0}'), r"metrics\.jsonl:1: expected the number of an epoch"),
         ("metrics.jsonl", lines('{"epoch": 0, "loss": "1"}'), r"metrics\.jsonl:1: expected figures as loss"),
@@ -125,7 +125,7 @@ def test_a_commit_during_a_listing_is_seen(catalog: Catalog, monkeypatch: pytest
         ("result.json", edited(epochs=None), r"result\.json: lacks the number of epochs"),
         ("result.json", cut, r"result\.json: not valid JSON"),
         ("inputs.json", replaced("{"), r"inputs\.json: not valid JSON"),
-        ("recipe.toml", replaced("[train"), r"recipe\.toml: the checksum is missing"),
+        ("recipe.toml", replaced("[train"), r"recipe\.toml: the checksum is wrong or missing"),
         ("recipe.toml", replaced(seal_text("[train\n")), r"recipe\.toml: not a recipe"),
     ],
 )

@@ -192,7 +192,7 @@ def test_published_profiles_cite_their_figures() -> None:
     [
         ({}, "not a machine profile"),
         ({"encoding-type": "gnnloom-machine-profile", "version": 4}, "version 4"),
-        ({"encoding-type": "gnnloom-machine-profile", "version": 2}, "not a complete machine profile"),
+        ({"encoding-type": "gnnloom-machine-profile", "version": 1}, "not a complete machine profile"),
         ({**PROFILE.to_json(), "speed": 1}, "not a complete machine profile"),
     ],
 )

@@ -134,7 +134,7 @@ def test_a_npy_file_of_edges_has_pairs_of_source_and_target(dataset: Dataset, tm
 
 def test_an_error_about_missing_embeddings_names_the_option_that_makes_them(dataset: Dataset, tmp_path: Path) -> None:
     run = Run(dataset.run_path("plain"))
-    run.start({}, 0)
+    run.start({}, 0, {"graph": dataset.graph().artifact.key})
     run.predictions_aside().mkdir(parents=True)
     run.publish_predictions([], {})
     with pytest.raises(NotFoundError, match="predict --embeddings"):

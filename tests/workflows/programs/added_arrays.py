@@ -30,23 +30,28 @@ ADDED = (
     ),
 )
 # Before anything that derives something from the registry is imported, as if the entries were in its file.
-added = MappingProxyType(vertex_arrays.VERTEX_ARRAYS | {array.name: array for array in ADDED})
+added = MappingProxyType({**vertex_arrays.VERTEX_ARRAYS, **{array.name: array for array in ADDED}})
 setattr(vertex_arrays, "VERTEX_ARRAYS", added)  # noqa: B010 - it is Final
 
 import numpy as np  # noqa: E402
 
 import gnnloom  # noqa: E402
 from gnnloom.storage import Catalog  # noqa: E402
+from gnnloom.storage.format.artifact import Artifact  # noqa: E402
 from support.damage import replace_array  # noqa: E402
 from support.in_process import run_command  # noqa: E402
+
+
+def damage_last(vertices: Artifact, name: str, value: int) -> None:
+    replace_array(vertices, name, lambda array: np.append(array[:-1], array.dtype.type(value)))
+
 
 catalog, *commands = sys.argv[1:]
 failed = {}
 for command in commands:
     words = shlex.split(command)
     if words[0] == "damage":
-        vertices, last = Catalog(catalog)[words[1]].find("vertices"), float(words[3])
-        replace_array(vertices, words[2], lambda array, last=last: np.append(array[:-1], array.dtype.type(last)))
+        damage_last(Catalog(catalog)[words[1]].find("vertices"), words[2], int(words[3]))
         continue
     if words[0] == "in-memory":
         gnnloom.features(words[1], catalog=catalog, workers=0, **{words[2]: np.load(words[3])})

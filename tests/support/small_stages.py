@@ -1,0 +1,185 @@
+"""Every stage of the pipeline on little data, with limits that make many tasks, files and levels of merges of it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.stage import write_samples
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.sources.formats import open_edges, open_vertices
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.format.artifact import Artifact
+from support.edge_files import EdgeFiles, write_edges
+from support.graphs import random_adjacency, store_graph, store_vertices
+from support.partitions import random_parts, store_partition
+from support.problems import problem
+from support.sampled import store_for_sampling
+
+_HERE: Final = InProcessCluster()
+_NAME: Final = "g"
+_VERTICES, _EDGES, _PARTS = 3000, 6000, 4
+
+#: Limits by module and name.
+_LIMITS: Final[Mapping[tuple[str, str], Any]] = {
+    ("pipeline.external_sort.lanes", "MOST_FILES"): 3,
+    ("pipeline.external_sort.lanes", "PAGE_BYTES"): 1000,
+    ("pipeline.external_sort.merge_levels", "FEW_SOURCES"): 3,
+    ("pipeline.external_sort.merge_levels", "SOURCE_BYTES"): 1 << 30,
+    ("pipeline.matrix_sort.sort_plan", "BLOCK_ENTRIES"): 2000,
+    ("pipeline.matrix_sort.merge_runs", "FAN_IN"): 2,
+    ("pipeline.matrix_sort.transpose", "RANGE_EDGES"): 1000,
+    ("pipeline.ingest.tables.buckets", "BUCKET_BYTES"): 4000,
+    ("pipeline.ingest.tables.gathered_rows", "RUN_BYTES"): 8000,
+    ("pipeline.ingest.vertices", "TASK_PIECES"): 2,
+    ("pipeline.sources.reading.keyed_rows", "_LEAST_BYTES"): 4000,
+    ("pipeline.sources.reading.keyed_rows", "_MOST_BYTES"): 4000,
+    ("pipeline.partition.multilevel.disk_hypergraph", "FEW_PINS"): 0,
+    ("pipeline.partition.multilevel.move_rounds", "ROUNDS"): 2,
+    ("pipeline.shards.rows.row_stage", "_CHUNKS_PER_TASK"): 1,
+    ("pipeline.samples.sizes", "SEGMENT_BYTES"): 1,
+    ("storage.format.arrays", "CHUNK_BYTES"): 2000,
+}
+
+
+def make_small(put: Callable[[Any, str, Any], None]) -> None:
+    """Make many tasks, files and merges of little data.
+
+    Args:
+        put: sets an attribute of a module; a test gives a function that restores it.
+    """
+    for (module, name), limit in _LIMITS.items():
+        put(importlib.import_module(f"gnnloom.{module}"), name, limit)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage, and what it needs.
+
+    Attributes:
+        prepare: stores what the stage needs in a catalog; given the catalog, and a folder for sources.
+        finish: runs the stage on the dataset; given the dataset, the folder of the sources, and a cluster.
+    """
+
+    prepare: Callable[[Dataset, Path], object]
+    finish: Callable[[Dataset, Path, InProcessCluster], Artifact]
+
+    def run(self, catalog: Catalog, folder: Path, cluster: InProcessCluster) -> Artifact:
+        """Run the stage on a catalog that is prepared."""
+        return self.finish(catalog[_NAME], folder, cluster)
+
+
+def _ids(count: int) -> Any:
+    return np.random.default_rng(7).integers(0, count, (2, _EDGES))
+
+
+def _write_numbers(_: Dataset, folder: Path) -> None:
+    write_edges(folder / "edges", *_ids(_VERTICES))
+
+
+def _ingest_numbers(dataset: Dataset, folder: Path, cluster: InProcessCluster, ids: str = "keep") -> Artifact:
+    source = EdgeFiles(folder / "edges", range_edges=1000)
+    return ingest_graph(dataset, source, IngestOptions(ids=ids), cluster).artifact
+
+
+def _ingest_compact(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+    return _ingest_numbers(dataset, folder, cluster, "compact")
+
+
+def _write_names(_: Dataset, folder: Path) -> None:
+    lines = (f"v{a:05d} w{b:05d}\n" for a, b in _ids(_VERTICES).T.tolist())
+    (folder / "names.txt").write_text("".join(lines))
+
+
+def _ingest_names(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+    source = cast("Any", open_edges(None, [str(folder / "names.txt")]))
+    return ingest_graph(dataset, replace(source, range_bytes=12_000), IngestOptions(ids="compact"), cluster).artifact
+
+
+def _store_numbers(dataset: Dataset, folder: Path) -> None:
+    _write_numbers(dataset, folder)
+    _ingest_compact(dataset, folder, _HERE)
+
+
+def _transpose(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    return transpose_graph(dataset, dataset.graph(), cluster).artifact
+
+
+def _write_table(dataset: Dataset, folder: Path) -> None:
+    _store_numbers(dataset, folder)
+    rng, ids = np.random.default_rng(8), dataset.graph().original_id()
+    values = rng.integers(-99, 99, (len(ids), 4)).tolist()
+    rows = (",".join(map(str, [ids[k], *values[k]])) for k in rng.permutation(len(ids)))
+    (folder / "table.csv").write_text("\n".join(rows))
+
+
+def _ingest_table(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+    source = open_vertices("keyed", (), {"feature": str(folder / "table.csv")}, dataset.graph())
+    return ingest_vertices(dataset, source, cluster).artifact
+
+
+def _store_graph(dataset: Dataset, _: Path) -> None:
+    store_graph(dataset, random_adjacency(600, 4000, 1, symmetric=False), symmetric=False, num_blocks=3)
+
+
+def _partition_multilevel(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    options = PartitionOptions(70, "multilevel", preset="flat", imbalance=0.1)
+    return partition_graph(dataset, dataset.graph(), options, cluster).artifact
+
+
+def _partition_stochastic(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    options = PartitionOptions(_PARTS, model="stochastic", imbalance=0.05, batches="walk", batch_rate=0.3)
+    return partition_graph(dataset, dataset.graph(), options, cluster).artifact
+
+
+def _store_parts(dataset: Dataset, _: Path) -> None:
+    count = 400
+    adjacency = random_adjacency(count, 3000, 0, symmetric=False)
+    graph = store_graph(dataset, adjacency, symmetric=False, num_blocks=9)
+    store_partition(dataset, graph, random_parts(count, _PARTS, 1), _PARTS)
+    store_vertices(dataset, np.random.default_rng(1).normal(size=(count, 2)), np.arange(count) % 4, None)
+    transpose_graph(dataset, graph, _HERE)
+
+
+def _shard_rows(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    return shard_rows(dataset, dataset.partition(_PARTS), cluster).artifact
+
+
+def _shard_grid(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    return shard_grid(dataset, dataset.graph(), GridOptions((3, 2), "double"), cluster).artifact
+
+
+def _store_problem(dataset: Dataset, _: Path) -> None:
+    given = replace(problem(_NAME, 300, 1500, symmetric=False))
+    store_for_sampling(Catalog(dataset.path.parent), given, 3, shards=False)
+
+
+def _sample(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    options = SampleOptions(fanout=(4, 3), batch_size=7, epochs=2, seed=5, ranks=3, cache_memory=800)
+    return write_samples(dataset, dataset.graph(), dataset.partition(3), options, cluster).artifact
+
+
+STAGES: Final[Mapping[str, Stage]] = {
+    "ingest of numbers": Stage(_write_numbers, _ingest_numbers),
+    "ingest of compact ids": Stage(_write_numbers, _ingest_compact),
+    "ingest of names": Stage(_write_names, _ingest_names),
+    "transpose": Stage(_store_numbers, _transpose),
+    "table": Stage(_write_table, _ingest_table),
+    "multilevel": Stage(_store_graph, _partition_multilevel),
+    "stochastic": Stage(_store_graph, _partition_stochastic),
+    "row shards": Stage(_store_parts, _shard_rows),
+    "grid shards": Stage(_store_parts, _shard_grid),
+    "samples": Stage(_store_problem, _sample),
+}
