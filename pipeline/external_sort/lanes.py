@@ -293,21 +293,6 @@ class OpenLane:
         return DamagedWorkError(self.path, f"lane {self._lane.number} is damaged: {what}")
 
 
-class UnsealedLane(OpenLane):
-    """A lane in which other tasks fill in what its writer left empty, so that nothing in it is compared."""
-
-    def read(self, offset: int, out: NDArray[Any]) -> None:
-        if out.size:
-            self._fill(_SEAL_BYTES + offset, [out.reshape(-1).view(np.uint8)])
-
-    def write(self, offset: int, array: NDArray[Any]) -> None:
-        """Write all of a contiguous array at a byte offset."""
-        data = array.reshape(-1).view(np.uint8)
-        for begin, count in self._lane.pieces(_SEAL_BYTES + offset, len(data)):
-            write_at(self._descriptor, begin, data[:count])
-            data = data[count:]
-
-
 class OpenFiles:
     """The files with the lanes that a task reads: each is opened once, when it is first needed, and closed at the end.
 
@@ -345,14 +330,6 @@ class OpenFiles:
         if lane not in self._lanes:
             self._lanes[lane] = OpenLane(lane, *self._file(lane.path, os.O_RDONLY))
         return self._lanes[lane]
-
-    def unsealed(self, lane: Lane) -> UnsealedLane:
-        """Open a lane to read and write it.
-
-        Raises:
-            IncompleteError: its file is missing.
-        """
-        return UnsealedLane(lane, *self._file(lane.path, os.O_RDWR))
 
     def _file(self, path: str, flags: int) -> tuple[int, Path]:
         if path not in self._opened:

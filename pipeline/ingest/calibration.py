@@ -1,7 +1,7 @@
 """A short trial of an ingest: reads a little of the source, scatters and sorts it, and measures both.
 
-The sample is taken from chunks at the beginning, the middle and the end of the source, at several places of each. For
-the second pass its rows are squeezed together, so that the sorted block is as dense as the blocks of the whole graph.
+For the second pass the rows of the sample are squeezed together, so that the sorted block is as dense as the blocks of
+the whole graph.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,33 +19,20 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.external_sort.radix import sort_keys, unique_keys
+from gnnloom.pipeline.ingest.sample import SAMPLE_EDGES, EdgeSample, sample_edges
 from gnnloom.pipeline.matrix_sort.scatter import ScatterRangeTask, scatter_range
-from gnnloom.pipeline.sources.reading.line_estimate import Estimate
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import sync_tree, tree_bytes
 from gnnloom.storage.matrix.csr import index_dtype
-from gnnloom.storage.meters import bytes_moved
-
-#: Maximum number of edges in the sample, 2^16 from each of three ranges: enough for times that repeat to a few percent.
-SAMPLE_EDGES = 3 << 16
 
 #: Bytes per second to the disk, if the sample is too small to measure it: those of an ordinary hard disk.
 DISK_RATE = 200e6
 
 #: Stored over plain bytes of row pointers, if the sample is too small to measure it.
 ROW_RATIO = 0.2
-
-#: Places of a chunk from which a sample is taken.
-_PLACES = 8
-
-#: Share by which the number of edges may differ from an estimate that rests on the first range only.
-_ROUGH = 0.3
-
-#: Processor seconds (or eight times as many of waiting) after which reading a range to its end is given up.
-READ_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -86,221 +73,92 @@ class Calibration:
     edges_high: int = 0
 
 
-def calibrate(source: EdgeSource, undirected: bool, compact: bool, codec: str, folder: Path) -> Calibration:
+def calibrate(source: EdgeSource, undirected: bool, ids: str, codec: str, folder: Path) -> Calibration:
     """Try both passes on a sample.
 
     Args:
         source: edges to try.
         undirected: whether every edge would be stored in both directions.
-        compact: whether ids would be renumbered.
+        ids: ``keep``; ``compact``, if numbers would be renumbered; or ``names``.
         codec: compression of the arrays.
         folder: where the trial writes its files, which it removes.
 
     Raises:
         InputError: the sample cannot be read.
     """
-    ranges, identity = source.ranges(), source.identity()
-    reading = _read_first(source, ranges)
-    sample = _Sample(identity, _sample_chunks(source, ranges))
-    estimate = _total_edges(source, ranges, identity, reading)
-    edges = max(round(estimate.likely), sample.num_edges)
-    # Counting distinct ids means sorting them, so it is left out unless ids are renumbered.
-    distinct_ids = sample.distinct_ids(edges) if compact else 0
-    highest = max(sample.max_id, reading.max_id)
-    vertices = max(1, distinct_ids if compact else max(source.num_vertices() or 0, highest + 1))
+    found = sample_edges(source, ids)
     trial = folder / f".calibration-{uuid.uuid4().hex}"
     try:
-        scatter_seconds, disk_rate = _try_scatter(sample.compacted() if compact else sample, undirected, trial)
-        sort_seconds, output_bytes, row_ratio = _try_sort(sample, undirected, edges, vertices, codec, trial)
+        scatter_seconds, disk_rate = _try_scatter(found.chunk, undirected, trial)
+        sort_seconds, output_bytes, row_ratio = _try_sort(found, undirected, codec, trial)
     finally:
         shutil.rmtree(trial, ignore_errors=True)
     return Calibration(
-        files=len(identity.get("files", ())),
-        ranges=len(ranges),
-        edges=edges,
-        edges_low=max(sample.num_edges, round(estimate.low)),
-        edges_high=max(edges, round(estimate.high)),
-        vertices=vertices,
-        distinct_ids=distinct_ids,
-        weighted=sample.chunk.weight is not None,
-        scatter_seconds=reading.seconds / max(1, reading.edges) + scatter_seconds,
+        files=found.files,
+        ranges=found.ranges,
+        edges=round(found.edges.likely),
+        edges_low=round(found.edges.low),
+        edges_high=round(found.edges.high),
+        vertices=found.vertices,
+        distinct_ids=found.distinct_ids,
+        weighted=found.chunk.weight is not None,
+        scatter_seconds=found.read_seconds + scatter_seconds,
         sort_seconds=sort_seconds,
         output_bytes=output_bytes,
         row_ratio=row_ratio,
         disk_rate=disk_rate,
+        name_bytes=found.name_bytes,
     )
 
 
-# Reading
-
-
 @dataclass(frozen=True)
-class _Reading:
-    """The first range, read to its end unless that takes long.
+class _ChunkSource:
+    """One chunk as a source of edges; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`."""
 
-    Attributes:
-        edges: edges that were read.
-        seconds: processor seconds that it took.
-        bytes: bytes that system calls read.
-        whole: whether the end was reached.
-        max_id: highest id that was read; -1 if none was.
-    """
-
-    edges: int
-    seconds: float
-    bytes: int
-    whole: bool
-    max_id: int
-
-
-def _read_first(source: EdgeSource, ranges: Sequence[SourceRange]) -> _Reading:
-    edges, whole, max_id = 0, True, -1
-    # A first chunk loads or compiles the parser, which must not count.
-    for _ in source.read(ranges[0]) if ranges else ():
-        break
-    before = bytes_moved()[0]
-    started, worked = time.perf_counter(), time.process_time()
-    for chunk in source.read(ranges[0]) if ranges else ():
-        edges += len(chunk.source)
-        max_id = max(max_id, int(chunk.source.max(initial=-1)), int(chunk.target.max(initial=-1)))
-        if max(time.process_time() - worked, (time.perf_counter() - started) / 8) > READ_SECONDS:
-            whole = False
-            break
-    return _Reading(edges, time.process_time() - worked, bytes_moved()[0] - before, whole, max_id)
-
-
-def _total_edges(
-    source: EdgeSource, ranges: Sequence[SourceRange], identity: dict[str, Any], reading: _Reading
-) -> Estimate:
-    """Edges of the source: as the source states them, as it estimates them, or from the density of what was read."""
-    stated = getattr(source, "num_edges", None)
-    if isinstance(stated, int):
-        return Estimate(stated, stated, stated)
-    if reading.whole and len(ranges) <= 1:
-        return Estimate(reading.edges, reading.edges, reading.edges)
-    estimate = getattr(source, "estimate_edges", None)
-    found: Estimate | None = None if estimate is None else estimate()
-    if found is not None:
-        return found
-    sizes = [each.stop - each.start for each in ranges]
-    if reading.whole and min(sizes, default=0) > 0:
-        likely = reading.edges * sum(sizes) / sizes[0]
-    else:
-        # The ranges of a stream have no sizes to compare, but its bytes can be compared.
-        file_bytes = sum(file.get("size") or 0 for file in identity.get("files", ()))
-        likely = max(reading.edges, reading.edges * file_bytes / max(1, reading.bytes))
-    return Estimate(likely, likely * (1 - _ROUGH), likely * (1 + _ROUGH))
-
-
-def _sample_chunks(source: EdgeSource, ranges: Sequence[SourceRange]) -> Iterator[EdgeChunk]:
-    """The beginnings of the first, the middle and the last range, because files are often in the order of the ids."""
-    chosen = sorted({0, len(ranges) // 2, len(ranges) - 1}) if ranges else []
-    for number in chosen:
-        for chunk in source.read(ranges[number]):
-            # From several places of the chunk, which may be all that there is.
-            for start, stop in _places(len(chunk.source), SAMPLE_EDGES // len(chosen)):
-                weight = None if chunk.weight is None else chunk.weight[start:stop]
-                yield EdgeChunk(chunk.source[start:stop], chunk.target[start:stop], weight)
-            break
-
-
-def _places(length: int, count: int) -> Iterator[tuple[int, int]]:
-    """Ranges with ``count`` of ``length`` items in total, spread evenly."""
-    if length <= count:
-        yield 0, length
-        return
-    each = count // _PLACES
-    for place in range(_PLACES):
-        start = (length - each) * place // (_PLACES - 1)
-        yield start, start + each
-
-
-class _Sample:
-    """Some edges of a source; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource` itself."""
-
-    def __init__(self, name: dict[str, Any], chunks: Iterable[EdgeChunk]) -> None:
-        found = list(chunks) or [EdgeChunk(np.empty(0, np.int64), np.empty(0, np.int64))]
-        weights = [chunk.weight for chunk in found if chunk.weight is not None]
-        self._name = name
-        self.chunk = EdgeChunk(
-            np.concatenate([chunk.source for chunk in found]),
-            np.concatenate([chunk.target for chunk in found]),
-            np.concatenate(weights) if len(weights) == len(found) else None,
-        )
-
-    @property
-    def num_edges(self) -> int:
-        return len(self.chunk.source)
-
-    @property
-    def max_id(self) -> int:
-        return int(max(self.chunk.source.max(initial=-1), self.chunk.target.max(initial=-1)))
-
-    def distinct_ids(self, edges: int) -> int:
-        """Estimate the distinct ids of the whole source: an id that the sample holds once stands for others too.
-
-        Charikar, Chaudhuri, Motwani, Narasayya (PODS 2000), section 4: the GEE estimator. No estimator has a much
-        smaller error in the worst case.
-
-        Args:
-            edges: edges of the whole source.
-        """
-        counts = np.unique(np.concatenate([self.chunk.source, self.chunk.target]), return_counts=True)[1]
-        once = int(np.count_nonzero(counts == 1))
-        estimated = len(counts) - once + int(once * (edges / max(1, self.num_edges)) ** 0.5)
-        return min(estimated, max(1, self.max_id + 1))
-
-    def compacted(self) -> _Sample:
-        """The same edges with their ids replaced by 0, 1, ... in ascending order."""
-        both = np.concatenate([self.chunk.source, self.chunk.target])
-        ids = np.unique(both, return_inverse=True)[1].astype(np.int64)
-        return _Sample(self._name, [EdgeChunk(ids[: self.num_edges], ids[self.num_edges :], self.chunk.weight)])
+    chunk: EdgeChunk
 
     def identity(self) -> dict[str, Any]:
-        return self._name
+        return {"format": "chunk"}
 
     def num_vertices(self) -> int | None:
         return None
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [SourceRange(0, 0, self.num_edges)]
+        return [SourceRange(0, 0, len(self.chunk.source))]
 
-    def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
-        edges = slice(source_range.start, source_range.stop)
-        weight = None if self.chunk.weight is None else self.chunk.weight[edges]
-        yield EdgeChunk(self.chunk.source[edges], self.chunk.target[edges], weight)
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        yield self.chunk[span.start : span.stop]
 
 
-# Trials
-
-
-def _try_scatter(sample: _Sample, undirected: bool, trial: Path) -> tuple[float, float]:
+def _try_scatter(chunk: EdgeChunk, undirected: bool, trial: Path) -> tuple[float, float]:
     """Processor seconds per edge of pass 1 after reading, and bytes per second to the disk."""
-    if not sample.num_edges:
+    num_edges = len(chunk.source)
+    if not num_edges:
         return 0.0, DISK_RATE
     writer = ArtifactWriter(trial, "graph", "trial")
     lanes, elapsed = LaneSet.create(writer.work, "spill/scattered", 2), 0.0
     # Twice: the first call loads or compiles the kernels.
-    for number, count in enumerate((1, sample.num_edges)):
+    for number, count in enumerate((1, num_edges)):
         edges, memory = SourceRange(0, 0, count), 2 * MINIMUM_MEMORY
-        task = ScatterRangeTask(writer, number, sample, edges, undirected, False, memory, lanes.lane(number))
+        task = ScatterRangeTask(
+            writer, number, _ChunkSource(chunk), edges, undirected, False, memory, lanes.lane(number)
+        )
         started = time.process_time()
         scatter_range(task)
         elapsed = time.process_time() - started
     # Fewer bytes than this measure the latency of the disk rather than its rate.
-    if sample.num_edges < SAMPLE_EDGES:
-        return elapsed / sample.num_edges, DISK_RATE
+    if num_edges < SAMPLE_EDGES:
+        return elapsed / num_edges, DISK_RATE
     # Wall time, because waiting for the disk takes no processor time.
     started = time.perf_counter()
     sync_tree(trial)
-    return elapsed / sample.num_edges, tree_bytes(trial) / (time.perf_counter() - started)
+    return elapsed / num_edges, tree_bytes(trial) / (time.perf_counter() - started)
 
 
-def _try_sort(
-    sample: _Sample, undirected: bool, edges: int, vertices: int, codec: str, trial: Path
-) -> tuple[float, float, float]:
+def _try_sort(found: EdgeSample, undirected: bool, codec: str, trial: Path) -> tuple[float, float, float]:
     """Processor seconds and stored bytes per entry of pass 2, and stored over plain bytes of row pointers."""
-    keys, num_rows, bits = _squeezed(sample, undirected, edges, vertices)
+    vertices = found.vertices
+    keys, num_rows, bits = _squeezed(found, undirected)
     if len(keys) < SAMPLE_EDGES // 16:
         return 0.0, 4.0, ROW_RATIO
     none = np.empty(0, dtype=np.float32)
@@ -320,20 +178,20 @@ def _try_sort(
     return elapsed / count, stored["indices"] / count, stored["indptr"] / indptr.nbytes
 
 
-def _squeezed(sample: _Sample, undirected: bool, edges: int, vertices: int) -> tuple[NDArray[np.uint64], int, int]:
+def _squeezed(found: EdgeSample, undirected: bool) -> tuple[NDArray[np.uint64], int, int]:
     """Keys of the sample's entries, with rows squeezed together until they are as dense as in the whole graph.
 
     Returns:
         (num_entries,) uint64 keys, the number of rows, and the bits of a column.
     """
-    source, target = sample.chunk.source, sample.chunk.target
+    source, target, vertices = found.chunk.source, found.chunk.target, found.vertices
     rows, columns = (
         (np.concatenate([target, source]), np.concatenate([source, target])) if undirected else (target, source)
     )
     bits = (vertices - 1).bit_length()
     # At most four rows per entry: more would nearly all be empty, and the pointers would take memory in proportion to
     # the graph.
-    num_rows = max(1, min(vertices * sample.num_edges // max(1, edges), 4 * len(rows)))
+    num_rows = max(1, min(vertices * len(source) // max(1, round(found.edges.likely)), 4 * len(rows)))
     # Fibonacci hashing (2^64 over the golden ratio; Knuth, TAOCP vol. 3, 6.4) mixes many rows of the sample in a row.
     local = (rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(20)) % np.uint64(num_rows)
     return local << np.uint64(bits) | (columns.astype(np.uint64) & np.uint64((1 << bits) - 1)), num_rows, bits

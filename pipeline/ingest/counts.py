@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from gnnloom.pipeline.external_sort.lanes import num_shared_files
-from gnnloom.pipeline.ingest.compact_ids import file_edges, range_ids
-from gnnloom.pipeline.ingest.names import collect
-from gnnloom.pipeline.ingest.names.arrays import task_elements
-from gnnloom.pipeline.ingest.names.merge import num_name_ranges
+from gnnloom.pipeline.ingest.keys.arrays import KEY_ARRAYS, KeyArray
+from gnnloom.pipeline.ingest.keys.collect import EDGE_MEMORY, file_memory
+from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, sort_memory
+from gnnloom.pipeline.ingest.keys.merge import num_key_ranges, number_shuffle
 from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
 from gnnloom.pipeline.ingest.tables.table_counts import table_counts
 from gnnloom.pipeline.ingest.vertices import task_rows
@@ -34,135 +36,65 @@ def ingest_counts(sizes: SortSizes, memory: int, *, compact: bool = False, name_
     Raises:
         BudgetError: the memory leaves no room for buffers.
     """
-    if name_bytes:
-        return named_counts(sizes, memory, name_bytes)
-    return compact_counts(sizes, memory) if compact else sort_counts(sizes, memory)
+    if not compact:
+        return sort_counts(sizes, memory)
+    return numbered_counts(sizes, memory, name_bytes)
 
 
-def compact_counts(sizes: SortSizes, memory: int) -> list[PhaseCount]:
-    """What an ingest will do that renumbers ids, if no id occurs twice among the edges of a file, which is the most.
-
-    Args:
-        sizes: the edges.
-        memory: bytes that a worker may use.
-    """
-    tasks = max(1, sizes.num_ranges)
-    in_range = -(-sizes.edges // tasks)
-    files = tasks * -(-in_range // file_edges(memory))
-    ids = 8 * 2 * sizes.edges
-    ranges = max(1, 2 * sizes.edges // range_ids(files))
-    shared = num_shared_files(tasks)
-    # A number for every collected id, and the distinct ids.
-    merged = ids + min(ids, 8 * sizes.num_vertices)
-    range_bytes, largest = -(-sizes.source_bytes // tasks), -(-ids // ranges)
-    scatter, *sort, vertices = sort_counts(sizes, memory)
-    return [
-        PhaseCount("collect", tasks, tasks, 1, 1, sizes.source_bytes, ids, range_bytes),
-        PhaseCount("merge ids", ranges, ranges * shared, shared, 1, ids, merged, largest),
-        _renumbering(scatter, 2 * ids),
-        *sort,
-        _storing_ids(vertices, ranges),
-    ]
+def file_edges(memory: int, ids: str, name_bytes: float = 0.0) -> int:
+    """Edges whose keys are collected in one file at least, unless it is the last of a range, by such a worker."""
+    many = 1 << 20
+    # Of many edges, because the average name need not have a whole number of bytes.
+    counts = (2 * many, int(2 * many * name_bytes))[: len(KEY_TYPES[ids].widths)]
+    return max(1, file_memory(memory) * many // (sort_memory(KEY_TYPES[ids], counts) + EDGE_MEMORY * many))
 
 
-def _renumbering(scatter: PhaseCount, num_bytes: int) -> PhaseCount:
-    """The scatter of a sort that also reads ids and their numbers: each task those of one lane."""
-    return replace(
-        scatter,
-        opens=scatter.opens + scatter.tasks,
-        most_opens=scatter.most_opens + 1,
-        arrays=scatter.arrays + 2,
-        bytes_read=scatter.bytes_read + num_bytes,
-        largest_task=scatter.largest_task + -(-num_bytes // max(1, scatter.tasks)),
-    )
-
-
-def _storing_ids(vertices: PhaseCount, ranges: int) -> PhaseCount:
-    """The last phase of a sort that also stores the original ids, from the merged ranges of ids."""
-    opens, most = _opens_of_ranges(vertices.tasks, ranges)
-    # An id has as many bytes as a degree.
-    return replace(
-        vertices,
-        opens=opens,
-        most_opens=most,
-        bytes_read=2 * vertices.bytes_read,
-        bytes_written=2 * vertices.bytes_written,
-        largest_task=2 * vertices.largest_task,
-    )
-
-
-def _opens_of_ranges(tasks: int, ranges: int) -> tuple[int, int]:
-    """Opens of all tasks, and of one at most, if each reads an equal part of merged ranges, which are in lanes."""
-    most = min(num_shared_files(ranges), -(-ranges // tasks) + 1)
-    return min(most * tasks, tasks + ranges - 1), most
-
-
-def named_counts(sizes: SortSizes, memory: int, name_bytes: float) -> list[PhaseCount]:
-    """What an ingest of names will do if no name occurs twice among the edges of a file, which is the most.
+def numbered_counts(sizes: SortSizes, memory: int, name_bytes: float) -> list[PhaseCount]:
+    """What an ingest will do that numbers ids or names, if no key occurs twice among the edges of a file: the most.
 
     Args:
-        sizes: the edges; each has the text of two names and a separator after each of them.
+        sizes: the edges; if ids are names, each has the text of two names and a separator after each of them.
         memory: bytes that a worker may use.
-        name_bytes: average bytes of a name.
+        name_bytes: average bytes of a name; 0 if ids are numbers.
     """
-    tasks, in_file = max(1, sizes.num_ranges), file_edges_of_names(memory, name_bytes)
-    in_range = -(-sizes.edges // tasks)
-    files = -(-in_range // in_file)
-    shared = num_shared_files(tasks)
-    source = int(2 * sizes.edges * (name_bytes + 1))
-    names = 2 * sizes.edges
-    # A name has its text and an offset, and in a file of its own a number; an edge has two positions.
-    collected, numbers = int(names * (8 + name_bytes)), 8 * names
-    ends = 8 * sizes.edges
-    weights = 4 * sizes.edges if sizes.weighted else 0
-    ranges = num_name_ranges(collected, tasks * files)
-    table = int(sizes.num_vertices * (8 + name_bytes))
-    # The numbers of a file's names, and the positions that its edges have among them.
-    read = numbers + ends + weights
+    ids = "names" if name_bytes else "compact"
+    tasks, in_file = max(1, sizes.num_ranges), file_edges(memory, ids, name_bytes)
+    files = tasks * -(-sizes.edges // (tasks * in_file))
+    source = int(2 * sizes.edges * (name_bytes + 1)) if name_bytes else sizes.source_bytes
+    keys, key_bytes = 2 * sizes.edges, 8 + name_bytes
+    # A key and its number; an edge has two positions.
+    collected, numbers, table = int(keys * key_bytes), 8 * keys, int(sizes.num_vertices * key_bytes)
+    ends = (12 if sizes.weighted else 8) * sizes.edges
+    ranges, shared = num_key_ranges(collected, files), num_shared_files(tasks)
+    merged, largest = numbers + min(collected, table), -(-collected // ranges)
+    shuffle = number_shuffle(files, tasks)
     scatter, *sort = sort_counts(sizes, memory)
+    opens = 1 + shuffle.reader_files(ranges, ranges, numbers)
     return [
-        PhaseCount("names", tasks, tasks, 1, 1, source, collected + numbers + ends + weights, -(-source // tasks)),
-        PhaseCount(
-            "merge names",
-            ranges,
-            ranges * shared,
-            shared,
-            1,
-            collected,
-            numbers + min(collected, table),
-            -(-collected // ranges),
-        ),
+        PhaseCount("collect", tasks, tasks, 1, 1, source, collected + ends, -(-source // tasks)),
+        PhaseCount("merge keys", ranges, ranges * shared, shared, 1, collected, merged, largest),
+        *shuffle.merge_counts("merge numbers", ranges, ranges, ranges * files, numbers),
         replace(
             scatter,
-            opens=tasks,
-            most_opens=1,
-            arrays=2,
-            bytes_read=read,
-            largest_task=-(-read // tasks),
+            opens=opens * tasks,
+            most_opens=opens,
+            arrays=3,
+            bytes_read=numbers + ends,
+            largest_task=-(-(numbers + ends) // tasks),
         ),
         *sort,
-        *_name_array_counts(sizes.num_vertices, name_bytes, ranges),
+        *(_array_count(array, sizes.num_vertices, name_bytes, ranges) for array in KEY_ARRAYS[ids]),
     ]
 
 
-def file_edges_of_names(memory: int, name_bytes: float) -> int:
-    """Fewest edges whose names are collected in one file: a file ends with the chunk that makes it exceed the limit."""
-    limit, many = collect.spill_limit(memory), 1 << 20
-    # Of many edges, because the average name need not have a whole number of bytes.
-    return int(limit * many // collect.spill_memory(int(2 * many * (8 + name_bytes)), 2 * many, many)) + 1
-
-
-def _name_array_counts(num_vertices: int, name_bytes: float, ranges: int) -> list[PhaseCount]:
-    """What storing the names of the vertices will do."""
-    counts = []
-    sizes = (("original_name_offset", 8, num_vertices + 1), ("original_name", 1, int(num_vertices * name_bytes)))
-    for array, width, size in sizes:
-        step, num_bytes = task_elements(array), width * size
-        tasks = -(-size // step)
-        opens, most = _opens_of_ranges(tasks, ranges)
-        largest = width * min(size, step)
-        counts.append(PhaseCount(f"write {array}", tasks, opens, most, 1, num_bytes, num_bytes, largest))
-    return counts
+def _array_count(array: KeyArray, num_vertices: int, name_bytes: float, ranges: int) -> PhaseCount:
+    """What storing an array of the keys of the vertices will do, from merged ranges of keys, which are in lanes."""
+    size = num_vertices + array.before if array.stored == 0 else int(num_vertices * name_bytes)
+    width, step = np.dtype(array.dtype).itemsize, array.task_elements
+    tasks = -(-size // step)
+    most = min(num_shared_files(ranges), -(-ranges // tasks) + 1)
+    opens = min(most * tasks, tasks + ranges - 1)
+    return PhaseCount(f"write {array.name}", tasks, opens, most, 1, width * size, width * size, width * min(size, step))
 
 
 def vertex_counts(

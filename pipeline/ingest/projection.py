@@ -14,7 +14,8 @@ from typing import Any
 
 from gnnloom.pipeline.external_sort.spill import entry_bytes
 from gnnloom.pipeline.ingest.calibration import Calibration
-from gnnloom.pipeline.ingest.compact_ids import FILE_ID_BYTES
+from gnnloom.pipeline.ingest.keys.collect import EDGE_MEMORY
+from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.matrix_sort.blocks import ROW_MEMORY, block_rows_limit
 from gnnloom.pipeline.matrix_sort.counts import SortSizes, even_block_rows, even_blocks
 from gnnloom.pipeline.matrix_sort.scatter import MAX_SPILL_ENTRIES, spill_edges
@@ -166,7 +167,7 @@ class IngestProjection:
         return {name: {"planned": planned[name], "measured": value} for name, value in measured.items()}
 
 
-def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: Resources) -> IngestProjection:
+def extrapolate(found: Calibration, undirected: bool, resources: Resources) -> IngestProjection:
     """Project from what a calibration found to the whole source.
 
     Raises:
@@ -177,15 +178,16 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
     width = entry_bytes(found.vertices - 1) + (4 if found.weighted else 0)
     sizes = SortSizes(found.vertices, found.edges, found.ranges, undirected, found.weighted)
     spill = sizes.spill_copies(resources.memory) * sizes.spilled_bytes
-    if compact:
+    if found.distinct_ids:
         # Ids are on disk as collected, with their numbers, and as merged. They are collected for some edges at a time,
-        # so an id may be in every file: at most two for each edge.
-        spill += 16 * 2 * found.edges + 8 * found.distinct_ids
+        # so an id may be in every file: at most two for each edge. Every edge refers to its two ids by position (4
+        # bytes each), with its weight.
+        spill += (16 * 2 + (12 if found.weighted else 8)) * found.edges + 8 * found.distinct_ids
     output = int(entries * found.output_bytes + found.vertices * _ROW_BYTES * found.row_ratio)
     if found.name_bytes:
-        # Every edge refers to its two names by position (4 bytes each), with its weight. The names are on disk several
-        # times over: once for each file of some edges that has them, and once for all edges.
-        spill += found.edges * (12 if found.weighted else 8) + int(4 * found.distinct_ids * (8 + found.name_bytes))
+        # The names are on disk several times over: once for each file of some edges that has them, and once for all
+        # edges.
+        spill += int(4 * found.distinct_ids * (8 + found.name_bytes))
         output += int(found.vertices * (8 + found.name_bytes))
     work = found.edges * found.scatter_seconds + entries * found.sort_seconds
     beyond_cache = max(0, spill + output - resources.cache_free)
@@ -200,7 +202,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         blocks=even_blocks(found.vertices, entries),
         workers=resources.workers,
         processes=resources.workers,
-        peak_memory=_peak_memory(found, entries, directions, width, resources.memory, compact=compact),
+        peak_memory=_peak_memory(found, entries, directions, width, resources.memory),
         memory_limit_bytes=resources.memory,
         spill_bytes=spill,
         output_bytes=output,
@@ -209,11 +211,11 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         edges_high=max(found.edges, found.edges_high),
         weighted=found.weighted,
         name_bytes=found.name_bytes,
-        seconds=round(seconds * (_NAME_COST if found.name_bytes else _COMPACT_COST if compact else 1), 2),
+        seconds=round(seconds * (_NAME_COST if found.name_bytes else _COMPACT_COST if found.distinct_ids else 1), 2),
     )
 
 
-def _peak_memory(found: Calibration, entries: int, directions: int, width: int, memory: int, *, compact: bool) -> int:
+def _peak_memory(found: Calibration, entries: int, directions: int, width: int, memory: int) -> int:
     """What every worker holds, and the larger of the two passes' buffers."""
     working = working_memory(memory)
     spilled = min(found.edges, spill_edges(memory, directions == 2))
@@ -221,9 +223,9 @@ def _peak_memory(found: Calibration, entries: int, directions: int, width: int, 
     # Pages of a mapped file count as the worker's own until the range is done.
     mapped = min(found.edges // max(1, found.ranges), MAX_SPILL_ENTRIES) * id_bytes
     scatter = mapped + (spilled + min(found.edges, CHUNK_EDGES)) * id_bytes + spilled * directions * width
-    if compact:
-        # The ids of some edges, with their numbers; at most two for each.
-        scatter += min(2 * found.edges * FILE_ID_BYTES, working // 4)
+    if found.distinct_ids:
+        # The ids of some edges while they are sorted; at most two for each.
+        scatter += min((2 * KEY_TYPES["compact"].memory[0] + EDGE_MEMORY) * found.edges, working // 4)
     rows = even_block_rows(found.vertices, entries)
     # The same buffers as in matrix_sort.blocks.
     sort_bytes = 28 if found.weighted else 16

@@ -7,19 +7,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from gnnloom.pipeline.external_sort.radix import MERGE_MODES
 from gnnloom.pipeline.ingest.archives import as_unpacked, largest_compressed, packed_arrays, prepared_source
 from gnnloom.pipeline.ingest.calibration import calibrate
-from gnnloom.pipeline.ingest.compact_ids import number_ids
-from gnnloom.pipeline.ingest.names.arrays import write_name_arrays
-from gnnloom.pipeline.ingest.names.hashed import HashedNames
-from gnnloom.pipeline.ingest.names.numbered import name_table_path, number_names, were_numbered
+from gnnloom.pipeline.ingest.keys.arrays import write_key_arrays
+from gnnloom.pipeline.ingest.keys.numbered import number_keys
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
 from gnnloom.pipeline.ingest.survey import planned_ranges, surveyed_source
 from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortedMatrix, SortOptions
-from gnnloom.pipeline.sources.names import NamedEdgeSource, NameFoundError
+from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
@@ -37,7 +35,7 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 #: Allowed values of the options that are texts.
 CHOICES: Final = {
     "self_loops": ("add", "keep", "remove"),
-    "ids": ("keep", "compact"),
+    "ids": ("keep", "compact", "names"),
     "merge": tuple(MERGE_MODES),
     "codec": CODECS,
 }
@@ -56,7 +54,8 @@ class IngestOptions:
     )
     ids: str = option(
         "keep",
-        "Keep the ids, or number those that occur (numbers or names) 0, 1, ... in ascending order.",
+        "Keep the ids, or number those that occur 0, 1, ... in ascending order: compact finds out from the first lines"
+        " whether they are numbers or names, with names they are names.",
         group=Group.GRAPH,
         is_common=True,
         choices=CHOICES["ids"],
@@ -96,42 +95,34 @@ def project_ingest(
         InputError: the sample cannot be read.
         BudgetError: the memory per worker is too small, or the ingest needs more memory or disk than there is.
     """
-    resources = Resources.at(folder, workers, memory)
-    try:
-        projection = _project_numbers(source, options, resources, folder)
-    except NameFoundError:
-        if not _admits_names(source, options):
-            raise
-        projection = _project_names(source, options, resources, folder)
+    return _project(source, _decided(source, options), Resources.at(folder, workers, memory), folder)
+
+
+def _decided(source: EdgeSource, options: IngestOptions) -> IngestOptions:
+    """The options, in which ``compact`` has become ``names`` if the first ids of the source are not numbers.
+
+    Raises:
+        InputError: the ids of the source are always numbers and were called names, or its first line may be a header.
+    """
+    if not isinstance(source, NamedEdgeSource):
+        if options.ids == "names":
+            raise InputError(f"format {source.identity()['format']!r}: ids are always numbers (`--ids compact`)")
+        return options
+    # Ids that were called names are looked at too, because the first line may be a header.
+    if options.ids != "keep" and source.begins_with_names():
+        return replace(options, ids="names")
+    return options
+
+
+def _project(source: EdgeSource, options: IngestOptions, resources: Resources, folder: Path) -> IngestProjection:
+    """Project an ingest with decided options, and refuse what does not fit."""
+    found = calibrate(source, options.undirected, options.ids, options.codec, folder)
+    unpacked = sum(array.data_end for array in packed_arrays(source))
+    ranges = planned_ranges(as_unpacked(source))
+    projection = extrapolate(found, options.undirected, resources)
+    projection = projection.with_packed(unpacked, largest_compressed(source), ranges)
     projection.check()
     return projection
-
-
-def _project_numbers(
-    source: EdgeSource, options: IngestOptions, resources: Resources, folder: Path
-) -> IngestProjection:
-    compact = options.ids == "compact"
-    found = calibrate(source, options.undirected, compact, options.codec, folder)
-    return _with_packed(extrapolate(found, options.undirected, compact, resources), source)
-
-
-def _with_packed(projection: IngestProjection, source: EdgeSource) -> IngestProjection:
-    """Count what has to be unpacked, and what a single task reads."""
-    unpacked = sum(array.data_end for array in packed_arrays(source))
-    return projection.with_packed(unpacked, largest_compressed(source), planned_ranges(as_unpacked(source)))
-
-
-def _project_names(
-    source: NamedEdgeSource, options: IngestOptions, resources: Resources, folder: Path
-) -> IngestProjection:
-    hashed = HashedNames(source)
-    found = calibrate(hashed, options.undirected, True, options.codec, folder)
-    projection = extrapolate(replace(found, name_bytes=hashed.name_bytes()), options.undirected, True, resources)
-    return _with_packed(projection, source)
-
-
-def _admits_names(source: EdgeSource, options: IngestOptions) -> TypeGuard[NamedEdgeSource]:
-    return options.ids == "compact" and isinstance(source, NamedEdgeSource)
 
 
 @repairing
@@ -151,7 +142,8 @@ def ingest_graph(
 
     Raises:
         ExistsError: the dataset has a graph from another source or with other options, and others are not allowed.
-        InputError: something in the source is not an edge, there are no edges, or the ids require ``ids="compact"``.
+        InputError: something in the source is not an edge, there are no edges, or an id is not a number and
+            names were not expected.
         BudgetError: the memory per worker or the disk is too small; raised before the work begins.
     """
     parameters = options.parameters(source)
@@ -161,7 +153,7 @@ def ingest_graph(
             return Graph(Artifact(writer.path))
         try:
             prepared = surveyed_source(writer, prepared_source(writer, source, cluster), cluster)
-            return Graph(_sort(writer, prepared, options, cluster))
+            return Graph(_sort(writer, prepared, _decided(prepared, options), cluster))
         except UnreachableError:
             # The server may answer later, and what was read is kept.
             raise
@@ -182,44 +174,17 @@ def graph_key(source: EdgeSource, options: IngestOptions) -> str:
 
 
 def _sort(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
-    """Sort by numbers, until an id turns out to be a name."""
-    # An earlier run has found a name already: sorting by numbers first would read up to that name again.
-    if were_numbered(writer) and _admits_names(source, options):
-        return _sort_names(writer, source, options, cluster)
-    try:
-        return _sort_numbers(writer, source, options, cluster)
-    except NameFoundError:
-        if not _admits_names(source, options):
-            raise
-    return _sort_names(writer, source, options, cluster)
-
-
-def _sort_numbers(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
+    """Number the ids unless they are kept, sort the edges, and publish the graph."""
     resources = Resources.at(writer.work, cluster.workers, cluster.memory)
-    projection = _project_numbers(source, options, resources, writer.work)
-    projection.check()
-    chosen, projection = _choose_cluster(projection, cluster)
+    chosen, projection = _choose_cluster(_project(source, options, resources, writer.work), cluster)
     started = time.perf_counter()
-    numbered = number_ids(writer, source, chosen) if options.ids == "compact" else None
-    matrix = BucketSort(writer, numbered or source, _sort_options(options), chosen, numbered).run()
-    return _commit(matrix, options, projection, started)
-
-
-def _sort_names(writer: ArtifactWriter, source: NamedEdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
-    """Number the names, then sort by these numbers and store the names along with the graph."""
-    started = time.perf_counter()
-    resources = Resources.at(writer.work, cluster.workers, cluster.memory)
-    projection = _project_names(source, options, resources, writer.work)
-    projection.check()
-    chosen, projection = _choose_cluster(projection, cluster)
-    numbered = number_names(writer, source, chosen)
-    matrix = BucketSort(writer, numbered, _sort_options(options), chosen).run()
-    names = write_name_arrays(writer, name_table_path(writer), options.codec, chosen)
-    return _commit(matrix, options, projection, started, names, numbered.spill_bytes())
-
-
-def _sort_options(options: IngestOptions) -> SortOptions:
-    return SortOptions(options.undirected, options.self_loops, options.merge, options.codec)
+    sort = SortOptions(options.undirected, options.self_loops, options.merge, options.codec)
+    if options.ids == "keep":
+        return _commit(BucketSort(writer, source, sort, chosen).run(), options, projection, started)
+    numbered = number_keys(writer, source, options.ids, chosen)
+    matrix = BucketSort(writer, numbered, sort, chosen).run()
+    keys = write_key_arrays(writer, numbered.table_path, options.codec, chosen)
+    return _commit(matrix, options, projection, started, keys, numbered.spill_bytes())
 
 
 def _choose_cluster(projection: IngestProjection, cluster: Cluster) -> tuple[Cluster, IngestProjection]:
@@ -233,13 +198,13 @@ def _commit(
     options: IngestOptions,
     projection: IngestProjection,
     started: float,
-    names: Sequence[TaskRecord] = (),
+    keys: Sequence[TaskRecord] = (),
     more_spill_bytes: int = 0,
 ) -> Artifact:
     """Publish the graph, with the projected figures next to the measured ones."""
     outcome = matrix.outcome(started=started, more_spill_bytes=more_spill_bytes)
     measured = {"plan": projection.against(asdict(outcome))}
-    return matrix.commit(symmetric=options.undirected, outcome=outcome, more_tasks=names, measured=measured)
+    return matrix.commit(symmetric=options.undirected, outcome=outcome, more_tasks=keys, measured=measured)
 
 
 def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, allowed: bool) -> None:

@@ -18,9 +18,8 @@ from typing import Any
 from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
 from gnnloom.pipeline.matrix_sort.blocks import BlockTask, make_block
-from gnnloom.pipeline.matrix_sort.degrees import DegreeTask, create_degree_arrays, num_degree_tasks, write_degrees
+from gnnloom.pipeline.matrix_sort.degrees import DegreeTask, create_degree_array, num_degree_tasks, write_degrees
 from gnnloom.pipeline.matrix_sort.merge_runs import merge_runs, remove_merged_runs
-from gnnloom.pipeline.matrix_sort.original_ids import OriginalIds
 from gnnloom.pipeline.matrix_sort.scatter import ScatterRangeTask, is_scattered, scatter_range, spill_files
 from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan, cut_blocks
 from gnnloom.pipeline.sources.source import EdgeSource
@@ -54,14 +53,7 @@ class SortOptions:
 class BucketSort:
     """Sorts the edges of a source into the row blocks of an artifact that is being written."""
 
-    def __init__(
-        self,
-        writer: ArtifactWriter,
-        source: EdgeSource,
-        options: SortOptions,
-        cluster: Cluster,
-        originals: OriginalIds | None = None,
-    ) -> None:
+    def __init__(self, writer: ArtifactWriter, source: EdgeSource, options: SortOptions, cluster: Cluster) -> None:
         """Prepare the sort; nothing runs yet.
 
         Args:
@@ -69,14 +61,12 @@ class BucketSort:
             source: edges of the matrix.
             options: how they become a matrix.
             cluster: where the tasks run.
-            originals: the ids that the source's numbers stand for, to store as ``original_id``.
 
         Raises:
             BudgetError: the cluster's memory per worker is too small.
         """
         working_memory(cluster.memory)
         self._writer, self._source, self._options, self._cluster = writer, source, options, cluster
-        self._originals = originals
         self._plan_path = writer.work / "sort.json"
 
     def run(self) -> SortedMatrix:
@@ -202,12 +192,9 @@ class BucketSort:
         return [by_name[block_path(number)] for number in range(plan.num_blocks)]
 
     def _write_degrees(self, plan: SortPlan) -> list[TaskRecord]:
-        """Write the degrees, and original ids, that are not recorded; returns the records of all."""
-        create_degree_arrays(self._writer, plan, with_ids=self._originals is not None)
-        tasks = [
-            DegreeTask(self._writer, number, self._plan_path, self._originals)
-            for number in range(num_degree_tasks(plan))
-        ]
+        """Write the degrees that are not recorded; returns the records of all."""
+        create_degree_array(self._writer, plan)
+        tasks = [DegreeTask(self._writer, number, self._plan_path) for number in range(num_degree_tasks(plan))]
         return run_missing("vertices", self._cluster, self._writer, write_degrees, tasks, "vertices")
 
 

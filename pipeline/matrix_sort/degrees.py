@@ -1,4 +1,4 @@
-"""The arrays of a graph artifact that have one element per vertex: degrees and, if ids were renumbered, original ids.
+"""The degrees of a graph's vertices.
 
 Their chunks are larger than a small row block and cut across the blocks, so they have tasks of their own.
 """
@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.matrix_sort.original_ids import OriginalIds
 from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import block_path
@@ -31,13 +30,11 @@ class DegreeTask:
 
     Attributes:
         plan: file of the sort plan.
-        originals: the original ids, if the source has numbers in their place.
     """
 
     writer: ArtifactWriter
     number: int
     plan: Path
-    originals: OriginalIds | None
 
     @property
     def name(self) -> str:
@@ -49,25 +46,21 @@ def num_degree_tasks(plan: SortPlan) -> int:
     return -(-plan.num_vertices // TASK_VERTICES)
 
 
-def create_degree_arrays(writer: ArtifactWriter, plan: SortPlan, *, with_ids: bool) -> None:
-    """Create the arrays that the tasks fill, unless they exist."""
-    for name in ("degree", "original_id") if with_ids else ("degree",):
-        # Creating an array deletes its chunks, among them those of recorded tasks.
-        if not (writer.path / name / "zarr.json").exists():
-            shape = (plan.num_vertices,)
-            create_array(writer.path, name, shape, "int64", ("vertex",), CHUNK_VERTICES, plan.codec)
+def create_degree_array(writer: ArtifactWriter, plan: SortPlan) -> None:
+    """Create the array that the tasks fill, unless it exists."""
+    # Creating an array deletes its chunks, among them those of recorded tasks.
+    if not (writer.path / "degree" / "zarr.json").exists():
+        shape = (plan.num_vertices,)
+        create_array(writer.path, "degree", shape, "int64", ("vertex",), CHUNK_VERTICES, plan.codec)
 
 
 def write_degrees(task: DegreeTask) -> Done:
-    """Write the degrees, and original ids, of a range of vertices; returns the number of vertices."""
+    """Write the degrees of a range of vertices; returns the number of vertices."""
     plan = SortPlan.load(task.plan)
     start = task.number * TASK_VERTICES
     stop = min(start + TASK_VERTICES, plan.num_vertices)
     with task.writer.task(task.name) as output:
         output.add(write_rows(task.writer.path, "degree", start, _degrees(task.writer.path, plan, start, stop)))
-        if task.originals is not None:
-            ids = task.originals.ids(start, stop)
-            output.add(write_rows(task.writer.path, "original_id", start, ids))
     return Done(stop - start)
 
 

@@ -13,17 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
-from gnnloom.storage.errors import InputError
 
 #: Maximum length of a name in bytes.
 LONGEST_NAME: Final = 1 << 16
 
 #: End of a message about an id that is not a number.
-HINT: Final = "; if ids are names, number them (`--ids compact`)"
-
-
-class NameFoundError(InputError):
-    """An id is not a number below 2^63; with ``--ids compact``, all ids of the source are then names."""
+HINT: Final = "; if ids are names, add `--ids names`"
 
 
 @dataclass(frozen=True)
@@ -40,6 +35,14 @@ class Names:
 
     def __len__(self) -> int:
         return len(self.offset) - 1
+
+    def __getitem__(self, some: slice) -> Names:
+        start, stop, _ = some.indices(len(self))
+        offset = self.offset[start : stop + 1]
+        return Names(offset - offset[0], self.text[offset[0] : offset[-1]])
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (self.name(number) for number in range(len(self)))
 
     def name(self, number: int) -> bytes:
         """The bytes of one name."""
@@ -105,24 +108,28 @@ class NameChunk:
 
     Attributes:
         weight: (num_edges,) float32, or None.
-        num_plain: number of edges between two names that are numbers below 2^63.
-        first_is_plain: whether the first edge is one of these.
     """
 
     source: Names
     target: Names
     weight: NDArray[np.float32] | None = None
-    num_plain: int = 0
-    first_is_plain: bool = False
+
+    def __getitem__(self, some: slice) -> NameChunk:
+        return NameChunk(self.source[some], self.target[some], None if self.weight is None else self.weight[some])
 
 
 @runtime_checkable
 class NamedEdgeSource(EdgeSource, Protocol):
-    """A source that can give its ids as names; its ``read`` raises :class:`NameFoundError` for other ids."""
+    """A source that can give its ids as names; its ``read`` refuses ids that are not numbers below 2^63."""
 
-    @property
-    def may_begin_with_header(self) -> bool:
-        """Whether the first line of a file may name the columns, because the user did not say that it does not."""
+    def begins_with_names(self) -> bool:
+        """Whether an id at the beginning of a file is not a number, so that the ids are names.
+
+        Reads a limited number of bytes of each file, or only the types of its columns.
+
+        Raises:
+            InputError: the first line may be a header, and the user did not say whether it is.
+        """
         ...
 
     def read_names(self, span: SourceRange, /) -> Iterator[NameChunk]:

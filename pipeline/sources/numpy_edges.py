@@ -173,9 +173,8 @@ class NumpyEdges:
     def with_unpacked(self, unpacked: Unpacked) -> NumpyEdges:
         return replace(self, arrays=tuple(pairs.replaced(unpacked) for pairs in self.arrays))
 
-    @property
-    def may_begin_with_header(self) -> bool:
-        return False
+    def begins_with_names(self) -> bool:
+        return any(array.dtype.kind in _TEXT for pairs in self.arrays for array in pairs.stored_arrays())
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         return self.arrays[span.file].read_names(span.start, span.stop)

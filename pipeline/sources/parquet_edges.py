@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
-from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
+from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
@@ -107,11 +107,11 @@ class ParquetEdges:
     def _refuse_text(table: ParquetTable, names: Sequence[str]) -> None:
         for name in names:
             if table.holds_text(name):
-                raise NameFoundError(f"{table.file.location}, column {name}: expected integers, found text{HINT}")
+                raise InputError(f"{table.file.location}, column {name}: expected integers, found text{HINT}")
 
-    @property
-    def may_begin_with_header(self) -> bool:
-        return False
+    def begins_with_names(self) -> bool:
+        chosen = zip(self.tables, self.columns, strict=True)
+        return any(table.holds_text(name) for table, names in chosen for name in names[:2])
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         table, names = self.tables[span.file], self.columns[span.file]
@@ -145,14 +145,10 @@ def _check(table: ParquetTable, names: Sequence[str], weighted: bool) -> None:
 def _ids(table: ParquetTable, name: str, ids: NDArray[Any], first: int) -> NDArray[np.int64]:
     low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
     if low < 0:
-        raise _no_number(table, name, first + int(np.argmin(ids)), f"expected a vertex id, found {low}")
+        raise table.error(name, first + int(np.argmin(ids)), f"expected a vertex id, found {low}{HINT}")
     if high > _MAX_ID:
-        raise _no_number(table, name, first + int(np.argmax(ids)), f"expected a vertex id below 2^63, found {high}")
+        raise table.error(name, first + int(np.argmax(ids)), f"expected a vertex id below 2^63, found {high}{HINT}")
     return np.ascontiguousarray(ids, np.int64)
-
-
-def _no_number(table: ParquetTable, name: str, row: int, reason: str) -> NameFoundError:
-    return NameFoundError(*table.error(name, row, reason + HINT).args)
 
 
 def _weights(table: ParquetTable, name: str, given: NDArray[Any], first: int) -> NDArray[np.float32]:

@@ -34,6 +34,9 @@ class EdgeChunk:
     target: NDArray[np.int64]
     weight: NDArray[np.float32] | None = None
 
+    def __getitem__(self, some: slice) -> EdgeChunk:
+        return EdgeChunk(self.source[some], self.target[some], None if self.weight is None else self.weight[some])
+
 
 @dataclass(frozen=True)
 class SourceRange:

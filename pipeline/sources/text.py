@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
-from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
+from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.byte_ranges import RANGE_BYTES, byte_ranges
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
@@ -37,7 +37,11 @@ from gnnloom.storage.option import Option
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _ANY_ID = np.iinfo(np.int64).max
+#: Bytes at the beginning of a file, up to the end of a line, that decide whether ids are names.
+_FIRST_BYTES = 1 << 16
 
+#: Faults of lines with ids that may be names.
+_MAY_BE_NAME = frozenset({NO_ID, NEGATIVE, TOO_LARGE})
 _HINTS = {
     EXTRA: "; read the third column as weights (`--weights`), or ignore further columns (`--extra-columns`)",
     NO_ID: f"; if the first line names the columns, add `--header`{HINT}",
@@ -154,25 +158,62 @@ class TextEdges:
             raise _no_edges(file)
 
     def _parse(self, file: SourceFile, offset: int, block: NDArray[np.uint8]) -> EdgeChunk:
+        chunk, at, wrong = self._parse_numbers(block)
+        if wrong:
+            raise self._wrong_line(file, offset + at, wrong)
+        return chunk
+
+    def _parse_numbers(self, block: NDArray[np.uint8]) -> tuple[EdgeChunk, int, int]:
+        """The edges, the position of the line that stopped the parser, and its fault (0: everything is parsed)."""
         most = len(block) // _SHORTEST_LINE + 1
         source, target = np.empty(most, np.int64), np.empty(most, np.int64)
         weight = np.empty(most if self.weights else 0, np.float32)
         last_id = _ANY_ID if self.stated_vertices is None else self.stated_vertices - 1
         count, at, wrong = parse_edges(block, self.weights, self.extra_columns, last_id, source, target, weight)
-        if wrong:
-            raise self._wrong_line(file, offset + at, wrong)
-        return EdgeChunk(source[:count], target[:count], weight[:count] if self.weights else None)
+        return EdgeChunk(source[:count], target[:count], weight[:count] if self.weights else None), at, wrong
 
     def _wrong_line(self, file: SourceFile, offset: int, wrong: int) -> InputError:
         # A source that states its number of vertices uses numbers as ids.
-        may_be_name = wrong in {NO_ID, NEGATIVE, TOO_LARGE} and self.stated_vertices is None
-        hint = _HINTS.get(wrong, "") if may_be_name or wrong == EXTRA else ""
-        error = bad_line(file, offset, REASONS[wrong] + hint)
-        return NameFoundError(*error.args) if may_be_name else error
+        hint = _HINTS.get(wrong, "") if self.stated_vertices is None or wrong == EXTRA else ""
+        return bad_line(file, offset, REASONS[wrong] + hint)
 
-    @property
-    def may_begin_with_header(self) -> bool:
-        return self.header is None
+    def begins_with_names(self) -> bool:
+        """Whether an id in the first 64 KiB of lines of a file is not a number, so that the ids are names.
+
+        Raises:
+            InputError: only first lines have such ids, and the user did not say whether they are headers; or a line is
+                not an edge.
+        """
+        doubtful: list[SourceFile] = []
+        has_numbers = False
+        for number, file in enumerate(self.files):
+            lines = self._lines_of_names(number)
+            # Numbers in quotes are names too.
+            if lines and (lines[0] or not all(lines[1:])):
+                return True
+            has_numbers |= len(lines) != 1
+            if lines:
+                doubtful.append(file)
+        if doubtful and has_numbers and self.header is None:
+            raise InputError(
+                f"{doubtful[0].location}: only the first line holds ids that are not numbers; pass `--header` if it"
+                " names the columns, or `--no-header` if it is an edge and all ids are names"
+            )
+        return bool(doubtful)
+
+    def _lines_of_names(self, number: int) -> list[bool]:
+        """Whether both names are numbers, for each of the first lines of a file; empty if they are read as numbers."""
+        file = self.files[number]
+        for offset, block in data_blocks(file, self._has_header(number), block_bytes=_FIRST_BYTES):
+            chunk, _, wrong = self._parse_numbers(block)
+            if wrong in _MAY_BE_NAME:
+                named = self._parse_names(file, offset, block, separator_of(file))
+                ends = zip(named.source, named.target, strict=True)
+                return [_is_number(source) and _is_number(target) for source, target in ends]
+            # Any other fault is reported by whoever reads the edges.
+            if wrong or len(chunk.source):
+                break
+        return []
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         """Read one range, with ids as names.
@@ -193,7 +234,7 @@ class TextEdges:
         source, target = np.empty(len(block), np.uint8), np.empty(len(block), np.uint8)
         source_offset, target_offset = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
         weight, line_at = np.empty(most if self.weights else 0, np.float32), np.empty(most, np.int64)
-        count, plain, first_is_plain, at, wrong = name_parser.parse_names(
+        count, at, wrong = name_parser.parse_names(
             block,
             separator,
             self.weights,
@@ -213,11 +254,17 @@ class TextEdges:
         if wrong:
             reason = name_parser.REASONS.get(wrong) or REASONS[wrong] + _HINTS.get(wrong, "")
             raise bad_line(file, offset + at, reason)
-        return NameChunk(sources, targets, weight[:count] if self.weights else None, plain, first_is_plain)
+        return NameChunk(sources, targets, weight[:count] if self.weights else None)
 
     def with_vertices(self, num_vertices: int) -> TextEdges:
         """The same edges, but with ids that must be below ``num_vertices``."""
         return replace(self, stated_vertices=num_vertices)
+
+
+def _is_number(name: bytes) -> bool:
+    """Whether a name is a number below 2^63."""
+    digits = name.lstrip(b"0") or name[:1]
+    return digits.isdigit() and len(digits) <= len(str(_ANY_ID)) and int(digits) <= _ANY_ID
 
 
 def _no_edges(file: SourceFile) -> InputError:

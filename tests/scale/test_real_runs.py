@@ -12,26 +12,26 @@ import pytest
 from scale.counted_cluster import OpenCounter
 
 from gnnloom.pipeline.external_sort import merge_levels
-from gnnloom.pipeline.ingest import compact_ids
-from gnnloom.pipeline.ingest.counts import ingest_counts
-from gnnloom.pipeline.ingest.names import arrays as names_arrays
-from gnnloom.pipeline.ingest.names import collect
-from gnnloom.pipeline.ingest.names import merge as names_merge
+from gnnloom.pipeline.ingest.counts import file_edges, ingest_counts
+from gnnloom.pipeline.ingest.keys import arrays as key_arrays
+from gnnloom.pipeline.ingest.keys import collect
+from gnnloom.pipeline.ingest.keys import merge as key_merge
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.matrix_sort import counts, degrees, merge_runs, scatter, sort_plan
+from gnnloom.pipeline.matrix_sort import counts, merge_runs, scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
-from gnnloom.pipeline.sources.names import NameChunk, NameFoundError, Names
+from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.errors import InputError
 from support.edge_files import EdgeFiles, write_edges
 from support.graphs import store_vertices
 from support.partitions import random_parts, store_partition
@@ -68,7 +68,7 @@ def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
     planned = by_phase(ingest_counts(sizes, DEFAULT_MEMORY, compact=ids == "compact"))
     functions = {"scatter": "scatter_range", "merge": "merge_files", "sort": "make_block", "vertices": "write_degrees"}
     if ids == "compact":
-        functions |= {"collect": "collect_ids", "merge ids": "merge_ids"}
+        functions |= {"collect": "collect_range", "merge keys": "merge_range", "write original_id": "write_key_array"}
     assert functions.keys() == planned.keys()
     for phase, function in functions.items():
         assert cluster.tasks(function) == planned[phase].tasks, phase
@@ -81,27 +81,32 @@ def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
 
 def test_renumbering_opens_the_counted_files(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """40 ranges of the source, each with two files of ids, none of which occurs twice; 64 ranges of ids."""
-    num_ids, ranges, file_edges = 1 << 18, 40, 1 << 11
-    monkeypatch.setattr(compact_ids, "working_memory", lambda _: 8 * compact_ids.FILE_ID_BYTES * file_edges)
-    monkeypatch.setattr(compact_ids, "RANGE_IDS", num_ids // 64)
-    monkeypatch.setattr(compact_ids, "FILE_RANGE_IDS", 1)
-    for module in (degrees, counts):
-        monkeypatch.setattr(module, "TASK_VERTICES", num_ids // 4)
-    monkeypatch.setattr(degrees, "CHUNK_VERTICES", num_ids // 4)
+    num_ids, ranges, edges_of_file = 1 << 18, 40, 1 << 11
+    monkeypatch.setattr(collect, "working_memory", lambda _: 4 * 104 * edges_of_file)
+    assert file_edges(DEFAULT_MEMORY, "compact") == edges_of_file
+    monkeypatch.setattr(key_merge, "RANGE_BYTES", 8 * num_ids // 64)
+    monkeypatch.setattr(key_merge, "FILE_RANGE_BYTES", 1)
+    monkeypatch.setattr(key_arrays, "_TASK_CHUNKS", 1)
+    monkeypatch.setattr(key_arrays, "_CHUNK_BYTES", 8 * num_ids // 4)
     u, v = np.random.default_rng(1).permutation(num_ids).reshape(2, -1)
     source, cluster = write_edges(tmp_path / "edges", u, v, range_edges=-(-len(u) // ranges)), OpenCounter()
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)
     sizes = SortSizes(graph.num_vertices, len(u), ranges, undirected=False, weighted=False)
     planned = by_phase(ingest_counts(sizes, DEFAULT_MEMORY, compact=True))
     # The source is not a temporary file.
-    assert cluster.opens("collect_ids") == [0] * ranges
-    assert cluster.opens("merge_ids") == [planned["merge ids"].most_opens] * planned["merge ids"].tasks == [16] * 64
-    assert cluster.opens("scatter_range") == [planned["scatter"].most_opens - 1] * ranges == [1] * ranges
-    opened = cluster.opens("write_degrees")
-    assert len(opened) == planned["vertices"].tasks == 4
-    assert sum(opened) <= planned["vertices"].opens
+    assert cluster.opens("collect_range") == [0] * ranges
+    assert cluster.opens("merge_range") == [planned["merge keys"].most_opens] * planned["merge keys"].tasks == [16] * 64
+    # Few numbers from many ranges of keys are merged, eight ranges at a time.
+    assert cluster.opens("merge_runs") == [planned["merge numbers"].most_opens] * planned["merge numbers"].tasks
+    assert len(cluster.opens("merge_runs")) == 64
+    # The keys and edges of its files, and their numbers from eight merged ranges.
+    assert cluster.opens("scatter_range") == [planned["scatter"].most_opens] * ranges == [9] * ranges
+    assert sum(cluster.opens("scatter_range")) == planned["scatter"].opens
+    opened = cluster.opens("write_key_array")
+    assert len(opened) == planned["write original_id"].tasks == 4
+    assert sum(opened) <= planned["write original_id"].opens
     # The merged ranges of a quarter of the ids are in all of the files.
-    assert max(opened) == planned["vertices"].most_opens == 16
+    assert max(opened) == planned["write original_id"].most_opens == 16
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,6 @@ class NamedEdges:
     num_ranges: int
     range_edges: int
     chunk_edges: int
-    may_begin_with_header: bool = False
 
     def identity(self) -> dict[str, Any]:
         return {"format": "test", "names": self.num_ranges}
@@ -123,7 +127,10 @@ class NamedEdges:
         return [SourceRange(number, 0, self.range_edges) for number in range(self.num_ranges)]
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
-        raise NameFoundError(f"range {span.file}: a name")
+        raise InputError(f"range {span.file}: a name")
+
+    def begins_with_names(self) -> bool:
+        return True
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         for start in range(0, self.range_edges, self.chunk_edges):
@@ -137,29 +144,29 @@ def test_an_ingest_of_names_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, cluster = NamedEdges(num_ranges=3, range_edges=4096, chunk_edges=256), OpenCounter()
-    # A file for every 1,024 edges: two names with an offset each, and what an edge takes besides.
-    file_edges, name_bytes = 1024, 8
-    limit = collect.spill_memory(2 * file_edges * (8 + name_bytes), 2 * file_edges, file_edges) - 1
-    monkeypatch.setattr(collect, "spill_limit", lambda _: limit)
-    monkeypatch.setattr(names_merge, "RANGE_BYTES", 1 << 15)
-    monkeypatch.setattr(names_merge, "FILE_RANGE_BYTES", 1 << 10)
-    monkeypatch.setattr(names_arrays, "_TASK_CHUNKS", 1)
-    monkeypatch.setattr(names_arrays, "_CHUNK", {"original_name_offset": 4096, "original_name": 50_000})
+    # A file for every 1,024 edges: two names and what an edge takes in addition.
+    name_bytes = 8
+    monkeypatch.setattr(collect, "working_memory", lambda _: 4 * 1024 * (2 * (128 + 4 * name_bytes) + 24))
+    assert file_edges(DEFAULT_MEMORY, "names", name_bytes) == 1024
+    monkeypatch.setattr(key_merge, "RANGE_BYTES", 1 << 15)
+    monkeypatch.setattr(key_merge, "FILE_RANGE_BYTES", 1 << 10)
+    monkeypatch.setattr(key_arrays, "_TASK_CHUNKS", 1)
+    monkeypatch.setattr(key_arrays, "_CHUNK_BYTES", 1 << 15)
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)
     edges = source.num_ranges * source.range_edges
     assert graph.num_vertices == 2 * edges
     sizes = SortSizes(graph.num_vertices, edges, source.num_ranges, undirected=False, weighted=False)
     planned = by_phase(ingest_counts(sizes, DEFAULT_MEMORY, compact=True, name_bytes=name_bytes))
-    functions = {"names": "collect_range", "merge names": "merge_range", "scatter": "scatter_range"}
+    functions = {"collect": "collect_range", "merge keys": "merge_range", "scatter": "scatter_range"}
     for phase, function in functions.items():
         assert cluster.tasks(function) == planned[phase].tasks > 2, phase
         # The source is not a file.
-        assert sum(cluster.opens(function)) == (planned[phase].opens if phase != "names" else 0), phase
+        assert sum(cluster.opens(function)) == (planned[phase].opens if phase != "collect" else 0), phase
         assert max(cluster.opens(function)) <= planned[phase].most_opens, phase
     arrays = [planned[f"write {array}"] for array in ("original_name_offset", "original_name")]
-    assert cluster.tasks("write_name_array") == sum(phase.tasks for phase in arrays) > 8
-    assert sum(cluster.opens("write_name_array")) <= sum(phase.opens for phase in arrays)
-    assert max(cluster.opens("write_name_array")) <= max(phase.most_opens for phase in arrays)
+    assert cluster.tasks("write_key_array") == sum(phase.tasks for phase in arrays) > 8
+    assert sum(cluster.opens("write_key_array")) <= sum(phase.opens for phase in arrays)
+    assert max(cluster.opens("write_key_array")) <= max(phase.most_opens for phase in arrays)
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ or one folder:
 {folders}
 
 An edge "u v" goes from u to v. Features, labels and splits that come along with the edges are stored too.
-Ids in text, NumPy and Parquet may be names: --ids compact numbers them and keeps the names for exports.
+Ids in text, NumPy and Parquet may be names: --ids compact or names numbers them and keeps the names for exports.
 
 \b
 Example:

@@ -28,7 +28,7 @@ def show_plan(
     # An ingest makes the same choice if no number of workers was asked for.
     if cluster.kind == "local" and cluster.workers is None and threads_suffice(workers, projection.work):
         projection = projection.in_one_process()
-    content = projection.to_json() if as_json else _for_people(projection, compact=options.ids == "compact")
+    content = projection.to_json() if as_json else _for_people(projection, compact=options.ids != "keep")
     show(content, as_json=as_json, title="plan")
 
 

@@ -101,7 +101,7 @@ class StageInputs:
         """What the tasks of the ingest will do, if the edges are spread evenly."""
         found, options = self.ingest, self.recipe.dataset.options()
         sizes = SortSizes(found.vertices, found.edges, found.ranges, options.undirected, found.weighted)
-        compact, memory = options.ids == "compact", self.assignment.cluster.memory
+        compact, memory = options.ids != "keep", self.assignment.cluster.memory
         return ingest_counts(sizes, memory, compact=compact, name_bytes=found.name_bytes)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.names import HINT, NameFoundError
+from gnnloom.pipeline.sources.names import HINT
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked, unpacked_array
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.storage.errors import InputError
@@ -41,7 +41,7 @@ class IdColumn(Protocol):
             (CHUNK_EDGES,) int64; the last block may be shorter.
 
         Raises:
-            NameFoundError: an id is not a number from 0 to 2^63 - 1.
+            InputError: an id is not a number from 0 to 2^63 - 1.
         """
         ...
 
@@ -79,13 +79,13 @@ class FlatColumn:
 
     def _checked(self, ids: NDArray[Any], first_edge: int) -> NDArray[np.int64]:
         if ids.dtype.kind in "US":
-            raise NameFoundError(f"{self.array}: expected integers, found text{HINT}")
+            raise InputError(f"{self.array}: expected integers, found text{HINT}")
         # Checked before the cast, which would turn an unsigned id beyond int64 into a negative one.
         low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
         if low < 0 or high > np.iinfo(np.int64).max:
             edge = int(np.argmin(ids)) if low < 0 else int(np.argmax(ids))
             what = "negative" if low < 0 else "beyond int64"
-            raise NameFoundError(f"{self.array}, edge {first_edge + edge:,}: the id {ids[edge]} is {what}{HINT}")
+            raise InputError(f"{self.array}, edge {first_edge + edge:,}: the id {ids[edge]} is {what}{HINT}")
         return np.ascontiguousarray(ids, dtype=np.int64)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numba import njit
 
 from gnnloom.pipeline.sources.names import LONGEST_NAME, name_fault
@@ -26,7 +25,6 @@ from gnnloom.pipeline.sources.reading.numerals import (
     TAB,
     TOO_FEW,
     TOO_MANY,
-    ZERO,
     is_end,
     next_line,
     parse_number,
@@ -45,9 +43,6 @@ REASONS = {
 }
 
 QUOTE = 34
-#: A number of 19 digits may exceed int64, so it is compared with the highest int64 digit by digit.
-_MOST_DIGITS = 19
-_HIGHEST = np.frombuffer(str(np.iinfo(np.int64).max).encode(), np.uint8)
 
 
 @njit(cache=True, nogil=True)
@@ -109,22 +104,6 @@ def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tupl
 
 
 @njit(cache=True, nogil=True)
-def _is_plain(out: Any, first: int, stop: int) -> bool:
-    """Whether a name is a number below 2^63."""
-    for k in range(first, stop):
-        if not 0 <= np.int64(out[k]) - ZERO <= 9:
-            return False
-    # Leading zeros do not count as digits.
-    while first < stop and out[first] == ZERO:
-        first += 1
-    if stop - first == _MOST_DIGITS:
-        for k in range(_MOST_DIGITS):
-            if out[first + k] != _HIGHEST[k]:
-                return bool(out[first + k] < _HIGHEST[k])
-    return stop - first <= _MOST_DIGITS
-
-
-@njit(cache=True, nogil=True)
 def _parse_pair(
     text: Any, at: int, separator: int, source: Any, first: int, target: Any, second: int
 ) -> tuple[int, int, int, int]:
@@ -172,7 +151,7 @@ def parse_names(
     target_offset: Any,
     weight: Any,
     line_at: Any,
-) -> tuple[int, int, bool, int, int]:
+) -> tuple[int, int, int]:
     """Parse lines of edges between names, ignoring lines that are blank or begin with ``#`` or ``%``.
 
     Args:
@@ -186,11 +165,10 @@ def parse_names(
         line_at: (max_edges,) int64, filled with the positions of the lines.
 
     Returns:
-        Number of edges; number of edges between two numbers; whether the first edge is one of them; position of the
-        line that stopped the parser; and its fault (0: everything is parsed).
+        Number of edges; position of the line that stopped the parser; and its fault (0: everything is parsed).
     """
     # A copy is never longer than its field, so buffers as long as the text hold all names without a bounds check.
-    count, plain, first_is_plain, at, size = 0, 0, False, 0, len(text)
+    count, at, size = 0, 0, len(text)
     source_offset[0] = target_offset[0] = 0
     while at < size:
         line = at
@@ -202,20 +180,17 @@ def parse_names(
         first, second = source_offset[count], target_offset[count]
         at, source_stop, target_stop, wrong = _parse_pair(text, line, separator, source, first, target, second)
         if wrong:
-            return count, plain, first_is_plain, line, wrong
+            return count, line, wrong
         value, wrong = _parse_rest(text, at, separator, weighted, extra)
         if wrong:
-            return count, plain, first_is_plain, line, wrong
+            return count, line, wrong
         if weighted:
             weight[count] = value
-        is_plain = _is_plain(source, first, source_stop) and _is_plain(target, second, target_stop)
-        plain += is_plain
-        first_is_plain = first_is_plain or (count == 0 and is_plain)
         line_at[count] = line
         count += 1
         source_offset[count], target_offset[count] = source_stop, target_stop
         at = next_line(text, at)
-    return count, plain, first_is_plain, size, 0
+    return count, size, 0
 
 
 @njit(cache=True, nogil=True)

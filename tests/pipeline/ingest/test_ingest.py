@@ -15,13 +15,12 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.ingest.id_table import IdNumbers
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, ThreadedCluster, open_cluster
 from gnnloom.storage import Catalog, Graph
-from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, InputError
+from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.edge_files import EdgeFiles, write_edges
 
@@ -119,7 +118,8 @@ def test_compact_ids_rank_the_ids_that_occur(
 def test_compact_ids_of_several_ranges_of_ids(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.ingest.compact_ids.RANGE_IDS", 1000)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 8000)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 5000)
     rng = np.random.default_rng(0)
     pool = np.unique(np.concatenate([rng.integers(0, 3000, 2000), rng.integers(0, 1 << 62, 9000)]))
@@ -135,9 +135,10 @@ def test_compact_ids_of_several_ranges_of_ids(
 def test_compact_ids_of_many_files_with_outliers(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.ingest.compact_ids.RANGE_IDS", 1000)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 8000)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     # 700 edges per file, which is not a multiple of the chunk size.
-    monkeypatch.setattr("gnnloom.pipeline.ingest.compact_ids.working_memory", lambda _: 4 * 24 * 1400)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.working_memory", lambda _: 4 * 104 * 700)
     rng = np.random.default_rng(8)
     u, v = rng.integers(0, 3000, (2, 20_000))
     u[:2], v[:2] = (1 << 63) - 1, (1 << 62) + 5
@@ -148,16 +149,6 @@ def test_compact_ids_of_many_files_with_outliers(
     distinct, ranks = np.unique(np.concatenate([u, v]), return_inverse=True)
     same_matrix(graph, reference(ranks[:20_000], ranks[20_000:], weight, len(distinct), options))
     np.testing.assert_array_equal(graph.original_id(), distinct)
-
-
-def test_ids_are_looked_up_among_those_of_a_file(tmp_path: Path) -> None:
-    ids = np.array([3, 4, 9, 1 << 40, (1 << 63) - 1])
-    numbers = IdNumbers(ids, np.arange(5) * 10, tmp_path)
-    assert numbers.of(ids[::-1].copy()).tolist() == [40, 30, 20, 10, 0]
-    for absent in (0, 2, 5, (1 << 40) + 1, (1 << 63) - 2):
-        with pytest.raises(CorruptError, match=f"id {absent} was not in the source"):
-            numbers.of(np.array([3, absent]))
-    assert IdNumbers(np.array([7]), np.array([1]), tmp_path).of(np.array([7, 7])).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("numbers", [(0, 2), pytest.param((0, 1, 2, 4), marks=pytest.mark.long)])

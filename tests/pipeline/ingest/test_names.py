@@ -20,7 +20,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.ingest.names.table import NameTable
+from gnnloom.pipeline.ingest.keys.table import KeyTable
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
@@ -53,10 +53,10 @@ def edges_of(graph: Graph) -> dict[tuple[str, str], float]:
 
 def small_pieces(patch: pytest.MonkeyPatch) -> None:
     """Get many files, ranges of names and pieces of these from little data."""
-    patch.setattr("gnnloom.pipeline.ingest.names.collect.working_memory", lambda _: 16 * 600)
-    patch.setattr("gnnloom.pipeline.ingest.names.merge.working_memory", lambda _: 2 * 700)
-    patch.setattr("gnnloom.pipeline.ingest.names.merge.RANGE_BYTES", 300)
-    patch.setattr("gnnloom.pipeline.ingest.names.merge.FILE_RANGE_BYTES", 1)
+    patch.setattr("gnnloom.pipeline.ingest.keys.collect.working_memory", lambda _: 4 * 2000)
+    patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 1100)
+    patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 300)
+    patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), min_size=1, max_size=12)
@@ -198,7 +198,12 @@ def test_a_first_line_of_names_is_an_edge_if_the_caller_says_so(tmp_path: Path) 
 def test_verification_finds_names_that_do_not_fill_their_text(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offsets: list[int], reason: str | None
 ) -> None:
-    monkeypatch.setattr(NameTable, "read_offsets", lambda *_: np.array(offsets))
+    read = KeyTable.read
+    # Element k of the stored ends is the offset of name k + 1.
+    ends = np.array(offsets[1:])
+    monkeypatch.setattr(
+        KeyTable, "read", lambda table, *given: read(table, *given) if given[1] else ends[given[2] : given[3]]
+    )
     graph = ingest_bytes(tmp_path, b"a bb\nccc a\n")
     with pytest.raises(CorruptError, match=reason) if reason else nullcontext():
         check_artifact(catalog.create("g"), graph.artifact)
@@ -238,7 +243,11 @@ def test_parquet_mixes_columns_of_numbers_and_text(tmp_path: Path) -> None:
 )
 def test_numpy_pairs_of_any_numbers_or_text_can_be_names(tmp_path: Path, pairs: np.ndarray, edges: Any) -> None:
     np.savez(tmp_path / "e.npz", edge_index=pairs.T, weight=np.ones(2))
-    graph = ingest(tmp_path, open_edges(None, [str(tmp_path / "e.npz")], {"weights": True}))
+    source = open_edges(None, [str(tmp_path / "e.npz")], {"weights": True})
+    if pairs.dtype.kind in "iu":
+        with pytest.raises(InputError, match=r"edge [01]: the id .*`--ids names`"):
+            ingest(tmp_path, source)
+    graph = ingest(tmp_path, source, replace(OPTIONS, ids="names" if pairs.dtype.kind in "iu" else "compact"))
     assert set(edges_of(graph)) == edges
 
 
@@ -256,7 +265,7 @@ def test_ids_below_a_stated_number_are_never_names(tmp_path: Path) -> None:
 def test_names_are_refused_with_a_remedy_if_ids_are_kept(tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_text("1 2\nbob 3\n")
     source = open_edges(None, [str(tmp_path / "edges.txt")])
-    with pytest.raises(InputError, match=r"line 2: expected a vertex id .*`--ids compact`"):
+    with pytest.raises(InputError, match=r"line 2: expected a vertex id .*`--ids names`"):
         ingest(tmp_path, source, IngestOptions())
 
 
@@ -273,7 +282,7 @@ def test_the_projection_counts_names(tmp_path: Path) -> None:
 def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first name comes late, so that the ids are collected as numbers before that."""
+    """Numbers are names like any others."""
     small_pieces(monkeypatch)
     edges = [(str(number), str(number * 3), 1.0) for number in range(60)] + random_edges(60, 30)
     source = replace(
@@ -289,7 +298,6 @@ import json, sys
 from pathlib import Path
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.ingest.names.table import NameTable
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.storage import Catalog
 folder, memory = Path(sys.argv[1]), int(sys.argv[2])

@@ -51,7 +51,7 @@ def _times(found: Calibration, factor: int) -> Calibration:
 
 
 def test_memory_stays_flat_while_disk_and_time_grow_with_the_edges() -> None:
-    projections = [extrapolate(_times(FOUND, factor), True, False, RESOURCES) for factor in (1, 10, 100)]
+    projections = [extrapolate(_times(FOUND, factor), True, RESOURCES) for factor in (1, 10, 100)]
     assert max(each.peak_memory for each in projections) < min(
         GIB, 1.25 * min(each.peak_memory for each in projections)
     )
@@ -63,27 +63,27 @@ def test_memory_stays_flat_while_disk_and_time_grow_with_the_edges() -> None:
 
 
 def test_the_disk_sets_the_pace_once_its_cache_is_full() -> None:
-    fast = extrapolate(FOUND, True, False, RESOURCES)
-    slow = extrapolate(FOUND, True, False, replace(RESOURCES, cache_free=0))
+    fast = extrapolate(FOUND, True, RESOURCES)
+    slow = extrapolate(FOUND, True, replace(RESOURCES, cache_free=0))
     assert fast.seconds == pytest.approx(FOUND.edges * (20e-9 + 2 * 20e-9) / 2)
     assert slow.seconds == pytest.approx((slow.spill_bytes + slow.output_bytes) / FOUND.disk_rate, abs=0.01)
 
 
 def test_a_disk_too_small_is_refused_with_the_figures() -> None:
-    projection = extrapolate(FOUND, True, False, replace(RESOURCES, disk_free=GIB))
+    projection = extrapolate(FOUND, True, replace(RESOURCES, disk_free=GIB))
     with pytest.raises(BudgetError, match=r"100,000,000 edges need about 954 MiB of spill and 489 MiB .* 1\.0 GiB"):
         projection.check()
 
 
 def test_blocks_with_too_many_rows_for_the_memory_are_refused() -> None:
-    projection = extrapolate(replace(FOUND, vertices=1 << 35, edges=10), True, False, RESOURCES)
+    projection = extrapolate(replace(FOUND, vertices=1 << 35, edges=10), True, RESOURCES)
     with pytest.raises(BudgetError, match="rows, too many for 1024 MiB per worker"):
         projection.check()
 
 
 def test_memory_that_leaves_no_room_for_buffers_is_refused() -> None:
     with pytest.raises(BudgetError, match="at least 448 MiB"):
-        extrapolate(FOUND, True, False, replace(RESOURCES, memory=100 * MIB))
+        extrapolate(FOUND, True, replace(RESOURCES, memory=100 * MIB))
 
 
 def test_an_ingest_that_does_not_fit_is_refused_before_it_begins(
@@ -147,9 +147,9 @@ def test_edges_are_estimated_for_every_kind_of_file(tmp_path: Path, name: str) -
 
 
 def test_edges_of_a_long_stream_are_estimated_from_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.ingest.calibration.READ_SECONDS", 0.0)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.sample.READ_SECONDS", 0.0)
     source = TextEdges.open([str(_text(tmp_path / "edges.txt.gz", 300_000))])
-    found = calibrate(replace(source, block_bytes=1 << 18), True, False, "fast", tmp_path)
+    found = calibrate(replace(source, block_bytes=1 << 18), True, "keep", "fast", tmp_path)
     assert found.edges == pytest.approx(300_000, rel=0.3)
 
 
@@ -190,7 +190,7 @@ def test_a_codec_changes_the_files_and_not_the_digest(catalog: Catalog, codec: s
     other = ingest_graph(catalog.create(codec), source, IngestOptions(codec=codec), InProcessCluster())
     assert other.artifact.digest == fast.artifact.digest
     assert other.artifact.parameters["codec"] == codec
-    assert "codec" not in fast.artifact.parameters
+    assert fast.artifact.parameters["codec"] == "fast"
     assert (other.artifact.stored_bytes() > fast.artifact.stored_bytes()) == (codec == "none")
     other.artifact.verify()
 

@@ -1,15 +1,12 @@
-"""The bytes of a sorted matrix depend on its edges alone, and its ids are renumbered as the caller asks."""
+"""The bytes of a sorted matrix depend on its edges alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse
-from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.spill import SpillFile
 from gnnloom.pipeline.matrix_sort import blocks as row_blocks
@@ -22,24 +19,12 @@ from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import IncompleteError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import tree_bytes
-from support.edge_files import EdgeFiles, write_edges
+from support.edge_files import write_edges
 
 
-@dataclass(frozen=True)
-class Descending:
-    """The ids n - 1 to 0; implements ``OriginalIds``."""
-
-    num_vertices: int
-
-    def ids(self, start: int, stop: int) -> NDArray[np.int64]:
-        return self.num_vertices - 1 - np.arange(start, stop)
-
-
-def sort(
-    catalog: Catalog, name: str, source: EdgeSource, options: SortOptions, originals: Descending | None = None
-) -> Graph:
+def sort(catalog: Catalog, name: str, source: EdgeSource, options: SortOptions) -> Graph:
     with ArtifactWriter.begin(catalog.create(name).path, "graph", {}, {}) as writer:
-        matrix = BucketSort(writer, source, options, InProcessCluster(), originals).run()
+        matrix = BucketSort(writer, source, options, InProcessCluster()).run()
         return Graph(matrix.commit(symmetric=options.undirected))
 
 
@@ -137,21 +122,6 @@ def test_projected_copies_are_those_on_disk_before_the_blocks(
     assert sizes.spill_copies(DEFAULT_MEMORY) == copies
     # Files also say where their buckets begin.
     assert on_disk == [pytest.approx(copies * sizes.spilled_bytes, rel=0.01)]
-
-
-def test_original_ids_are_stored(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 9000)
-    n = 20_000
-    u, v = np.random.default_rng(3).integers(0, n, (2, 30_000))
-    u[0], v[0] = 0, n - 1
-    source = write_edges(tmp_path / "edges", u, v, range_edges=9000)
-    graph = sort(catalog, "reversed", source, SortOptions(self_loops="keep"), Descending(n))
-    expected = scipy.sparse.coo_array((np.ones(len(u)), (v, u)), shape=(n, n)).tocsr()
-    found = graph.to_scipy()
-    np.testing.assert_array_equal(found.indptr, expected.indptr)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_array_equal(graph.original_id(), np.arange(n)[::-1])
-    assert "original_id" not in sort(catalog, "kept", EdgeFiles(tmp_path / "edges"), SortOptions()).artifact
 
 
 def test_files_that_keep_disappearing_are_an_error(

@@ -81,7 +81,7 @@ def test_the_error_for_a_csv_with_names_says_how_to_read_it(tmp_path: Path) -> N
     ("columns", "reason"),
     [
         ({"a": [1, None, 3], "b": [1, 2, 3]}, "column a, row 1: expected a value, found null"),
-        ({"a": ["1", "2"], "b": [1, 2]}, "column a: expected integers, found text; .*--ids compact"),
+        ({"a": ["1", "2"], "b": [1, 2]}, "column a: expected integers, found text; .*--ids names"),
         ({"a": [1.0, 2.0], "b": [1, 2]}, "column a: expected integers or text, found double"),
         ({"a": [True, False], "b": [1, 2]}, "column a: expected integers or text, found bool"),
         ({"a": [1, 2, 3], "b": [4, 5, -6]}, "column b, row 2: expected a vertex id, found -6"),

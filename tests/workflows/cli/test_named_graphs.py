@@ -73,7 +73,7 @@ def test_other_libraries_get_unknown_labels_as_nan(named: Catalog) -> None:
 
 
 def test_names_without_compact_ids_are_refused_with_the_option_to_use(catalog: Catalog, edges: str) -> None:
-    with pytest.raises(InputError, match=r"line 2: .*\(`--ids compact`\)"):
+    with pytest.raises(InputError, match=r"line 2: .*add `--ids names`"):
         run(catalog, "ingest", "web", edges, "--header", "--workers", "0")
 
 

@@ -1,0 +1,136 @@
+"""Blocks of keys: ascending distinct keys in a lane, as the arrays of their type one after another."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, OpenLane
+from gnnloom.pipeline.ingest.keys.key_types import KeyType
+
+#: Keys that are searched in memory, once halving has left no more.
+_SEARCHED_KEYS = 1 << 10
+
+
+@dataclass(frozen=True)
+class KeyBlock:
+    """Where a block is.
+
+    Attributes:
+        lane: the lane that it is a part of, relative to the work folder.
+        start: byte of the lane at which it begins.
+        counts: elements of each array of the type of the keys; the first array has one for each key.
+        widths: bytes of an element of each array.
+    """
+
+    lane: Lane
+    start: int
+    counts: tuple[int, ...]
+    widths: tuple[int, ...]
+
+    @classmethod
+    def write(cls, opened: LaneWriter, lane: Lane, start: int, arrays: Sequence[NDArray[Any]]) -> KeyBlock:
+        """Write a block from a byte of a lane on."""
+        end = start
+        for array in arrays:
+            end = opened.write(end, array)
+        return cls(lane, start, tuple(map(len, arrays)), tuple(array.itemsize for array in arrays))
+
+    @property
+    def num_keys(self) -> int:
+        return self.counts[0]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(width * count for width, count in zip(self.widths, self.counts, strict=True))
+
+    @property
+    def stop(self) -> int:
+        """Byte of the lane after the last one."""
+        return self.start + self.num_bytes
+
+    def place(self, array: int, element: int) -> int:
+        """Byte of the lane at which an element of an array begins."""
+        before = sum(width * count for width, count in zip(self.widths[:array], self.counts[:array], strict=True))
+        return self.start + before + self.widths[array] * element
+
+
+class OpenBlock:
+    """A block that is open to be read and searched."""
+
+    def __init__(self, block: KeyBlock, keys: KeyType[Any], files: OpenFiles) -> None:
+        self.block, self.keys = block, keys
+        self._lane: OpenLane = files.lane(block.lane)
+
+    def elements(self, array: int, start: int, stop: int) -> NDArray[Any]:
+        """Elements ``start`` to ``stop`` of an array."""
+        found = np.empty(stop - start, np.int64 if self.block.widths[array] == 8 else np.uint8)
+        self._lane.read(self.block.place(array, start), found)
+        return found
+
+    def position(self, bound: Any, low: int, high: int) -> int:
+        """Number of keys below ``bound``, which is at least ``low`` and at most ``high``."""
+        while high - low > _SEARCHED_KEYS:
+            middle = (low + high) // 2
+            if self.keys.key(self.keys.read(self.elements, middle, middle + 1), 0) < bound:
+                low = middle + 1
+            else:
+                high = middle
+        found = self.keys.read(self.elements, low, high)
+        return low + bisect_left(range(high - low), bound, key=lambda number: self.keys.key(found, number))
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """The distinct keys of some consecutive edges, followed by these edges.
+
+        source    (num_edges,) int32      positions of the edges' ends among the keys
+        target    (num_edges,) int32
+        weight    (num_edges,) float32    if weighted
+
+    Attributes:
+        keys: the block of the keys.
+        num_edges: number of edges, at least one.
+        weighted: whether the edges have weights.
+    """
+
+    keys: KeyBlock
+    num_edges: int
+    weighted: bool
+
+    @property
+    def stop(self) -> int:
+        """Byte of the lane after the last one."""
+        return self.keys.stop + (12 if self.weighted else 8) * self.num_edges
+
+    def to_json(self) -> list[Any]:
+        """All but the lane, which the files of a task share."""
+        return [self.keys.start, list(self.keys.counts), self.num_edges, int(self.weighted)]
+
+    @classmethod
+    def from_json(cls, content: Sequence[Any], lane: Lane, widths: tuple[int, ...]) -> KeyFile:
+        start, counts, num_edges, weighted = content
+        return cls(KeyBlock(lane, start, tuple(counts), widths), num_edges, bool(weighted))
+
+    def read_ends(self, files: OpenFiles, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """(num_edges,) int32 positions of the sources and of the targets of edges ``start`` to ``stop``."""
+        ends = np.empty((2, stop - start), np.int32)
+        for column, row in enumerate(ends):
+            files.lane(self.keys.lane).read(self._edge_at(column, start), row)
+        return ends[0], ends[1]
+
+    def read_weights(self, files: OpenFiles, start: int, stop: int) -> NDArray[np.float32] | None:
+        """(num_edges,) float32 weights of edges ``start`` to ``stop``; None if the file has none."""
+        if not self.weighted:
+            return None
+        weights = np.empty(stop - start, np.float32)
+        files.lane(self.keys.lane).read(self._edge_at(2, start), weights)
+        return weights
+
+    def _edge_at(self, column: int, edge: int) -> int:
+        return self.keys.stop + 4 * (column * self.num_edges + edge)

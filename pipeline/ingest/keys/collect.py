@@ -1,0 +1,169 @@
+"""First step: every range of the source leaves files of the sorted distinct keys of some edges, and these edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, writable
+from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile
+from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
+from gnnloom.pipeline.matrix_sort.scatter import range_facts
+from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.progress import Done
+from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+
+#: Keys that each file contributes to the sample that cuts the ranges of keys. With 64 from each of F files, a range is
+#: off its intended size by about 1/sqrt(64 F) of all keys.
+SAMPLES = 64
+
+#: Bytes of memory of an edge: the positions of its ends, twice, and its weight.
+EDGE_MEMORY = 24
+
+
+def file_memory(memory: int) -> int:
+    """Bytes that the keys and edges of a file may take in a worker that may use ``memory`` bytes."""
+    # The rest is for the chunk that is being read and for the source's buffers.
+    return working_memory(memory) // 4
+
+
+@dataclass(frozen=True)
+class CollectKeysTask:
+    """Collects the keys of one range of the source.
+
+    Attributes:
+        ids: type of the keys, in :data:`~gnnloom.pipeline.ingest.keys.key_types.KEY_TYPES`.
+        memory: bytes that the worker may use.
+        lane: where the files go, relative to the work folder.
+    """
+
+    writer: ArtifactWriter
+    number: int
+    source: EdgeSource
+    range: SourceRange
+    ids: str
+    memory: int
+    lane: Lane
+
+    @property
+    def name(self) -> str:
+        return f"collect/{self.number:05d}"
+
+
+def collect_keys(writer: ArtifactWriter, source: EdgeSource, ids: str, cluster: Cluster) -> list[TaskRecord]:
+    """Collect the keys of the ranges that have no usable record; returns all records in the order of the source.
+
+    Raises:
+        InputError: the source cannot be read, has no edges or a negative id, or only some of its edges have a weight.
+    """
+    ranges = source.ranges()
+    lanes = LaneSet.create(writer.work, "keys/collected", len(ranges))
+    tasks = [
+        CollectKeysTask(writer, number, source, source_range, ids, cluster.memory, lanes.lane(number))
+        for number, source_range in enumerate(ranges)
+    ]
+    records = run_missing("collect", cluster, writer, collect_range, tasks, is_usable=_is_collected)
+    files = [file for record in records for file in collected_files(record, KEY_TYPES[ids])]
+    if not files:
+        raise InputError("the source has no edges")
+    _check_weights([file.weighted for file in files])
+    return records
+
+
+def collected_files(record: TaskRecord, keys: KeyType[Any]) -> list[KeyFile]:
+    """The files that a finished task wrote."""
+    lane = Lane.from_json(record.facts["lane"])
+    return [KeyFile.from_json(content, lane, keys.widths) for content in record.facts["files"]]
+
+
+def _is_collected(task: CollectKeysTask, record: TaskRecord) -> bool:
+    files = collected_files(record, KEY_TYPES[task.ids])
+    is_intact = Lane.from_json(record.facts["lane"]).is_intact(task.writer.work, files[-1].stop if files else 0)
+    return is_intact and record.facts["range"] == range_facts(task.range)
+
+
+def _check_weights(weighted: Sequence[bool]) -> None:
+    if len(set(weighted)) > 1:
+        raise InputError("some edges of the source have a weight and some have none")
+
+
+def collect_range(task: CollectKeysTask) -> Done:
+    """Write the files of one range; returns its number of edges.
+
+    Raises:
+        InputError: the source cannot be read, or an id is negative.
+    """
+    keys = KEY_TYPES[task.ids]
+    with task.writer.task(task.name) as output, writable(task.writer.work, task.lane) as lane:
+        files: list[KeyFile] = []
+        samples: list[Any] = []
+        for growing in _filled(task, keys):
+            distinct, positions = keys.distinct(growing.parts)
+            file = growing.write(lane, task.lane, files[-1].stop if files else 0, keys.arrays(distinct), positions)
+            step = max(1, file.keys.num_keys // SAMPLES)
+            samples += [keys.to_json(distinct, number) for number in range(0, file.keys.num_keys, step)]
+            files.append(file)
+        output.facts = {
+            "range": range_facts(task.range),
+            "lane": task.lane.to_json(),
+            "files": [file.to_json() for file in files],
+            "samples": samples,
+        }
+    return Done(sum(file.num_edges for file in files))
+
+
+def _filled(task: CollectKeysTask, keys: KeyType[Any]) -> Iterator[_GrowingFile]:
+    """The keys and edges of the range, as many at a time as fit in memory."""
+    limit = file_memory(task.memory)
+    step = max(1, limit // (EDGE_MEMORY + 2 * keys.memory[0]))
+    growing = _GrowingFile()
+    for whole in keys.chunks(task.source, task.range):
+        for start in range(0, len(whole.source), step):
+            chunk = whole[start : start + step]
+            part, ends = keys.gathered(chunk)
+            memory = sort_memory(keys, tuple(map(len, keys.arrays(part)))) + EDGE_MEMORY * len(chunk.source)
+            if growing.parts and growing.memory + memory > limit:
+                yield growing
+                growing = _GrowingFile()
+            growing.add(part, ends, chunk.weight, memory)
+    if growing.parts:
+        yield growing
+
+
+@dataclass
+class _GrowingFile:
+    """A file that is still growing: the keys of pieces, and the edges' ends as positions among those of their piece."""
+
+    parts: list[Any] = field(default_factory=list)
+    ends: list[NDArray[np.int32]] = field(default_factory=list)
+    weights: list[NDArray[np.float32] | None] = field(default_factory=list)
+    memory: int = 0
+
+    def add(self, part: Any, ends: NDArray[np.int32], weight: NDArray[np.float32] | None, memory: int) -> None:
+        self.parts.append(part)
+        self.ends.append(ends)
+        # A copy, because the weights may be a view of a longer buffer, which would stay in memory.
+        self.weights.append(None if weight is None else np.array(weight, np.float32))
+        self.memory += memory
+
+    def write(
+        self, opened: LaneWriter, lane: Lane, start: int, arrays: Sequence[NDArray[Any]], positions: NDArray[np.int32]
+    ) -> KeyFile:
+        """Write the file, given the stored arrays of its distinct keys and the position of every key among them."""
+        weights = [weight for weight in self.weights if weight is not None]
+        _check_weights([weight is not None for weight in self.weights])
+        block = KeyBlock.write(opened, lane, start, arrays)
+        first = np.cumsum([0, *map(len, self.parts)])
+        ends = [positions[begin:][pair] for begin, pair in zip(first, self.ends, strict=False)]
+        end = block.stop
+        for column in (*(pair[0] for pair in ends), *(pair[1] for pair in ends), *weights):
+            end = opened.write(end, column)
+        return KeyFile(block, sum(pair.shape[1] for pair in ends), bool(weights))

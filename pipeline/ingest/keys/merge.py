@@ -1,0 +1,273 @@
+"""Second step: the keys of all files are cut into ranges and merged, and the numbers go back to the files.
+
+A task merges one range of keys. It writes the distinct keys, ascending, and routes the place of every collected key
+within the range to the file that has the key, by the number of the file
+(:class:`~gnnloom.pipeline.shuffle.shuffle.Shuffle`). A range that does not fit in memory is halved at a key until it
+does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import xxhash
+
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, writable
+from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile, OpenBlock
+from gnnloom.pipeline.ingest.keys.collect import collected_files
+from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.progress import Done
+from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
+
+#: Approximate number of collected bytes of a range of keys: a second of work for ids, a few for names.
+RANGE_BYTES = 32 << 20
+
+#: Minimum of collected bytes that a range takes from each file on average. With fewer, merging would mostly search for
+#: the keys of the range and wait for short reads.
+FILE_RANGE_BYTES = 64 << 10
+
+#: Bits of a routed number that are the place of a key within its range; those above are the number of the range.
+PLACE_BITS: Final = 40
+
+
+def num_key_ranges(collected: int, num_files: int) -> int:
+    """Number of ranges of keys: so few that a range takes 64 KiB or more from each file.
+
+    Args:
+        collected: bytes of the keys in all files.
+    """
+    return max(1, collected // max(RANGE_BYTES, num_files * FILE_RANGE_BYTES))
+
+
+def number_shuffle(num_files: int, num_source_ranges: int, name: str = "numbers") -> Shuffle:
+    """The way of the numbers from the ranges of keys to the files, whose numbers are the positions."""
+    return Shuffle(name, num_files, (Column("number", "int64"),), num_source_ranges)
+
+
+@dataclass(frozen=True)
+class KeyRanges:
+    """The collected keys, and how they are cut into ranges.
+
+    Attributes:
+        ids: type of the keys.
+        collected: (num_source_ranges) lane, as JSON, and files of each range of the source.
+        bounds: (num_ranges - 1) first key of each range of keys but the first, as in a sample.
+    """
+
+    ids: str
+    collected: list[list[Any]]
+    bounds: list[Any]
+
+    @classmethod
+    def of(cls, records: Sequence[TaskRecord], ids: str) -> KeyRanges:
+        """Cut the keys of these records by their samples."""
+        keys = KEY_TYPES[ids]
+        samples = sorted((sample for record in records for sample in record.facts["samples"]), key=keys.from_json)
+        sizes = [file.keys.num_bytes for record in records for file in collected_files(record, keys)]
+        ranges = num_key_ranges(sum(sizes), len(sizes))
+        cuts = {samples[number * len(samples) // ranges] for number in range(1, ranges)} - {samples[0]}
+        collected = [[record.facts["lane"], record.facts["files"]] for record in records]
+        return cls(ids, collected, sorted(cuts, key=keys.from_json))
+
+    @property
+    def keys(self) -> KeyType[Any]:
+        return KEY_TYPES[self.ids]
+
+    @property
+    def num_ranges(self) -> int:
+        return len(self.bounds) + 1
+
+    def files(self) -> list[list[KeyFile]]:
+        """The files of each range of the source. They are numbered in this order."""
+        return [
+            [KeyFile.from_json(content, Lane.from_json(lane), self.keys.widths) for content in files]
+            for lane, files in self.collected
+        ]
+
+    @property
+    def shuffle(self) -> Shuffle:
+        num_files = sum(len(files) for _, files in self.collected)
+        return number_shuffle(num_files, len(self.collected), f"numbers/{self.digest}")
+
+    @property
+    def digest(self) -> str:
+        """Changes when a range of the source is collected again, so that an earlier merge is not used for it."""
+        return xxhash.xxh3_64_hexdigest(json.dumps(self.__dict__).encode())
+
+    def save(self, work: Path) -> Path:
+        """Write a file and return its path. Its content never changes, so that late tasks may still read it."""
+        path = work / "keys" / f"ranges-{self.digest}.json"
+        write_json(path, self.__dict__)
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> KeyRanges:
+        """Read a file.
+
+        Raises:
+            DamagedWorkError: the file is damaged; without it, it is made again.
+        """
+        with reading_work(path), parsing(path, "the ranges of keys"):
+            return cls(**read_json(path))
+
+    def segments(self, number: int, opened: OpenFiles) -> Iterator[_Segment]:
+        """The keys of range ``number`` in each file that has some."""
+        bounds = [None, *map(self.keys.from_json, self.bounds), None][number : number + 2]
+        for file_number, file in enumerate(chain.from_iterable(self.files())):
+            block, num_keys = OpenBlock(file.keys, self.keys, opened), file.keys.num_keys
+            start = 0 if bounds[0] is None else block.position(bounds[0], 0, num_keys)
+            stop = num_keys if bounds[1] is None else block.position(bounds[1], start, num_keys)
+            if start < stop:
+                yield _Segment(file_number, block, start, stop)
+
+
+@dataclass(frozen=True)
+class MergeKeysTask:
+    """Merges range ``number`` of the keys.
+
+    Attributes:
+        ranges: file of the ranges of keys.
+        digest: their digest.
+        memory: bytes that the worker may use.
+        keys: where the distinct keys go, relative to the work folder.
+        numbers: where the numbers for the files go.
+    """
+
+    writer: ArtifactWriter
+    number: int
+    ranges: Path
+    digest: str
+    memory: int
+    keys: Lane
+    numbers: Lane
+
+    @property
+    def name(self) -> str:
+        return _merge_name(self.digest, self.number)
+
+
+def _merge_name(digest: str, number: int) -> str:
+    return f"merge-keys/{digest}-{number:05d}"
+
+
+def merge_keys(writer: ArtifactWriter, ranges_path: Path, cluster: Cluster) -> list[TaskRecord]:
+    """Merge the ranges of keys that are not recorded; returns the records of all, ascending."""
+    ranges = KeyRanges.load(ranges_path)
+    digest, count, shuffle = ranges.digest, ranges.num_ranges, ranges.shuffle
+    lanes, numbers = LaneSet.create(writer.work, "keys/merged", count), shuffle.create_lanes(writer.work, count)
+    tasks = [
+        MergeKeysTask(writer, number, ranges_path, digest, cluster.memory, lanes.lane(number), numbers.lane(number))
+        for number in range(count)
+    ]
+    are_routed = shuffle.is_usable(writer, [task.name for task in tasks])
+    records = run_missing(
+        "merge keys",
+        cluster,
+        writer,
+        merge_range,
+        tasks,
+        "keys",
+        is_usable=lambda task, record: _has_keys(task, record) and are_routed(task, record),
+    )
+    shuffle.merge("merge numbers", writer, cluster, records)
+    return records
+
+
+def merged_blocks(record: TaskRecord, keys: KeyType[Any]) -> list[KeyBlock]:
+    """The blocks of distinct keys that a finished task wrote, ascending."""
+    lane = Lane.from_json(record.facts["lane"])
+    return [KeyBlock(lane, start, tuple(counts), keys.widths) for start, counts in record.facts["blocks"]]
+
+
+def _has_keys(task: MergeKeysTask, record: TaskRecord) -> bool:
+    return Lane.from_json(record.facts["lane"]).is_intact(task.writer.work, record.facts["bytes"])
+
+
+def merge_range(task: MergeKeysTask) -> Done:
+    """Write the distinct keys of a range, and their numbers for every file; returns how many were collected in it."""
+    ranges, work = KeyRanges.load(task.ranges), task.writer.work
+    with OpenFiles(work) as opened, task.writer.task(task.name) as output:
+        segments = list(ranges.segments(task.number, opened))
+        blocks: list[KeyBlock] = []
+        first = task.number << PLACE_BITS
+        with writable(work, task.keys) as lane, ranges.shuffle.routed(output, task.numbers) as numbers:
+            for pieces in _fitting(segments, working_memory(task.memory) // 2):
+                # Pieces ascend and do not share a key, so their results follow each other without another merge.
+                keys, positions = ranges.keys.distinct([piece.read() for piece in pieces])
+                stop = blocks[-1].stop if blocks else 0
+                blocks.append(KeyBlock.write(lane, task.keys, stop, ranges.keys.arrays(keys)))
+                numbers.add(_index(pieces), {"number": positions + np.int64(first)})
+                first += blocks[-1].num_keys
+        output.facts["lane"] = task.keys.to_json()
+        output.facts["blocks"] = [[block.start, list(block.counts)] for block in blocks]
+        output.facts["bytes"] = blocks[-1].stop if blocks else 0
+    return Done(sum(map(len, segments)))
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Keys ``start`` to ``stop`` of a file."""
+
+    file: int
+    block: OpenBlock
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def memory(self) -> int:
+        """Approximate bytes that merging these keys takes."""
+        keys = self.block.keys
+        return sort_memory(keys, keys.counts(self.block.elements, self.start, self.stop))
+
+    def read(self) -> Any:
+        return self.block.keys.read(self.block.elements, self.start, self.stop)
+
+    def middle(self) -> Any:
+        """The key in the middle."""
+        keys, middle = self.block.keys, (self.start + self.stop) // 2
+        return keys.key(keys.read(self.block.elements, middle, middle + 1), 0)
+
+    def divided(self, bound: Any) -> tuple[_Segment, _Segment]:
+        """The keys below ``bound``, and the others."""
+        at = self.block.position(bound, self.start, self.stop)
+        return _Segment(self.file, self.block, self.start, at), _Segment(self.file, self.block, at, self.stop)
+
+
+def _fitting(segments: list[_Segment], memory: int) -> Iterator[list[_Segment]]:
+    """Consecutive ranges of keys that fit in memory, or that cannot be divided further; ascending."""
+    segments = [segment for segment in segments if len(segment)]
+    needed = [segment.memory for segment in segments]
+    longest = max(range(len(segments)), key=lambda k: (len(segments[k]) > 1, needed[k]), default=None)
+    if longest is None:
+        return
+    if sum(needed) <= memory or len(segments[longest]) == 1:
+        yield segments
+        return
+    # Halving every segment at the same key keeps all copies of a key in one half, so that no merge sees only some.
+    bound = segments[longest].middle()
+    halves = [segment.divided(bound) for segment in segments]
+    yield from _fitting([half[0] for half in halves], memory)
+    yield from _fitting([half[1] for half in halves], memory)
+
+
+def _index(pieces: Sequence[_Segment]) -> Index:
+    """The index of the numbers of some pieces, whose positions are the numbers of their files."""
+    positions = np.array([piece.file for piece in pieces], np.int64)
+    offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
+    return Index(int(offsets[-1]), int(positions[0]), len(positions), positions, offsets)
