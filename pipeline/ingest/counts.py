@@ -17,7 +17,9 @@ from gnnloom.pipeline.ingest.tables.table_counts import table_counts
 from gnnloom.pipeline.ingest.vertices import task_rows
 from gnnloom.pipeline.matrix_sort.counts import SortSizes, sort_counts
 from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
+from gnnloom.pipeline.tasks.phase import count as phases_counted
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 
 #: Bytes of an id in a table, as a number.
@@ -67,13 +69,13 @@ def numbered_counts(sizes: SortSizes, memory: int, name_bytes: float) -> list[Ph
     ends = (12 if sizes.weighted else 8) * sizes.edges
     ranges, shared = num_key_ranges(collected, files), num_shared_files(tasks)
     merged, largest = numbers + min(collected, table), -(-collected // ranges)
-    shuffle = number_shuffle(files, tasks)
+    shuffled = ShufflePlan.stated(number_shuffle(files, tasks), ranges, numbers, ranges * files)
     scatter, *sort = sort_counts(sizes, memory)
-    opens = 1 + shuffle.reader_files(ranges, ranges, numbers)
+    opens = 1 + shuffled.opens((0, 1))
     return [
         PhaseCount("collect", tasks, tasks, 1, 1, source, collected + ends, -(-source // tasks)),
         PhaseCount("merge keys", ranges, ranges * shared, shared, 1, collected, merged, largest),
-        *shuffle.merge_counts("merge numbers", ranges, ranges, ranges * files, numbers),
+        *phases_counted(shuffled.merges("merge numbers")),
         replace(
             scatter,
             opens=opens * tasks,

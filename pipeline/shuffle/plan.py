@@ -40,6 +40,11 @@ class ShufflePlan:
     num_bytes: int
     num_keys: int
 
+    @classmethod
+    def stated(cls, shuffle: Shuffle, num_tasks: int, num_bytes: int, num_keys: int) -> ShufflePlan:
+        """A plan that is only counted."""
+        return cls(ArtifactWriter(Path(), "", ""), shuffle, num_tasks, num_bytes, num_keys)
+
     @property
     def files(self) -> LevelFiles:
         """What the tasks that route write."""

@@ -1,8 +1,6 @@
-"""One shuffle: what its tasks leave, the levels of merges, and how later tasks read its rows.
+"""One shuffle: its columns, what tasks route, and how later tasks read it.
 
-Every reader needs its positions from every run. With R runs and P readers, that means R P reads, each of which gives
-fewer bytes as R and P grow. Groups of runs are therefore merged by span of positions, level by level
-(:mod:`gnnloom.pipeline.external_sort.merge_levels`), until a reader takes enough from each.
+:mod:`gnnloom.pipeline.shuffle.plan` has the phases that merge what was routed.
 """
 
 from __future__ import annotations
@@ -12,34 +10,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, OpenFiles, num_shared_files, writable
-from gnnloom.pipeline.external_sort.merge_levels import Level, count_merges, merge_levels, merges, most_sources
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
-from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
 from gnnloom.pipeline.shuffle.run_list import (
-    At,
     LaneRuns,
     RunList,
     RunPlace,
-    save_sources,
     save_unmerged,
 )
 from gnnloom.pipeline.shuffle.runs import Index, Layout, Run, RunWriter, Section, begin_run
-from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount
-from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput, TaskRecord
-from gnnloom.storage.matrix.ranges import Span, range_of
+from gnnloom.storage.matrix.ranges import range_of
 
 #: Folder of all shuffles in the work folder.
 _FOLDER = "shuffle"
+
+
+class RoutingTask(Protocol):
+    """A task that routes rows of an artifact."""
+
+    @property
+    def writer(self) -> ArtifactWriter: ...
 
 
 @dataclass(frozen=True)
@@ -77,39 +74,10 @@ class Shuffle:
         with writable(work, lane) as opened:
             yield RunsWriter(self, lane, opened)
 
-    def is_usable(self, writer: ArtifactWriter, tasks: Sequence[str]) -> Callable[[object, TaskRecord], bool]:
-        """Whether a task that routes has to run again: for :func:`~gnnloom.pipeline.tasks.run_missing.run_missing`.
-
-        A record holds if its runs are still there, or have been merged with those of all other tasks.
-
-        Args:
-            tasks: names of all tasks that route, in their order.
-        """
-        is_merged = self.is_merged(writer, tasks)
-        return lambda _, record: is_merged or self.has_runs(writer, record)
-
-    def has_runs(self, writer: ArtifactWriter, record: TaskRecord) -> bool:
-        """Whether the runs that a task recorded are still there."""
+    def has_runs(self, task: RoutingTask, record: TaskRecord) -> bool:
+        """Whether the runs that a task recorded are still there; for tasks whose runs are not merged."""
         found = LaneRuns.recorded(record, self.name)
-        return found is not None and found.is_intact(writer.work)
-
-    def is_merged(self, writer: ArtifactWriter, tasks: Sequence[str]) -> bool:
-        """Whether an earlier run completed a level of merges, whose runs are still there."""
-        recorded = writer.recorded_of(tasks)
-        found = [LaneRuns.recorded(recorded[task], self.name) if task in recorded else None for task in tasks]
-        lanes = [runs for runs in found if runs is not None]
-        return len(lanes) == len(tasks) and _Merges.of(self, writer, lanes).kept()[0] > 0
-
-    # Merging
-
-    def merge(self, phase: str, writer: ArtifactWriter, cluster: Cluster, records: Sequence[TaskRecord]) -> None:
-        """Merge runs until a reader has few, except for what an earlier command has left; list the last ones.
-
-        Args:
-            phase: name of the phase, for the log.
-            records: of all tasks that route, in their order: rows of one position keep it.
-        """
-        _Merges.of(self, writer, self.recorded(records)).run(phase, cluster)
+        return found is not None and found.is_intact(task.writer.work)
 
     def list_runs(self, work: Path, lanes: Sequence[LaneRuns]) -> None:
         """List runs instead of merging them, for readers that take enough from each.
@@ -123,54 +91,10 @@ class Shuffle:
         """The runs that some finished tasks recorded, in their order."""
         return [runs for record in records if (runs := LaneRuns.recorded(record, self.name)) is not None]
 
-    def levels(self, runs: int, num_bytes: int) -> tuple[Level, ...]:
-        """Levels of merges.
-
-        Args:
-            runs: that are routed.
-            num_bytes: of the columns of all rows.
-        """
-        return merge_levels(runs, most_sources(num_bytes, self.readers))
-
-    def merge_counts(self, phase: str, tasks: int, runs: int, num_keys: int, num_bytes: int) -> list[PhaseCount]:
-        """What the merges will do.
-
-        Args:
-            phase: name of the phase.
-            tasks: that route.
-            runs: that they leave.
-            num_keys: distinct positions of the rows of each run, summed over all runs.
-            num_bytes: of the columns of all rows.
-        """
-        levels, shared, phases = self.levels(runs, num_bytes), num_shared_files(tasks), []
-        for level in levels[1:]:
-            count = count_merges(levels, level, self.num_positions)
-            # An index has keys and offsets, or offsets of all positions of its span.
-            span = self.num_positions // count.spans + 1
-            read, written = (num_bytes + min(16 * num_keys, 8 * runs * span) for runs in (count.sources, count.tasks))
-            largest, most = read * count.most_sources // count.sources, min(count.most_sources, shared)
-            arrays = len(self.columns) + 1
-            phases.append(PhaseCount(phase, count.tasks, count.opens(shared), most, arrays, read, written, largest))
-            shared = num_shared_files(count.tasks)
-        return phases
-
-    def reader_files(self, tasks: int, runs: int, num_bytes: int, positions: Span = (0, 1)) -> int:
-        """Files that a reader of some positions opens, if so many tasks leave so many runs with so many bytes.
-
-        Args:
-            positions: first and last (exclusive) position; by default any single one.
-        """
-        levels = self.levels(runs, num_bytes)
-        last = levels[-1]
-        if last.number:
-            tasks = count_merges(levels, last, self.num_positions).tasks
-        spans = self.spans(last.spans, *positions)
-        return min(last.sources * len(spans), num_shared_files(tasks))
-
     # Reading
 
     def rows(self, work: Path, files: OpenFiles) -> ShuffledRows:
-        """Open the rows, after :meth:`merge`.
+        """Open the rows, once they are listed.
 
         Args:
             files: of the work folder; they stay open while the rows are read.
@@ -328,91 +252,3 @@ class ShuffledRows:
         if place not in self._opened:
             self._opened[place] = Run(self._files.lane(place.lane), place.start, self._shuffle.columns)
         return self._opened[place]
-
-
-@dataclass(frozen=True)
-class _Merges:
-    """The levels of merges of a shuffle, once all rows are routed.
-
-    Attributes:
-        runs: that were routed, in the order of the tasks.
-        digest: of the numbers of their rows: tasks with other memory cut their rows into other runs, and nothing else
-            makes other merged runs.
-    """
-
-    shuffle: Shuffle
-    writer: ArtifactWriter
-    runs: Sequence[RunPlace]
-    levels: tuple[Level, ...]
-    digest: str
-
-    @classmethod
-    def of(cls, shuffle: Shuffle, writer: ArtifactWriter, lanes: Sequence[LaneRuns]) -> _Merges:
-        runs = [place for lane in lanes for place in lane.places]
-        num_bytes = sum(lane.num_bytes for lane in lanes)
-        digest = xxhash.xxh3_64_hexdigest("".join(f"{run.num_rows} " for run in runs).encode())
-        return cls(shuffle, writer, runs, shuffle.levels(len(runs), num_bytes), digest)
-
-    def kept(self) -> tuple[int, dict[At, RunPlace]]:
-        """The last level that an earlier run completed, with its runs, if they are still there; 0 if there is none."""
-        for level in reversed(self.levels[1:]):
-            names = self._names(level)
-            recorded = self.writer.recorded_of(names.values())
-            if all(task in recorded and self.shuffle.has_runs(self.writer, recorded[task]) for task in names.values()):
-                return level.number, {at: self._merged(recorded[task]) for at, task in names.items()}
-        return 0, {}
-
-    def run(self, phase: str, cluster: Cluster) -> None:
-        number, found = self.kept()
-        if not number:
-            found = {(0, source): run for source, run in enumerate(self.runs)}
-        self._remove_before(number)
-        for level in self.levels[number + 1 :]:
-            self._save(f"{self.shuffle.folder}/before.json", self.levels[level.number - 1], found)
-            found = self._merge_level(phase, level, cluster)
-            self._remove_before(level.number)
-        self._save(self.shuffle.list_path, self.levels[-1], found)
-
-    def _save(self, path: str, level: Level, found: Mapping[At, RunPlace]) -> None:
-        save_sources(self.writer.work / path, level.spans, {at: [run] for at, run in found.items()})
-
-    def _merge_level(self, phase: str, level: Level, cluster: Cluster) -> dict[At, RunPlace]:
-        """Merge the runs of the level before; returns those of this one."""
-        shuffle, names, tasks = self.shuffle, self._names(level), list[MergeTask]()
-        lanes = LaneSet.create(self.writer.work, f"{self._folder(level)}/lanes", len(names))
-        for merge in merges(self.levels, level, shuffle.num_positions):
-            name, lane = names[merge.span, merge.source], lanes.lane(len(tasks))
-            before = (f"{shuffle.folder}/before.json", merge.span_before, merge.group)
-            tasks.append(MergeTask(self.writer, name, shuffle.name, shuffle.columns, *before, merge.positions, lane))
-        records = run_missing(
-            phase,
-            cluster,
-            self.writer,
-            merge_runs,
-            tasks,
-            "rows",
-            is_usable=lambda _, record: shuffle.has_runs(self.writer, record),
-        )
-        return dict(zip(names, map(self._merged, records), strict=True))
-
-    def _merged(self, record: TaskRecord) -> RunPlace:
-        (lane,) = self.shuffle.recorded([record])
-        (run,) = lane.places
-        return run
-
-    def _names(self, level: Level) -> dict[At, str]:
-        """Names of the tasks of a level, by span and number."""
-        folder = f"merge/{self.shuffle.name}/{self.digest}/{level.number}"
-        return {
-            (merge.span, merge.source): f"{folder}/{merge.span:06d}-{merge.source:06d}"
-            for merge in merges(self.levels, level, self.shuffle.num_positions)
-        }
-
-    def _folder(self, level: Level) -> str:
-        folder = self.shuffle.folder
-        return f"{folder}/{self.digest}/{level.number}" if level.number else f"{folder}/routed"
-
-    def _remove_before(self, number: int) -> None:
-        """Remove the runs of the levels before one that is complete."""
-        for level in self.levels[:number]:
-            shutil.rmtree(self.writer.work / self._folder(level), ignore_errors=True)

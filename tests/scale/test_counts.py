@@ -24,6 +24,7 @@ from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.sizes import PartSizes
 from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import count
@@ -174,8 +175,8 @@ def test_the_memory_of_vertex_data_is_the_budget(graph: Described) -> None:
 @cases_on_ranks
 def test_merging_halos_opens_few_files_and_moves_each_row_a_few_times(graph: Described, ranks: int) -> None:
     rows = graph.halo_rows(ranks)
-    shuffle, num_bytes = halo_shuffle("forward", ranks), 8 * rows + 24 * ranks**2
-    phases = shuffle.merge_counts("merge halos", ranks, ranks, ranks**2, num_bytes)
+    num_bytes = 8 * rows + 16 * ranks**2
+    phases = count(ShufflePlan.stated(halo_shuffle("forward", ranks), ranks, num_bytes, ranks**2).merges("merge halos"))
     assert len(phases) <= 2
     check_opens(phases)
     for phase in phases:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -23,12 +23,13 @@ from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile, OpenBlock
 from gnnloom.pipeline.ingest.keys.collect import collected_files
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
 from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.phase import Needs, Phase, run
 from gnnloom.pipeline.tasks.progress import Done
-from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 
@@ -98,6 +99,11 @@ class KeyRanges:
         ]
 
     @property
+    def num_keys(self) -> int:
+        """Keys of all files."""
+        return sum(file.keys.num_keys for files in self.files() for file in files)
+
+    @property
     def shuffle(self) -> Shuffle:
         num_files = sum(len(files) for _, files in self.collected)
         return number_shuffle(num_files, len(self.collected), f"numbers/{self.digest}")
@@ -153,6 +159,7 @@ class MergeKeysTask:
     memory: int
     keys: Lane
     numbers: Lane
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
@@ -167,33 +174,44 @@ def merge_keys(writer: ArtifactWriter, ranges_path: Path, cluster: Cluster) -> l
     """Merge the ranges of keys that are not recorded; returns the records of all, ascending."""
     ranges = KeyRanges.load(ranges_path)
     digest, count, shuffle = ranges.digest, ranges.num_ranges, ranges.shuffle
-    lanes, numbers = LaneSet.create(writer.work, "keys/merged", count), shuffle.create_lanes(writer.work, count)
+    merged, num_bytes = MergedKeys(writer.work, LaneSet.named("keys/merged", count)), 8 * ranges.num_keys
+    numbers = ShufflePlan(writer, shuffle, count, num_bytes, count * shuffle.num_positions)
     tasks = [
-        MergeKeysTask(writer, number, ranges_path, digest, cluster.memory, lanes.lane(number), numbers.lane(number))
+        MergeKeysTask(
+            writer, number, ranges_path, digest, cluster.memory, merged.lanes.lane(number), numbers.lane(number)
+        )
         for number in range(count)
     ]
-    are_routed = shuffle.is_usable(writer, [task.name for task in tasks])
-    records = run_missing(
-        "merge keys",
-        cluster,
-        writer,
-        merge_range,
-        tasks,
-        "keys",
-        is_usable=lambda task, record: _has_keys(task, record) and are_routed(task, record),
-    )
-    shuffle.merge("merge numbers", writer, cluster, records)
-    return records
+    merge = Phase("merge keys", merge_range, tasks, "keys", files=(merged, numbers.files))
+    run([merge, *numbers.merges("merge numbers")], cluster, writer)
+    recorded = writer.recorded_of(task.name for task in tasks)
+    return [recorded[task.name] for task in tasks]
+
+
+@dataclass(frozen=True, eq=False)
+class MergedKeys:
+    """The lanes with the distinct keys; see :class:`~gnnloom.pipeline.tasks.phase.WorkFiles`."""
+
+    work: Path
+    lanes: LaneSet
+
+    def create(self) -> None:
+        self.lanes.touch(self.work)
+
+    def is_intact(self, record: TaskRecord) -> bool:
+        return Lane.from_json(record.facts["lane"]).is_intact(self.work, record.facts["bytes"])
+
+    def publish(self, records: Sequence[TaskRecord]) -> None:
+        """Nothing: records say where the keys are."""
+
+    def remove(self) -> None:
+        """Nothing: the keys stay until the graph is complete."""
 
 
 def merged_blocks(record: TaskRecord, keys: KeyType[Any]) -> list[KeyBlock]:
     """The blocks of distinct keys that a finished task wrote, ascending."""
     lane = Lane.from_json(record.facts["lane"])
     return [KeyBlock(lane, start, tuple(counts), keys.widths) for start, counts in record.facts["blocks"]]
-
-
-def _has_keys(task: MergeKeysTask, record: TaskRecord) -> bool:
-    return Lane.from_json(record.facts["lane"]).is_intact(task.writer.work, record.facts["bytes"])
 
 
 def merge_range(task: MergeKeysTask) -> Done:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
 from gnnloom.pipeline.ingest.tables.gathered_rows import GATHERED_ROW_BYTES, run_bytes
 from gnnloom.pipeline.ingest.tables.routing import BOUNDS_PER_TASK
@@ -11,7 +9,6 @@ from gnnloom.pipeline.shuffle.columns import row_bytes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
-from gnnloom.storage.format.artifact import ArtifactWriter
 
 
 def table_counts(
@@ -31,7 +28,7 @@ def table_counts(
     runs = num_ranges * -(-gathered // run_bytes(memory))
     num_keys = min(num_rows, runs * buckets.num_buckets)
     total = num_rows * (row_bytes(shuffle.columns) + buckets.id_bytes)
-    plan = ShufflePlan(ArtifactWriter(Path(), "vertices", ""), shuffle, num_ranges, buckets.num_bytes, num_keys)
+    plan = ShufflePlan.stated(shuffle, num_ranges, buckets.num_bytes, num_keys)
     bounds, range_bytes = -(-buckets.num_buckets // BOUNDS_PER_TASK), -(-table_bytes // max(1, num_ranges))
     return [
         PhaseCount("cut ids", bounds),

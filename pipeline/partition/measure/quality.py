@@ -85,8 +85,7 @@ def measure_load(
         _LoadTask(writer, graph.artifact.path, part_path, weights, block, shuffle, lanes.lane(block))
         for block in range(graph.num_blocks)
     ]
-    usable = shuffle.is_usable(writer, [task.name for task in tasks])
-    records = run_missing("measure load", cluster, writer, _measure_block, tasks, "rows", is_usable=usable)
+    records = run_missing("measure load", cluster, writer, _measure_block, tasks, "rows", is_usable=shuffle.has_runs)
     sums = np.zeros((len(_SUMS), num_parts), dtype=np.int64)
     with OpenFiles(writer.work) as files:
         for section in shuffle.recorded_sections(files, records):

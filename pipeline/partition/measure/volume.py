@@ -157,8 +157,8 @@ def count_exchange(
         _CountTask(writer, transpose.artifact.path, part_path, buffers, block, pairs, lanes.lane(block))
         for block in range(transpose.num_blocks)
     ]
-    usable = pairs.is_usable(writer, [task.name for task in tasks])
-    records = run_missing(f"count {direction} exchange", cluster, writer, _count_block, tasks, is_usable=usable)
+    phase = f"count {direction} exchange"
+    records = run_missing(phase, cluster, writer, _count_block, tasks, is_usable=pairs.has_runs)
     sums = pair_sums(num_parts)
     with OpenFiles(writer.work) as files:
         for section in pairs.recorded_sections(files, records):

@@ -12,7 +12,9 @@ from gnnloom.pipeline.partition.stochastic.batch_volume import PARTS_COMPARED, n
 from gnnloom.pipeline.partition.stochastic.drawn_batches import batch_groups, batches_needed
 from gnnloom.pipeline.partition.stochastic.merged_nets import INDEX_COLUMNS, KEPT_COLUMNS, num_buckets
 from gnnloom.pipeline.shuffle.columns import row_bytes
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import count as phases_counted
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 
 #: Bytes of a part, of a number in the files of results, and of a mapped bit that is looked up.
@@ -96,22 +98,25 @@ def _merge_phases(sizes: BatchSizes, pieces: Sequence[tuple[int, int]]) -> list[
     nets = [sizes.nets(rows, nnz, sizes.count) for rows, nnz in pieces]
     pins = [sizes.pins(rows, nnz, sizes.count) for rows, nnz in pieces]
     buckets, count, groups = num_buckets(sum(nets), len(pieces)), len(pieces), len(sizes.groups)
-    index, kept = Shuffle("index", buckets, INDEX_COLUMNS, buckets), Shuffle("kept", count, KEPT_COLUMNS, count)
     # Rows, and where each range of hashes or each piece begins.
     offsets = _NUMBER * count * buckets
-    indexed, chosen = (row_bytes(columns) * sum(nets) + offsets for columns in (INDEX_COLUMNS, KEPT_COLUMNS))
+    indexed, chosen = (row_bytes(columns) * sum(nets) for columns in (INDEX_COLUMNS, KEPT_COLUMNS))
+    shuffles = Shuffle("index", buckets, INDEX_COLUMNS, buckets), Shuffle("kept", count, KEPT_COLUMNS, count)
+    index = ShufflePlan.stated(shuffles[0], count, indexed, count * buckets)
+    kept = ShufflePlan.stated(shuffles[1], buckets, chosen, count * buckets)
+    indexed, chosen = indexed + offsets, chosen + offsets
     read = [
         row_bytes(KEPT_COLUMNS) * each + _NUMBER * (each + buckets) + sizes.entry_bytes * pin
         for each, pin in zip(nets, pins, strict=True)
     ]
     output = 2 * _NUMBER * sum(nets) + sizes.entry_bytes * sum(pins)
-    most = index.reader_files(count, count, indexed), kept.reader_files(buckets, buckets, chosen)
+    most = index.opens((0, 1)), kept.opens((0, 1))
     return [
         # A file of each group.
         _phase("index nets", [_NUMBER * each for each in nets], indexed, opens=groups, arrays=groups),
-        *index.merge_counts("merge indexes", count, count, sum(nets), indexed),
-        _phase("merge nets", [-(-indexed // buckets)] * buckets, chosen, opens=most[0]),
-        *kept.merge_counts("merge kept nets", buckets, buckets, buckets * count, chosen),
+        *phases_counted(index.merges("merge index nets")),
+        _phase("keep nets", [-(-indexed // buckets)] * buckets, chosen, opens=most[0]),
+        *phases_counted(kept.merges("merge keep nets")),
         _phase("choose nets", read, output, opens=groups + most[1], arrays=groups + 1),
     ]
 

@@ -178,14 +178,10 @@ def _restrict(problem: DrawnProblem, group: int, numbers: range, cluster: Cluste
         RestrictTask(writer, piece, this, before, drawn, nets.lane(piece.number), met.lane(piece.number))
         for piece in problem.pieces
     ]
-
-    def is_usable(_: RestrictTask, record: TaskRecord) -> bool:
-        return this.is_usable(writer, record)
-
     # Batches are drawn again, all of them, rather than kept: what was lost of a file of bits would be read as zeros.
-    if missing_tasks(writer, tasks, is_usable=is_usable):
+    if missing_tasks(writer, tasks, is_usable=this.has_runs):
         problem.draw(numbers, drawn, cluster)
-    records = run_missing("restrict nets", cluster, writer, restrict_nets, tasks, "nets", is_usable=is_usable)
+    records = run_missing("restrict nets", cluster, writer, restrict_nets, tasks, "nets", is_usable=this.has_runs)
     drawn.path.unlink(missing_ok=True)
     total = np.zeros((len(numbers), NUM_FIGURES), dtype=np.int64)
     for record in records:

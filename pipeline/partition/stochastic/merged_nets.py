@@ -11,7 +11,7 @@ piece, then within the piece.  Three kinds of task, each reading what the one be
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.external_sort.merge_levels import SOURCE_BYTES
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.model.net_lists import select_nets
 from gnnloom.pipeline.partition.stochastic.restricted_nets import BatchGroup
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index, Run
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.run_missing import run_missing
-from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.pipeline.tasks.phase import Needs, Phase, run
+from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Bytes of indexes that a task merges, at least; and of those that it reads of one piece, so that few reads are short.
 _BUCKET_BYTES, _SLICE_BYTES = 16 << 20, 128 << 10
@@ -144,6 +147,7 @@ class _Task:
     merged: Shuffle
     number: int
     lane: Lane
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def writer(self) -> ArtifactWriter:
@@ -157,17 +161,37 @@ def merge_equal(nets: DrawnNets, cluster: Cluster) -> MergedNets:
     index = Shuffle(f"net-index/{nets.count}", buckets, INDEX_COLUMNS, buckets)
     kept = Shuffle(f"net-kept/{nets.count}", nets.num_pieces, KEPT_COLUMNS, nets.num_pieces)
     shuffles = index, kept, _merged_shuffle(nets.count, nets.dtype)
-    indexes = _run("index nets", index, nets, shuffles, _index_piece, nets.num_pieces, cluster)
-    index.merge("merge indexes", nets.writer, cluster, indexes)
-    merges = _run("merge nets", kept, nets, shuffles, _merge_bucket, buckets, cluster)
-    kept.merge("merge kept nets", nets.writer, cluster, merges)
-    records = _run("choose nets", shuffles[2], nets, shuffles, _choose_nets, nets.num_pieces, cluster)
-    # One process reads all of them, in few steps, so there is nothing to merge.
-    shuffles[2].list_runs(nets.writer.work, shuffles[2].recorded(records))
-    for shuffle in (index, kept):
-        shuffle.remove(nets.writer.work)
-    sizes = (sum(record.facts[name] for record in records) for name in ("nets", "pins"))
+    indexes, choices, merged = _plans(nets, shuffles)
+
+    def phase(
+        name: str, function: Callable[[_Task], int], plan: ShufflePlan, reads: tuple[ShufflePlan, ...] = ()
+    ) -> list[Phase]:
+        names = [_task_name(plan.shuffle, number) for number in range(plan.num_tasks)]
+        tasks = [_Task(task, nets, *shuffles, number, plan.lane(number)) for number, task in enumerate(names)]
+        read = tuple(each.read_files for each in reads)
+        return [Phase(name, function, tasks, "nets", read, (plan.files,)), *plan.merges(f"merge {name}")]
+
+    phases = [
+        *phase("index nets", _index_piece, indexes),
+        *phase("keep nets", _merge_bucket, choices, (indexes,)),
+        *phase("choose nets", _choose_nets, merged, (choices,)),
+    ]
+    run(phases, cluster, nets.writer)
+    records = nets.writer.recorded_of(_task_name(shuffles[2], number) for number in range(nets.num_pieces))
+    sizes = (sum(record.facts[name] for record in records.values()) for name in ("nets", "pins"))
     return MergedNets(nets.writer.work, shuffles[2], *sizes)
+
+
+def _plans(nets: DrawnNets, shuffles: tuple[Shuffle, Shuffle, Shuffle]) -> tuple[ShufflePlan, ShufflePlan, ShufflePlan]:
+    """How the distinct hashes, the nets that are kept, and the merged nets are routed."""
+    index, kept, merged = shuffles
+    pieces, buckets = nets.num_pieces, index.num_positions
+    return (
+        ShufflePlan(nets.writer, index, pieces, row_bytes(INDEX_COLUMNS) * nets.num_nets, pieces * buckets),
+        ShufflePlan(nets.writer, kept, buckets, row_bytes(KEPT_COLUMNS) * nets.num_nets, pieces * buckets),
+        # One process reads all of them, in few steps, so there is nothing to merge.
+        ShufflePlan(nets.writer, merged, pieces, pieces * SOURCE_BYTES, pieces * nets.count),
+    )
 
 
 def _merged_shuffle(count: int, dtype: str) -> Shuffle:
@@ -179,26 +203,12 @@ def merged_again(writer: ArtifactWriter, nets: MergedNets, num_pieces: int) -> b
     """Whether the merged nets that an earlier command left are still there; lists them."""
     names = [_task_name(nets.nets, number) for number in range(num_pieces)]
     recorded = writer.recorded_of(names)
-    if not all(name in recorded and nets.nets.has_runs(writer, recorded[name]) for name in names):
+    lanes = [LaneRuns.recorded(recorded[name], nets.nets.name) if name in recorded else None for name in names]
+    found = [lane for lane in lanes if lane is not None and lane.is_intact(writer.work)]
+    if len(found) < num_pieces:
         return False
-    nets.nets.list_runs(writer.work, nets.nets.recorded([recorded[name] for name in names]))
+    nets.nets.list_runs(writer.work, found)
     return True
-
-
-def _run(
-    phase: str,
-    routed: Shuffle,
-    nets: DrawnNets,
-    shuffles: tuple[Shuffle, Shuffle, Shuffle],
-    function: Callable[[_Task], int],
-    count: int,
-    cluster: Cluster,
-) -> list[TaskRecord]:
-    """Run the tasks of a phase, which route the rows of one of the shuffles."""
-    lanes = routed.create_lanes(nets.writer.work, count)
-    tasks = [_Task(_task_name(routed, number), nets, *shuffles, number, lanes.lane(number)) for number in range(count)]
-    usable = routed.is_usable(nets.writer, [task.name for task in tasks])
-    return run_missing(phase, cluster, nets.writer, function, tasks, "nets", is_usable=usable)
 
 
 def _task_name(routed: Shuffle, number: int) -> str:

@@ -23,7 +23,7 @@ from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_dr
 from gnnloom.pipeline.partition.stochastic.uniform_batches import rows_with_others
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
-from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.shuffle.shuffle import RoutingTask, Shuffle
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 
@@ -101,9 +101,9 @@ class BatchGroup:
         """Name of the task that restricts a piece."""
         return f"restrict/{self.number:02d}/{piece:05d}"
 
-    def is_usable(self, writer: ArtifactWriter, record: TaskRecord) -> bool:
+    def has_runs(self, task: RoutingTask, record: TaskRecord) -> bool:
         """Whether what a task left is still there."""
-        return all(shuffle.has_runs(writer, record) for shuffle in (self.nets, self.met))
+        return all(shuffle.has_runs(task, record) for shuffle in (self.nets, self.met))
 
     def remove(self, work: Path) -> None:
         """Remove what the tasks left."""

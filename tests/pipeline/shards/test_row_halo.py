@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shards.rows.row_halo import Halo, find_halo, halo_shuffle, route_halo, sent_rows
 from gnnloom.pipeline.shards.rows.row_routed import RowSegment
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.pipeline.tasks.phase import Needs, Phase, count, run
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.counting import CountingCluster
 
@@ -55,6 +56,7 @@ class RouteHaloTask:
     rank: int
     halo: Halo
     lane: Lane
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
@@ -79,17 +81,16 @@ def test_halos_reach_their_senders_by_receiver(
     # A rank that needs nothing.
     needed[-1] = needed[-1][:0]
     writer, cluster = ArtifactWriter(tmp_path, "shards", "key"), CountingCluster()
-    shuffle = halo_shuffle("forward", num_parts)
-    lanes = shuffle.create_lanes(writer.work, num_parts)
-    halos = [Halo.of(vertices, part[vertices], num_parts) for vertices in needed]
-    tasks = [RouteHaloTask(writer, shuffle, rank, halo, lanes.lane(rank)) for rank, halo in enumerate(halos)]
-    shuffle.merge("merge halos", writer, cluster, run_missing("shard", cluster, writer, run_route, tasks))
+    rows = sum(map(len, needed))
+    plan = ShufflePlan(writer, halo_shuffle("forward", num_parts), num_parts, 24 * rows, rows)
+    shuffle, halos = plan.shuffle, [Halo.of(vertices, part[vertices], num_parts) for vertices in needed]
+    tasks = [RouteHaloTask(writer, shuffle, rank, halo, plan.lane(rank)) for rank, halo in enumerate(halos)]
+    merges = plan.merges("merge halos")
+    run([Phase("shard", run_route, tasks, files=(plan.files,)), *merges], cluster, writer)
     with OpenFiles(writer.work) as files:
         for sender in range(num_parts):
             entry, offset = sent_rows(shuffle.rows(writer.work, files), sender, num_parts)
             expected = [[int(vertex) for vertex in vertices if part[vertex] == sender] for vertices in needed]
             assert [group.tolist() for group in np.split(entry, offset[1:-1])] == expected
-    rows = sum(map(len, needed))
-    planned = shuffle.merge_counts("merge halos", num_parts, num_parts, rows, 24 * rows)
-    assert cluster.tasks == num_parts + sum(phase.tasks for phase in planned)
-    assert max((phase.most_opens for phase in planned), default=0) <= few
+    assert cluster.tasks == num_parts + sum(len(phase.tasks) for phase in merges)
+    assert max((phase.most_opens for phase in count(merges)), default=0) <= few

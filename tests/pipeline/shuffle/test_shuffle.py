@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,16 @@ from gnnloom.pipeline.external_sort import lanes, merge_levels
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shuffle import merges, runs
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.cluster import InProcessCluster
-from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.pipeline.tasks import phase
+from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.storage.errors import DamagedWorkError
 from gnnloom.storage.format.artifact import ArtifactWriter
+from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 #: A column of each kind: plain, with a trailing shape, and two ragged ones that share their lengths.
 COLUMNS = (
@@ -46,6 +52,7 @@ class RouteTask:
     number: int
     runs: tuple[Sequence[int], ...]
     lane: Lane
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
@@ -97,17 +104,23 @@ def route(task: RouteTask) -> int:
     return sum(map(len, task.runs))
 
 
-def run(writer: ArtifactWriter, shuffle: Shuffle, routed: Sequence[tuple[Sequence[int], ...]]) -> None:
+Routed = Sequence[tuple[Sequence[int], ...]]
+
+
+def plan_of(writer: ArtifactWriter, shuffle: Shuffle, routed: Routed) -> ShufflePlan:
+    """The plan for the rows of these tasks."""
+    return ShufflePlan(writer, shuffle, len(routed), 1000, sum(len(each) for each in routed) * shuffle.num_positions)
+
+
+def run(writer: ArtifactWriter, shuffle: Shuffle, routed: Routed, cluster: Cluster | None = None) -> None:
     """Route and merge."""
-    made = shuffle.create_lanes(writer.work, len(routed))
-    tasks = [RouteTask(writer, shuffle, number, each, made.lane(number)) for number, each in enumerate(routed)]
-    names = [task.name for task in tasks]
-    usable = shuffle.is_usable(writer, names)
-    records = run_missing("route", InProcessCluster(), writer, route, tasks, "rows", is_usable=usable)
-    shuffle.merge("merge", writer, InProcessCluster(), records)
+    plan = plan_of(writer, shuffle, routed)
+    tasks = [RouteTask(writer, shuffle, number, each, plan.lane(number)) for number, each in enumerate(routed)]
+    route_rows = Phase("route", route, tasks, "rows", files=(plan.files,))
+    phase.run([route_rows, *plan.merges("merge")], cluster or InProcessCluster(), writer)
 
 
-def expected_rows(columns: tuple[Column, ...], routed: Sequence[tuple[Sequence[int], ...]]) -> Rows:
+def expected_rows(columns: tuple[Column, ...], routed: Routed) -> Rows:
     """All rows in their order, without the code under test."""
     return sorted_rows(
         columns,
@@ -192,7 +205,7 @@ def test_what_was_merged_is_kept_and_what_it_was_merged_from_removed(
     monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
     shuffle = Shuffle("rows", 60, COLUMNS, 1)
     run(writer, shuffle, MANY)
-    assert not (writer.work / "shuffle/rows/routed").exists()
+    assert len([folder for folder in (writer.work / "shuffle/rows").iterdir() if folder.is_dir()]) == 1
     before = sorted(record for record in writer.recorded())
     run(writer, shuffle, MANY)
     assert sorted(record for record in writer.recorded()) == before
@@ -210,3 +223,102 @@ def test_a_damaged_run_is_not_read(writer: ArtifactWriter) -> None:
     path.write_bytes(content)
     with pytest.raises(DamagedWorkError, match=path.name):
         check(writer, shuffle, expected_rows(COLUMNS, MANY), [0, 60])
+
+
+@pytest.mark.parametrize("tasks", [1, 5])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_stopped_after_any_tasks_each_runs_once_and_the_rows_are_the_same(
+    writer: ArtifactWriter, monkeypatch: pytest.MonkeyPatch, tasks: int, workers: int
+) -> None:
+    monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
+    shuffle = Shuffle("rows", 60, COLUMNS, 1)
+    if workers > 1:
+        with pytest.raises(StoppedError):
+            run(writer, shuffle, MANY, StoppingCluster(9))
+        run(writer, shuffle, MANY, ThreadedCluster(workers, DEFAULT_MEMORY))
+    else:
+        _, ran = run_in_steps(lambda cluster: run(writer, shuffle, MANY, cluster), tasks)
+        planned = plan_of(writer, shuffle, MANY).merges("merge")
+        assert len(ran) == len(set(ran)) == len(MANY) + sum(len(each.tasks) for each in planned) > 20
+    check(writer, shuffle, expected_rows(COLUMNS, MANY), [0, 13, 60])
+
+
+@pytest.mark.parametrize("stop", [4, 14, 19])
+@pytest.mark.parametrize("damage", ["flipped", "zeroed", "cut", "lost", "exchanged"])
+def test_damage_between_a_stop_and_the_next_run_is_repaired(
+    writer: ArtifactWriter, monkeypatch: pytest.MonkeyPatch, stop: int, damage: str
+) -> None:
+    monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
+    shuffle = Shuffle("rows", 60, COLUMNS, 1)
+    with pytest.raises(StoppedError):
+        run(writer, shuffle, MANY, StoppingCluster(stop))
+    files = sorted(file for file in (writer.work / "shuffle").rglob("lanes-*") if file.stat().st_size)
+    content = files[0].read_bytes()
+    changed = {
+        "flipped": content[:50] + bytes([content[50] ^ 8]) + content[51:],
+        "zeroed": content[:40] + bytes(60) + content[100:],
+        "cut": content[:45],
+        "exchanged": files[1].read_bytes(),
+    }
+    files[0].unlink() if damage == "lost" else files[0].write_bytes(changed[damage])
+    repairing(run)(writer, shuffle, MANY)
+    check(writer, shuffle, expected_rows(COLUMNS, MANY), [0, 13, 60])
+
+
+def test_columns_that_are_made_one_after_another_are_not_kept(writer: ArtifactWriter) -> None:
+    shuffle, made = Shuffle("rows", 5, (Column("a", "int64"), Column("b", "float32", (2,))), 1), dict[str, Any]()
+
+    def make(name: str) -> NDArray[Any]:
+        assert all(array() is None for array in made.values())
+        values = np.arange(5, dtype=np.int64) if name == "a" else np.ones((5, 2), np.float32)
+        made[name] = weakref.ref(values)
+        return values
+
+    lane = shuffle.create_lanes(writer.work, 1).lane(0)
+    with writer.task("route") as output, shuffle.routed(output, lane) as out:
+        out.add_columns(Index.of_positions(np.arange(5)), make)
+    shuffle.list_runs(writer.work, shuffle.recorded(list(writer.recorded_of(["route"]).values())))
+    expected: Rows = {"position": np.arange(5), "a": np.arange(5), "b": np.ones((5, 2), np.float32)}
+    check(writer, shuffle, expected, [0, 2, 5])
+
+
+@pytest.mark.parametrize("permuted", [False, True])
+def test_a_reader_holds_one_column_and_two_numbers_for_each_row(
+    writer: ArtifactWriter, monkeypatch: pytest.MonkeyPatch, permuted: bool
+) -> None:
+    monkeypatch.setattr(runs, "BLOCK_BYTES", 1 << 18)
+    num_rows, columns = 1 << 18, (Column("number", "int64"), Column("wide", "float32", (16,)))
+    shuffle, position = Shuffle("rows", num_rows, columns, 1), np.arange(num_rows)
+    lanes = shuffle.create_lanes(writer.work, 2)
+    if permuted:
+        position = np.random.default_rng(0).permutation(num_rows)
+    for task, own in enumerate(np.split(position, 2)):
+        with writer.task(f"route/{task}") as output, shuffle.routed(output, lanes.lane(task)) as out:
+            rows: Rows = {"number": own, "wide": np.repeat(np.float32(np.sort(own)), 16).reshape(-1, 16)}
+            out.add(Index.of_positions(np.sort(own)), rows)
+    recorded = writer.recorded_of(["route/0", "route/1"])
+    shuffle.list_runs(writer.work, shuffle.recorded(list(recorded.values())))
+    with OpenFiles(writer.work) as files:
+        tracemalloc.start()
+        found = shuffle.rows(writer.work, files).read(0, num_rows)
+        wide = found.column("wide")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    np.testing.assert_array_equal(wide[:, 3], np.arange(num_rows, dtype=np.float32))
+    assert peak <= num_rows * (64 + 16) + (1 << 20)
+
+
+@pytest.mark.parametrize("fan_in", [3, 4, 16])
+def test_readers_of_any_positions_open_the_counted_files(
+    writer: ArtifactWriter, monkeypatch: pytest.MonkeyPatch, fan_in: int
+) -> None:
+    monkeypatch.setattr(merge_levels, "FEW_SOURCES", fan_in)
+    shuffle = Shuffle("rows", 60, COLUMNS, 1)
+    routed = [(range(60),)] * 11
+    run(writer, shuffle, routed)
+    for positions in ((0, 1), (7, 30), (19, 21), (0, 60), (5, 5)):
+        opened = set()
+        with OpenFiles(writer.work) as files:
+            for section in shuffle.rows(writer.work, files).sections(*positions):
+                opened.add(section.run.lane.path)
+        assert len(opened) == plan_of(writer, shuffle, routed).opens(positions)
