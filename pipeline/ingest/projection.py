@@ -32,7 +32,7 @@ DISK_SHARE = 0.95
 #: and merged.
 _NAME_COST = 6
 
-#: Approximate ratio of the time with `--ids compact` to the time if ids are kept: the source is read twice.
+#: Approximate ratio of the time with `--ids compact` to the time if ids are kept: they are sorted and merged first.
 _COMPACT_COST = 2
 
 #: Bytes of a row's pointer and degree, before compression.

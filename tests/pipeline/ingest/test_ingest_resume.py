@@ -176,7 +176,7 @@ def test_flipped_bits_in_records_and_plans_change_no_byte(catalog: Catalog, edge
 def test_a_plan_exchanged_with_a_record_changes_no_byte(catalog: Catalog, edges: EdgeFiles) -> None:
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
     work = _stopped(catalog, edges, 5)
-    plan, record = work / "sort.json", work / "parts" / "scatter-00001.json"
+    plan, record = work / "sort.json", work / "records" / "scatter-00001.json"
     first, second = plan.read_bytes(), record.read_bytes()
     plan.write_bytes(second)
     record.write_bytes(first)

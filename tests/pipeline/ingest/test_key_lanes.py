@@ -27,6 +27,7 @@ from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog
 from support.edge_files import write_edges
+from support.lanes import flip_bit
 from support.stopping import StoppedError, StoppingCluster
 
 OPTIONS = IngestOptions(self_loops="keep", ids="compact")
@@ -190,14 +191,27 @@ def test_a_flipped_bit_in_any_lane_leaves_the_right_bytes(
     begun = functions.index("merge_range" if damaged == "keys/collected" else "scatter_range")
     work = stop_after(catalog, source, begun + 2)
     lane_file = min(path for path in work.glob(f"{damaged}-*-00") if path.stat().st_size)
-    content = bytearray(lane_file.read_bytes())
     # The data of the first lane follow its seal.
-    content[16 + 1] ^= 1 << 5
-    lane_file.write_bytes(content)
+    flip_bit(lane_file, 17)
     found = ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster())
     assert found.artifact.digest == expected
     found.artifact.verify()
     assert not lane_file.exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_flipped_bits_in_records_ranges_and_tables_leave_the_right_bytes(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    source = KINDS[kind](tmp_path, monkeypatch)
+    expected, functions = undisturbed(kind)
+    work = stop_after(catalog, source, functions.index("scatter_range") + 1)
+    # Both files in the folder of the keys, and the first record of each kind of task.
+    records = {path.name.split("-")[0]: path for path in sorted((work / "records").glob("*.json"), reverse=True)}
+    flipped = [flip_bit(path) for path in (*(work / "keys").glob("*.json"), *records.values())]
+    assert {"collect", "merge", "scatter"} <= records.keys()
+    assert len(flipped) == 2 + len(records)
+    assert ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster()).artifact.digest == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
