@@ -350,9 +350,12 @@ class ArtifactWriter:
             path = self._records / name
             with reading_work(path), parsing(path, "the record of a task"):
                 content = read_json(path)
+                task = content["task"]
+                if _record_name(task) != name:
+                    raise CorruptError(f"{path}: the record of another task, {task}")
                 # Two names can give one start of a file name.
-                if is_wanted(content["task"]):
-                    records[content["task"]] = TaskRecord.from_json(content)
+                if is_wanted(task):
+                    records[task] = TaskRecord.from_json(content)
         return records
 
     def forget(self, task: str) -> None:

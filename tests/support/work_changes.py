@@ -25,6 +25,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,12 +101,10 @@ class WorkChanges:
         whole = self.undisturbed[name]
         if self.apart and chosen.random() < 0.5:
             seconds = chosen.uniform(0, whole.seconds)
-            _apart(lambda: self._begin(name, catalog, InProcessCluster()), seconds)
+            _apart(partial(self._begin, name, catalog, InProcessCluster()), seconds)
             return f"killed after {seconds:.3f} s"
         tasks = chosen.randrange(1, whole.tasks + 1)
-        cluster = StoppingCluster(tasks)
-        begin = lambda: self._begin(name, catalog, cluster)  # noqa: E731
-        _apart(begin) if self.apart else begin()
+        self._call(partial(self._begin, name, catalog, StoppingCluster(tasks)))
         return f"stopped after {tasks} of {whole.tasks} tasks"
 
     def _begin(self, name: str, catalog: Catalog, cluster: InProcessCluster) -> str:
@@ -115,14 +114,17 @@ class WorkChanges:
 
     def _answer(self, name: str, catalog: Catalog) -> tuple[str, str]:
         """Run a stage again, and once more after an error; returns the answer, and what was said."""
-        finish = lambda: self._finish(name, catalog)  # noqa: E731
-        answer, said = _judged(_apart(finish) if self.apart else finish(), self.undisturbed[name].digest)
+        finish, digest = partial(self._finish, name, catalog), self.undisturbed[name].digest
+        answer, said = _judged(self._call(finish), digest)
         if answer != REFUSED:
             return answer, said
         for dataset in catalog:
             collect_garbage(catalog[dataset])
-        again, more = _judged(_apart(finish) if self.apart else finish(), self.undisturbed[name].digest)
+        again, more = _judged(self._call(finish), digest)
         return (REFUSED, said) if again == RIGHT else (STUCK if again == REFUSED else again, f"{said}\n{more}")
+
+    def _call(self, function: Callable[[], str]) -> str:
+        return _apart(function) if self.apart else function()
 
     def _finish(self, name: str, catalog: Catalog) -> str:
         """The digest of what a stage makes; or, after a space, what it said instead."""

@@ -173,12 +173,13 @@ def test_flipped_bits_in_records_and_plans_change_no_byte(catalog: Catalog, edge
     found.artifact.verify()
 
 
-def test_a_plan_exchanged_with_a_record_changes_no_byte(catalog: Catalog, edges: EdgeFiles) -> None:
+@pytest.mark.parametrize("exchanged", ["sort.json", "records/scatter-00002.json"])
+def test_a_record_that_is_exchanged_changes_no_byte(catalog: Catalog, edges: EdgeFiles, exchanged: str) -> None:
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
     work = _stopped(catalog, edges, 5)
-    plan, record = work / "sort.json", work / "records" / "scatter-00001.json"
-    first, second = plan.read_bytes(), record.read_bytes()
-    plan.write_bytes(second)
+    other, record = work / exchanged, work / "records" / "scatter-00001.json"
+    first, second = other.read_bytes(), record.read_bytes()
+    other.write_bytes(second)
     record.write_bytes(first)
     found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
     assert found.artifact.digest == expected.artifact.digest
