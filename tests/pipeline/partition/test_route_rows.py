@@ -52,8 +52,8 @@ def test_rows_of_ranges_come_back_in_the_order_in_which_they_were_written(
     assert stored.list_runs(reversed(found)) == len(np.concatenate(every))
     with OpenFiles(work) as files:
         opened, all_rows = stored.rows(files), np.concatenate(every)
-        for number, each in enumerate(ranges):
-            expected = all_rows[(all_rows[:, key] >= each.start) & (all_rows[:, key] < each.stop)]
+        for number, span in enumerate(ranges):
+            expected = all_rows[(all_rows[:, key] >= span.start) & (all_rows[:, key] < span.stop)]
             np.testing.assert_array_equal(opened.read(number, number + 1).column("row"), expected)
             sections = [section.read("row") for section in opened.sections(number, number + 1)]
             np.testing.assert_array_equal(np.concatenate([expected[:0], *sections]), expected)
