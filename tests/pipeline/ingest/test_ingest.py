@@ -223,7 +223,7 @@ def test_an_id_beyond_the_stated_vertices_is_an_error(catalog: Catalog, tmp_path
 
 @pytest.mark.parametrize("option", ["self_loops", "ids", "merge"])
 def test_unknown_options_are_refused(option: str) -> None:
-    with pytest.raises(InputError, match=f"{option}='other': expected one of"):
+    with pytest.raises(InputError, match=f"{option} 'other': expected one of"):
         IngestOptions(**cast("Any", {option: "other"}))
 
 

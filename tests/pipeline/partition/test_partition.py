@@ -72,7 +72,7 @@ def test_more_parts_than_vertices_are_refused(catalog: Catalog, method: str) -> 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"parts": 0}, "parts=0"),
+        ({"parts": 0}, "parts 0: expected at least 1"),
         ({"parts": 2, "method": "patoh"}, "method 'patoh': expected one of"),
         ({"parts": 2, "model": "tree"}, "model 'tree': expected one of"),
         ({"parts": 2, "method": "metis", "model": "hypergraph"}, "model 'hypergraph': method metis offers graph"),
@@ -85,14 +85,14 @@ def test_more_parts_than_vertices_are_refused(catalog: Catalog, method: str) -> 
         ({"parts": 2, "batches": "walk"}, "model hypergraph ignores batches"),
         ({"parts": 2, "batch_rate": 0.5}, "model hypergraph ignores batches"),
         ({"parts": 2, "batches": "star"}, "batches 'star': expected one of vertex, edge, walk, frontier"),
-        ({"parts": 2, "batch_rate": 0}, "batch_rate=0: expected a share"),
-        ({"parts": 2, "memory_limit": 0}, "memory_limit=0: expected a number of bytes"),
-        ({"parts": 2, "imbalance": -0.1}, "imbalance=-0.1"),
-        ({"parts": 2, "imbalance": float("nan")}, "imbalance=nan"),
-        ({"parts": 2, "seed": -1}, "seed=-1"),
-        ({"parts": 2, "seed": 1 << 31}, "seed="),
-        ({"parts": 2, "time_limit": 0}, "time_limit=0"),
-        ({"parts": 2, "threads": 0}, "threads=0"),
+        ({"parts": 2, "batch_rate": 0}, "batch_rate 0: expected more than 0"),
+        ({"parts": 2, "memory_limit": 0}, "memory_limit 0: expected more than 0"),
+        ({"parts": 2, "imbalance": -0.1}, "imbalance -0.1: expected a number from 0 upwards"),
+        ({"parts": 2, "imbalance": float("nan")}, "imbalance nan: expected a number from 0 upwards"),
+        ({"parts": 2, "seed": -1}, "seed -1: expected at least 0"),
+        ({"parts": 2, "seed": 1 << 31}, "seed 2147483648: expected at most 2147483647"),
+        ({"parts": 2, "time_limit": 0}, "time_limit 0: expected more than 0"),
+        ({"parts": 2, "threads": 0}, "threads 0: expected at least 1"),
     ],
 )
 def test_invalid_options_are_refused(wrong: dict[str, Any], message: str) -> None:

@@ -263,7 +263,7 @@ def test_wrong_options_are_named() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"grid": (0, 4)}, "grid 0x4"),
         ({"permutation": "triple"}, "expected one of none, single, double, partition"),
-        ({"seed": -1}, "seed=-1"),
+        ({"seed": -1}, "seed -1: expected at least 0"),
     ]
     for options, message in cases:
         with pytest.raises(InputError, match=message):
