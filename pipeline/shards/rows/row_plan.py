@@ -164,7 +164,7 @@ class _RowPlan:
 
     @cached_property
     def _halo_plans(self) -> list[ShufflePlan]:
-        plans = []
+        plans: list[ShufflePlan] = []
         for kind, sent in zip(("forward", "backward"), (self.parts.sent, self.parts.sent_back), strict=True):
             if len(plans) < len(self._graphs):
                 pairs = min(sum(sent), self._num_parts**2)
@@ -216,16 +216,22 @@ class _RowPlan:
         plans = zip(prefixes, self._row_plans, self._halo_plans, strict=False)
         return tuple(RoutedMatrix(prefix, rows.shuffle, halo.shuffle) for prefix, rows, halo in plans)
 
-    def _of_rank(self, rank: int) -> tuple[Any, ...]:
+    def _of_rank(self, rank: int) -> dict[str, Any]:
         """What the tasks of the later passes of a rank have in common: no data, so that they are small to send."""
         vertices = RoutedVertices(self._vertex_plan.shuffle, self.places.dims) if self._vertex_plan else None
-        return (
-            self.places.writer, self.places.part_path, self._num_parts, rank, self._matrices, vertices, self.reorder,
-        )  # fmt: skip
+        return {
+            "writer": self.places.writer,
+            "part_path": self.places.part_path,
+            "num_parts": self._num_parts,
+            "rank": rank,
+            "matrices": self._matrices,
+            "vertices": vertices,
+            "reorder": self.reorder,
+        }
 
     def _shard_task(self, rank: int) -> ShardRankTask:
         lanes = tuple(plan.lane(rank) for plan in self._halo_plans)
-        return ShardRankTask(*self._of_rank(rank), self._shard_needs(rank), lanes)
+        return ShardRankTask(**self._of_rank(rank), needs=self._shard_needs(rank), halo_lanes=lanes)
 
     def _shard_needs(self, rank: int) -> Needs:
         parts, graph = self.parts, self.source.graph
@@ -249,4 +255,4 @@ class _RowPlan:
         sent = self.parts.sent[rank] + (self.parts.sent_back[rank] if self.parts.sent_back else 0)
         index, opens = 24 * self._num_parts, sum(plan.opens((rank, rank + 1)) for plan in self._halo_plans)
         needs = Needs(8 * sent + index, 4 * sent + 8 * self._num_parts, opens, 24 * (sent + self.parts.vertices[rank]))
-        return SendListTask(*self._of_rank(rank), needs)
+        return SendListTask(**self._of_rank(rank), needs=needs)
