@@ -12,7 +12,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, wr
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
 from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
-from gnnloom.pipeline.shuffle.runs import Layout, Run, RunWriter, Section
+from gnnloom.pipeline.shuffle.runs import Layout, RunWriter, Section
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.ranges import Span
@@ -60,10 +60,10 @@ def merge_runs(task: MergeTask) -> int:
     """Write one merged run; returns its rows."""
     work = task.writer.work
     with task.writer.task(task.name) as output, OpenFiles(work) as files, writable(work, task.lane) as lane:
-        places = RunList.read(work / task.list_path).of(range(task.span, task.span + 1), task.group)[task.span]
-        runs = [Run(files.lane(place.lane), place.start, task.columns) for place in places if place.num_rows]
+        lanes = RunList.read(work / task.list_path).of(range(task.span, task.span + 1), task.group)[task.span]
+        runs = [run for found in lanes if found.num_rows for run in found.open(files, task.columns)]
         layout = _write(lane, task, [run.section(task.positions) for run in runs])
-        output.facts = {"runs": {task.shuffle: LaneRuns.of(task.lane, [layout]).to_json()}}
+        output.facts = {"runs": {task.shuffle: LaneRuns(task.lane, layout.stop, layout.num_rows).to_json()}}
     return layout.num_rows
 
 

@@ -159,7 +159,7 @@ class LevelFiles:
 
     def publish(self, records: Sequence[TaskRecord]) -> None:
         recorded = (LaneRuns.recorded(record, self.shuffle.name) for record in records)
-        own = (found.places for found in recorded if found is not None)
+        own = (found for found in recorded if found is not None)
         save_sources(self.work / self.list_path, self.spans, dict(zip(self.order, own, strict=True)))
 
     def remove(self) -> None:

@@ -3,54 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnloom.pipeline.external_sort.lanes import Lane
-from gnnloom.pipeline.shuffle.runs import Layout
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.runs import Run
 from gnnloom.storage.format.artifact import TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
-from gnnloom.storage.matrix.ranges import Span
 
 #: Span, and number among the sources of the span.
 At = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class RunPlace:
-    """A run.
-
-    Attributes:
-        lane: that it is in, relative to the work folder.
-        start: byte of the lane at which it begins.
-        num_rows: its rows.
-    """
-
-    lane: Lane
-    start: int
-    num_rows: int
-
-
-@dataclass(frozen=True)
 class LaneRuns:
     """The runs in the lane of one task: what its record says about them, or, without records, what the task returns.
 
+    They follow each other in the lane, so that this is as small for many runs as for one.
+
     Attributes:
-        num_bytes: of the lane.
-        runs: first byte, and number of rows, of each run.
+        num_bytes: of all runs.
+        num_rows: likewise.
     """
 
     lane: Lane
     num_bytes: int
-    runs: tuple[Span, ...]
-
-    @classmethod
-    def of(cls, lane: Lane, layouts: Sequence[Layout]) -> LaneRuns:
-        """The runs that were written with these layouts."""
-        num_bytes = layouts[-1].stop if layouts else 0
-        return cls(lane, num_bytes, tuple((layout.start, layout.num_rows) for layout in layouts))
+    num_rows: int
 
     @classmethod
     def recorded(cls, record: TaskRecord, shuffle: str) -> LaneRuns | None:
@@ -60,48 +41,48 @@ class LaneRuns:
             return None
         path, *rest = facts["lane"]
         # Lanes of one file share its path, so that a task that names many of them is small to send.
-        return cls(Lane(sys.intern(path), *rest), facts["bytes"], tuple(map(tuple, facts["runs"])))
+        return cls(Lane(sys.intern(path), *rest), facts["bytes"], facts["rows"])
 
     def to_json(self) -> dict[str, Any]:
         """As it is in a record."""
-        return {"lane": self.lane.to_json(), "bytes": self.num_bytes, "runs": list(map(list, self.runs))}
+        return {"lane": self.lane.to_json(), "bytes": self.num_bytes, "rows": self.num_rows}
 
-    @property
-    def num_rows(self) -> int:
-        """Rows of all runs."""
-        return sum(num_rows for _, num_rows in self.runs)
+    def open(self, files: OpenFiles, columns: tuple[Column, ...]) -> Iterator[Run]:
+        """Open the runs, in the order in which they were written.
 
-    @property
-    def places(self) -> list[RunPlace]:
-        """The runs, in their order."""
-        return [RunPlace(self.lane, start, num_rows) for start, num_rows in self.runs]
+        Raises:
+            DamagedWorkError: the lane is damaged.
+        """
+        start = 0
+        while start < self.num_bytes:
+            run = Run(files.lane(self.lane), start, columns)
+            yield run
+            start = run.layout.stop
 
     def is_intact(self, work: Path) -> bool:
         """Whether the file with the lane is there and long enough."""
         return self.lane.is_intact(work, self.num_bytes)
 
 
-def save_sources(path: Path, spans: int, found: Mapping[At, Sequence[RunPlace]]) -> None:
+def save_sources(path: Path, spans: int, found: Mapping[At, LaneRuns]) -> None:
     """Write the list of the runs of a level, by span and source; readers need it instead of all records.
 
     Args:
         spans: of the level.
     """
     files: dict[tuple[str, int], int] = {}
-    sources, runs = [], []
-    for at in sorted(found):
-        sources.append([*at, len(found[at])])
-        for run in found[at]:
-            file = files.setdefault((run.lane.path, run.lane.lanes), len(files))
-            runs.append([file, run.lane.number, run.start, run.num_rows])
-    content = {"spans": spans, "files": list(map(list, files)), "sources": sources, "runs": runs}
+    sources = []
+    for at, runs in sorted(found.items()):
+        file = files.setdefault((runs.lane.path, runs.lane.lanes), len(files))
+        sources.append([*at, file, runs.lane.number, runs.num_bytes, runs.num_rows])
+    content = {"spans": spans, "files": list(map(list, files)), "sources": sources}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content, durable=False, indent=None)
 
 
 def save_unmerged(path: Path, lanes: Sequence[LaneRuns]) -> None:
     """Write the list of runs that are not merged, in the order of the tasks that wrote them."""
-    save_sources(path, 1, {(0, source): each.places for source, each in enumerate(lanes)})
+    save_sources(path, 1, {(0, source): runs for source, runs in enumerate(lanes)})
 
 
 @dataclass(frozen=True)
@@ -120,21 +101,15 @@ class RunList:
         content = read_json(path)
         return cls(content["spans"], content)
 
-    def of(self, spans: range, group: range | None = None) -> dict[int, list[RunPlace]]:
+    def of(self, spans: range, group: range | None = None) -> dict[int, list[LaneRuns]]:
         """The runs of some spans, by span.
 
         Args:
             group: numbers of the sources of each span; by default all.
         """
-        found: dict[int, list[RunPlace]] = {span: [] for span in spans}
-        start = 0
-        for span, source, count in self._content["sources"]:
+        found: dict[int, list[LaneRuns]] = {span: [] for span in spans}
+        for span, source, file, number, num_bytes, num_rows in self._content["sources"]:
             if span in spans and (group is None or source in group):
-                found[span] += map(self._place, self._content["runs"][start : start + count])
-            start += count
+                path, lanes = self._content["files"][file]
+                found[span].append(LaneRuns(Lane(path, number, lanes), num_bytes, num_rows))
         return found
-
-    def _place(self, run: Sequence[int]) -> RunPlace:
-        file, number, start, num_rows = run
-        path, lanes = self._content["files"][file]
-        return RunPlace(Lane(path, number, lanes), start, num_rows)

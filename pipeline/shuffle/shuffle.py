@@ -18,13 +18,8 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
-from gnnloom.pipeline.shuffle.run_list import (
-    LaneRuns,
-    RunList,
-    RunPlace,
-    save_unmerged,
-)
-from gnnloom.pipeline.shuffle.runs import Index, Layout, Run, RunWriter, Section, begin_run
+from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList, save_unmerged
+from gnnloom.pipeline.shuffle.runs import Index, Run, RunWriter, Section, begin_run
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput, TaskRecord
 from gnnloom.storage.matrix.ranges import range_of
 
@@ -108,8 +103,8 @@ class Shuffle:
             DamagedWorkError: a file is damaged.
         """
         for lane in self.recorded(records):
-            for place in lane.places:
-                yield Run(files.lane(place.lane), place.start, self.columns).section((0, self.num_positions))
+            for run in lane.open(files, self.columns):
+                yield run.section((0, self.num_positions))
 
     def remove(self, work: Path) -> None:
         """Remove all files."""
@@ -138,12 +133,12 @@ class RunsWriter:
 
     def __init__(self, shuffle: Shuffle, lane: Lane, opened: LaneWriter) -> None:
         self._shuffle, self._lane, self._opened = shuffle, lane, opened
-        self._layouts: list[Layout] = []
+        self._end, self._num_rows = 0, 0
 
     @property
     def written(self) -> LaneRuns:
         """The runs so far."""
-        return LaneRuns.of(self._lane, self._layouts)
+        return LaneRuns(self._lane, self._end, self._num_rows)
 
     def add(self, index: Index, values: Mapping[str, NDArray[Any]]) -> None:
         """Write a run.
@@ -173,9 +168,8 @@ class RunsWriter:
             index: of the rows, which are sorted by position.
             totals: for each column of lengths, the sum of its lengths.
         """
-        start = self._layouts[-1].stop if self._layouts else 0
-        run = begin_run(self._opened, start, self._shuffle.columns, index, totals)
-        self._layouts.append(run.layout)
+        run = begin_run(self._opened, self._end, self._shuffle.columns, index, totals)
+        self._end, self._num_rows = run.layout.stop, self._num_rows + index.num_rows
         return run
 
 
@@ -190,8 +184,8 @@ class ShuffledRows:
         """
         self._shuffle, self._files = shuffle, files
         self._list = RunList.read(path)
-        self._listed: dict[int, list[RunPlace]] = {}
-        self._opened: dict[RunPlace, Run] = {}
+        self._listed: dict[int, list[LaneRuns]] = {}
+        self._opened: dict[LaneRuns, list[Run]] = {}
 
     def sections(self, start: int, stop: int) -> list[Section]:
         """The rows with positions from ``start`` to ``stop``: in the order of the runs, if that is a single position.
@@ -230,25 +224,31 @@ class ShuffledRows:
         For readers that share all rows evenly; the runs are not merged.
         """
         first = 0
-        for place in self._places(range(self._list.spans)):
-            start, stop = max(rows.start - first, 0), min(rows.stop - first, place.num_rows)
-            if start < stop:
-                run = self._open(place)
-                yield from run.blocks(name, run.extent(name, (start, stop)))
-            first += place.num_rows
+        for lane in self._lanes(range(self._list.spans)):
+            end = first + lane.num_rows
+            if first < rows.stop and end > rows.start:
+                for run in self._open(lane):
+                    last = first + run.layout.num_rows
+                    start, stop = max(rows.start, first), min(rows.stop, last)
+                    if start < stop:
+                        yield from run.blocks(name, run.extent(name, (start - first, stop - first)))
+                    first = last
+            first = end
 
     def _runs(self, start: int, stop: int) -> Iterator[Run]:
         spans = self._shuffle.spans(self._list.spans, start, stop)
-        yield from (self._open(place) for place in self._places(spans) if place.num_rows)
+        for lane in self._lanes(spans):
+            if lane.num_rows:
+                yield from self._open(lane)
 
-    def _places(self, spans: range) -> Iterator[RunPlace]:
+    def _lanes(self, spans: range) -> Iterator[LaneRuns]:
         if not self._listed.keys() >= set(spans):
             self._listed = self._list.of(spans)
             self._opened.clear()
         for span in spans:
             yield from self._listed[span]
 
-    def _open(self, place: RunPlace) -> Run:
-        if place not in self._opened:
-            self._opened[place] = Run(self._files.lane(place.lane), place.start, self._shuffle.columns)
-        return self._opened[place]
+    def _open(self, lane: LaneRuns) -> list[Run]:
+        if lane not in self._opened:
+            self._opened[lane] = list(lane.open(self._files, self._shuffle.columns))
+        return self._opened[lane]
