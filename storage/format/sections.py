@@ -28,7 +28,7 @@ SECTIONS: Final = "sections"
 
 #: Bytes, at most, of a manifest without its sections, of a section in it (a name and a digest), and of an array in the
 #: list of a section, with the checksums of 12 chunks.
-_MANIFEST_BYTES, _SECTION_BYTES, _ARRAY_BYTES = 4096, 64, 528
+_MANIFEST_BYTES, _SECTION_BYTES, _ARRAY_BYTES = 3072, 64, 528
 
 
 def planned_metadata(sections: int, arrays: int, data_bytes: int) -> int:

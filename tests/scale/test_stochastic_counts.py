@@ -111,7 +111,7 @@ def test_a_stochastic_partition_runs_the_counted_tasks_and_opens_the_counted_fil
     for phase, function in (
         ("restrict nets", "restrict_nets"),
         ("index nets", "_index_piece"),
-        ("merge nets", "_merge_bucket"),
+        ("keep nets", "_merge_bucket"),
         ("choose nets", "_choose_nets"),
         ("measure batches", "_count_batches"),
     ):

@@ -48,7 +48,7 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.sources.reading.keyed_rows", "_MOST_BYTES"): 4000,
     ("pipeline.partition.multilevel.disk_hypergraph", "FEW_PINS"): 0,
     ("pipeline.partition.multilevel.move_rounds", "ROUNDS"): 2,
-    ("pipeline.shards.rows.row_stage", "_CHUNKS_PER_TASK"): 1,
+    ("pipeline.shards.rows.row_plan", "_CHUNKS_PER_TASK"): 1,
     ("pipeline.samples.sizes", "SEGMENT_BYTES"): 1,
     ("storage.format.arrays", "CHUNK_BYTES"): 2000,
 }

@@ -134,9 +134,7 @@ def row_shards_key(parts: int, method: str, inputs: Mapping[str, str], reorder: 
 
 
 def _parameters(parts: int, method: str, reorder: str) -> dict[str, Any]:
-    # Shards of earlier versions have no order in their keys.
-    ordered = {} if reorder == "none" else {"reorder": reorder}
-    return {"layout": "row", "parts": parts, "method": method, **ordered}
+    return {"layout": "row", "parts": parts, "method": method, "reorder": reorder}
 
 
 def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | None, reorder: str) -> _Inputs:

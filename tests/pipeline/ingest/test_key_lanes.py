@@ -107,7 +107,7 @@ def test_no_task_opens_more_than_16_files_of_ids_or_one_of_them_twice(
     # It writes keys and numbers.
     assert set(found["merge_range"]) == {MOST_FILES + 2}
     # It reads the numbers of its files.
-    assert max(found["scatter_range"]) == 1 + MOST_FILES
+    assert 8 < max(found["scatter_range"]) <= 1 + MOST_FILES
 
 
 def test_merged_ranges_are_read_from_16_files(

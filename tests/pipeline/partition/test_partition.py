@@ -119,12 +119,10 @@ def test_the_key_depends_on_the_seed_and_not_on_limits_and_threads(catalog: Cata
     assert first.artifact.key == again.artifact.key != other.artifact.key
 
 
-def test_options_at_their_default_are_not_part_of_the_key() -> None:
+def test_the_key_has_every_option_that_changes_parts() -> None:
     basic = {"parts": 4, "method": "mtkahypar", "imbalance": 0.01, "seed": 0, "model": "hypergraph"}
-    options = PartitionOptions(
-        4, preset="deterministic", weights="nonzeros", directions="forward", memory_limit=1 << 30
-    )
-    assert options.parameters(1 << 30) == basic
+    basic |= {"preset": "deterministic", "weights": "nonzeros", "directions": "forward"}
+    assert PartitionOptions(4, "mtkahypar", memory_limit=1 << 30).parameters(1 << 30) == basic
     other = PartitionOptions(4, preset="large-k", weights="unit", directions="both")
     assert other.parameters(1) == basic | {"preset": "large-k", "weights": "unit", "directions": "both"}
     assert PartitionOptions(4, "metis").parameters(1)["model"] == "graph"

@@ -56,7 +56,7 @@ LIGHT = """
 import sys
 from gnnloom.pipeline.partition.options import PartitionOptions
 room = "gnnloom.pipeline.partition"
-heavy = ("mtkahypar", "kahypar", "pymetis", f"{room}.multilevel", f"{room}.stochastic", f"{room}.native.run")
+heavy = ("mtkahypar", "kahypar", "pymetis", f"{room}.multilevel.ways", f"{room}.stochastic", f"{room}.native.run")
 print([name for name in heavy if name in sys.modules])
 """
 
@@ -83,7 +83,7 @@ def test_one_file_adds_a_partitioner_to_every_command(catalog: Catalog, tmp_path
         part = np.arange(40) // hand % 3
         assert found["km1"] == rows_sent(adjacency.toarray(), part, 3).sum()
         assert (found["method"], found["hand"]) == ("toy", hand)
-    key = next(info.key for info in catalog["x"].artifacts("partition") if "preset" not in info.parameters)
+    key = next(info.key for info in catalog["x"].artifacts("partition") if info.parameters["preset"] == "single")
     shard = ["shard", "x", "--parts", "3", "--method", "toy", "--partition", key, "--workers", "0", "--json"]
     assert json.loads(gnnloom(*shard))["parts"] == 3
     command = ["partition", "x", "--parts", "3", "--method", "toy", "--method-options", "first=2", "--workers", "0"]

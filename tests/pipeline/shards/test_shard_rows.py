@@ -20,6 +20,7 @@ from gnnloom.pipeline.shards.rows import row_routed
 from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RowSegment
 from gnnloom.pipeline.shards.rows.row_routing import row_shuffle
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifacts.graph import write_block
@@ -257,7 +258,7 @@ def test_reordered_rows_begin_with_the_largest_degree(
     shards, plain = shard_rows(dataset, partition, HERE, reorder="degree"), shard_rows(dataset, partition, HERE)
     assert (shards.reorder, plain.reorder) == ("degree", "none")
     assert shards.artifact.key != plain.artifact.key
-    assert "reorder" not in plain.artifact.parameters
+    assert plain.artifact.parameters["reorder"] == "none"
     for transpose in (False, True):
         np.testing.assert_array_equal(reassemble(shards, transpose=transpose), reassemble(plain, transpose=transpose))
         sent = check_exchange(shards, part, transpose=transpose)
@@ -349,7 +350,8 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
             # Two levels: twelve files of each matrix become at most three for each rank.
             monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
             monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
-            assert len(row_shuffle("forward", 7, 300, weighted=False).levels(12, 1000)) == 3
+            shuffle = row_shuffle("forward", 7, 300, weighted=False)
+            assert len(ShufflePlan.stated(shuffle, 12, 1000, 0).levels) == 3
             for _ in range(6):
                 with pytest.raises(StoppedError):
                     shard_rows(dataset, partition, StoppingCluster(11), reorder=reorder)

@@ -32,11 +32,11 @@ def test_a_stored_configuration_has_every_field_and_is_read_again() -> None:
 @pytest.mark.parametrize(
     ("options", "name", "name_with_shards"),
     [
-        ({}, "gcn-p2p-4-fca13597", "gcn-p2p-4-95888ea4"),
+        ({}, "gcn-p2p-4-793d9e55", "gcn-p2p-4-18586b78"),
         (
             {"model": "sage", "algorithm": "summa", "grid": (2, 2), "lr": 0.1},
-            "sage-summa-2x2-53ed5bcd",
-            "sage-summa-4-2c5195ed",
+            "sage-summa-2x2-024d2ec3",
+            "sage-summa-4-02048810",
         ),
     ],
 )

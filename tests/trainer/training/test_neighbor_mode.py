@@ -15,6 +15,7 @@ from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.sampling.fanouts import ALL
@@ -352,7 +353,7 @@ def test_what_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:
     store_for_sampling(catalog, PROBLEMS["undirected"], 1)
     with pytest.raises(CollectiveError, match="the model has 3 layers"):
         train(LoneCommunicator(), neighbor_config(catalog, "undirected", 1, "a", fanout=(3, 2)))
-    with pytest.raises(CollectiveError, match="each 1 or more, or -1"):
+    with pytest.raises(InputError, match="fanout 0: expected at least 1, or -1"):
         train(LoneCommunicator(), neighbor_config(catalog, "undirected", 1, "b", fanout=(3, 0, 2)))
     with pytest.raises(CollectiveError, match="need the same rows before and after"):
         train(LoneCommunicator(), neighbor_config(catalog, "undirected", 1, "c", model=OWN_MODEL, hidden=(8, 8)))

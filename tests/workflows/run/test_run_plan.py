@@ -47,11 +47,11 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     assert list(phases["vertices"]) == [f"write rows: {array}" for array in ("feature", "label", "split")]
     assert list(phases["partition"]) == ["store parts", "count exchange", "measure load"]
     assert phases["partition"]["store parts"]["bytes_written"] == 120 * 4
-    assert phases["shards"]["write ranks"]["tasks"] == before[-1]["rank"]["ranks"] == 3
+    assert phases["shards"]["shard"]["tasks"] == before[-1]["rank"]["ranks"] == 3
     assert phases["vertices"]["write rows: feature"]["bytes_written"] == 120 * 8 * 4
     shown = gnnloom("--catalog", str(tmp_path / "catalog"), "run", str(path), "--plan")
     assert "shards: exchange as for random parts, an upper bound; the client holds" in shown
-    assert "  collect halos " in shown
+    assert "  send lists " in shown
     assert "what each rank of the training reads and sends" in shown
     assignment = Request(path, tmp_path / "catalog", last="shards").check()
     prepare(assignment, InProcessCluster(assignment.cluster.memory))
@@ -180,4 +180,4 @@ def test_a_plan_counts_the_tasks_of_the_stochastic_model(tmp_path: Path) -> None
         return [phase["phase"] for phase in stage["phases"]]
 
     assert phases("vertex")[:2] == ["draw fresh batches", "measure batches"]
-    assert {"restrict nets", "index nets", "merge nets", "choose nets", "place nets"} <= set(phases("walk"))
+    assert {"restrict nets", "index nets", "keep nets", "choose nets"} <= set(phases("walk"))
