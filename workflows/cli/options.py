@@ -47,7 +47,7 @@ class OptionType(click.ParamType[Any, object]):
 
 
 class OptionChoice(click.Choice[str]):
-    """One of the choices, the name that one of them had in an earlier version, or something of the user's to import."""
+    """One of the choices, a word that stands for one, or something of the user's to import."""
 
     def __init__(self, option: Option) -> None:
         super().__init__(option.choices)
