@@ -151,7 +151,7 @@ class RowShards:
         self.symmetric: bool = artifact.facts["symmetric"]
         self.weighted: bool = artifact.facts["weighted"]
         #: Order of the local numbers of a rank's vertices: ``none`` for ascending ids, or ``degree``.
-        self.reorder: str = artifact.parameters["reorder"]
+        self.reorder: str = artifact.parameters.get("reorder", "none")
         #: Exact figures of the partition on this graph (volume, messages, ...).
         self.quality: dict[str, Any] = artifact.facts["quality"]
 

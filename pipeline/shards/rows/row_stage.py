@@ -134,7 +134,9 @@ def row_shards_key(parts: int, method: str, inputs: Mapping[str, str], reorder: 
 
 
 def _parameters(parts: int, method: str, reorder: str) -> dict[str, Any]:
-    return {"layout": "row", "parts": parts, "method": method, "reorder": reorder}
+    # Keys name an order only where there is one.
+    ordered = {} if reorder == "none" else {"reorder": reorder}
+    return {"layout": "row", "parts": parts, "method": method, **ordered}
 
 
 def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | None, reorder: str) -> _Inputs:

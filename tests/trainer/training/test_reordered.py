@@ -47,7 +47,7 @@ def _config(
     catalog: Catalog, ranks: int, reorder: str, mode: str = "full", *, every: bool = False, **options: Any
 ) -> TrainConfig:
     keys = {
-        shards.parameters["reorder"]: shards.key
+        shards.parameters.get("reorder", "none"): shards.key
         for shards in catalog["rows"].artifacts("shards")
         if shards.parameters["parts"] == ranks
     }

@@ -169,7 +169,7 @@ def test_fewer_epochs_are_another_run_and_more_epochs_continue_a_run(tmp_path: P
 
 
 def test_the_name_of_an_unnamed_run_is_part_of_the_format(tmp_path: Path) -> None:
-    assert check_recipe(tmp_path).workload.config.run_name == "gcn-p2p-3-db2444e2"
+    assert check_recipe(tmp_path).workload.config.run_name == "gcn-p2p-3-51f68c1a"
 
 
 def test_a_run_with_a_name_is_not_cut_to_fewer_epochs(tmp_path: Path) -> None:
