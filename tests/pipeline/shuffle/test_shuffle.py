@@ -170,6 +170,7 @@ def positions_below(limit: int) -> st.SearchStrategy[list[int]]:
 def test_any_rows_reach_their_readers_in_order(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, num_positions: int, fan_in: int, unique: bool
 ) -> None:
+    routed: Routed
     if unique:
         # As the vertices of a permutation: every position once.
         order = data.draw(st.permutations(range(num_positions)))
@@ -177,8 +178,8 @@ def test_any_rows_reach_their_readers_in_order(
         parts = [order[a:b] for a, b in zip([0, *cuts], [*cuts, num_positions], strict=True)]
         routed = [(tuple(part),) for part in parts]
     else:
-        tasks = st.lists(st.lists(positions_below(num_positions), max_size=3).map(tuple), max_size=9)
-        routed = data.draw(tasks)
+        tasks = st.lists(st.lists(positions_below(num_positions), max_size=3), max_size=9)
+        routed = [tuple(task) for task in data.draw(tasks)]
     columns = data.draw(st.sampled_from([COLUMNS, COLUMNS[:1], COLUMNS[2:4], ()]))
     bounds = sorted({0, num_positions, *data.draw(st.lists(st.integers(0, num_positions), max_size=4))})
     writer = ArtifactWriter(tmp_path_factory.mktemp("a") / "graph" / "key", "graph", "key")

@@ -246,11 +246,11 @@ def test_changed_missing_and_repeated_files_are_refused(exported: Path, catalog:
         with pytest.raises(InputError, match="has the name of another file"):
             import_dataset(catalog, blocked)
     for version, said in ((b'"format_version": 9', "format 9 is newer"), (b'"format": 1', "a development version")):
-        other = rewrite(
-            source,
-            tmp_path / "f.tar",
-            lambda n, d, version=version: d.replace(b'"format_version": 1', version) if n == HEAD else d,
-        )
+
+        def renumbered(name: str, content: bytes, version: bytes = version) -> bytes:
+            return content.replace(b'"format_version": 1', version) if name == HEAD else content
+
+        other = rewrite(source, tmp_path / "f.tar", renumbered)
         with pytest.raises(FormatError, match=said):
             import_dataset(catalog, other)
     assert list(catalog.root.iterdir()) == []
