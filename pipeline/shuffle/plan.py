@@ -8,7 +8,7 @@ level (:mod:`gnnloom.pipeline.external_sort.merge_levels`), until a reader takes
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -105,14 +105,14 @@ class ShufflePlan:
             merge.positions,
             files.lanes.lane(number),
             self._bytes(merge.positions, len(merge.group) / self.levels[level.number - 1].sources),
-            before.num_files([(merge.span_before, source) for source in merge.group]),
+            before.num_files((merge.span_before, source) for source in merge.group),
         )
 
     def opens(self, positions: Span) -> int:
         """Files that a reader of these positions opens."""
         last = self.levels[-1]
         spans = self.shuffle.spans(last.spans, *positions)
-        return self.read_files.num_files([(span, source) for span in spans for source in range(last.sources)])
+        return self.read_files.num_files((span, source) for span in spans for source in range(last.sources))
 
     def _bytes(self, positions: Span, share: float) -> int:
         """Bytes of the rows of some positions, and of their index, in a share of the runs."""
@@ -165,9 +165,9 @@ class LevelFiles:
     def remove(self) -> None:
         shutil.rmtree(self.work / self.folder, ignore_errors=True)
 
-    def num_files(self, sources: Sequence[At]) -> int:
+    def num_files(self, sources: Iterable[At]) -> int:
         """Files with the runs of some sources."""
-        return len({self.lanes.lane(self._numbers[at]).path for at in sources if at in self._numbers})
+        return self.lanes.num_files_of(self._numbers[at] for at in sources if at in self._numbers)
 
     @cached_property
     def _numbers(self) -> dict[At, int]:
