@@ -136,7 +136,9 @@ class MpiCommunicator:
 
     def progress(self, requests: Sequence[Request]) -> None:
         # Requests that have completed are null from then on, and the wait passes over them.
-        MPI.Request.Testsome(cast("list[MPI.Request]", list(requests)))
+        pending = cast("list[_Request]", list(requests))
+        with self._matched(pending):
+            MPI.Request.Testsome(cast("list[MPI.Request]", pending))
 
     def wait(self, requests: Sequence[Request]) -> None:
         started = time.perf_counter()
@@ -164,9 +166,15 @@ class MpiCommunicator:
         Raises:
             MismatchError: MPI cannot complete one.
         """
+        with self._matched(pending):
+            return MPI.Request.Testall(cast("list[MPI.Request]", pending))
+
+    @contextmanager
+    def _matched(self, pending: Sequence[_Request]) -> Iterator[None]:
+        """Report messages that do not fit each other, wherever MPI finds them first."""
         awaited = [request.transfer for request in pending]
         try:
-            return MPI.Request.Testall(cast("list[MPI.Request]", pending))
+            yield
         except MPI.Exception as error:
             raise MismatchError(self.traffic.watch.mismatch(awaited)) from error
 
