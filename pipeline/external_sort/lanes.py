@@ -167,7 +167,7 @@ class LaneSet:
 
 
 def num_shared_files(tasks: int) -> int:
-    """Files in which so many tasks write their lanes."""
+    """Number of files in which ``tasks`` tasks write their lanes."""
     return min(tasks, MOST_FILES)
 
 
@@ -383,9 +383,14 @@ def _table_bytes(size: int) -> int:
 
 
 def _seal(lane: Lane, size: int, checksum: int) -> NDArray[np.uint8]:
-    """(16,) uint8 seal of a lane with so many bytes of data and a table with this checksum."""
+    """(16,) uint8 seal of a lane: the size of its data, the checksum of its table, and a checksum of both.
+
+    Args:
+        size: bytes of data.
+        checksum: of the table.
+    """
     content = np.array([size], np.int64).tobytes() + np.array([checksum], np.uint32).tobytes()
-    # Names as well, so that a lane that takes the place of another one is no lane.
+    # The last one covers the lane's name too, so that a lane in the place of another is refused.
     own = google_crc32c.value(content + f"{lane.path} {lane.number} {lane.lanes}".encode())
     return np.frombuffer(content + np.array([own], np.uint32).tobytes(), np.uint8)
 

@@ -42,7 +42,7 @@ class EdgeSample:
     Attributes:
         ranges: ranges of the source.
         files: files that the source names.
-        chunk: the edges. Ids that are renumbered have numbers that are spread as those of the whole source will be.
+        chunk: the edges. If ids are renumbered, these have numbers as far apart as in the whole source.
         edges: number of edges of the whole source.
         vertices: number of vertices of the whole source.
         distinct_ids: number of distinct ids of the whole source; 0 if ids are kept.

@@ -142,8 +142,8 @@ def ingest_graph(
 
     Raises:
         ExistsError: the dataset has a graph from another source or with other options, and others are not allowed.
-        InputError: something in the source is not an edge, there are no edges, or an id is not a number and
-            names were not expected.
+        InputError: the source has no edges or something that is not one, or an id that is not a number where numbers
+            are expected.
         BudgetError: the memory per worker or the disk is too small; raised before the work begins.
     """
     parameters = options.parameters(source)

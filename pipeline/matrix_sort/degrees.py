@@ -48,7 +48,7 @@ def num_degree_tasks(plan: SortPlan) -> int:
 
 def create_degree_array(writer: ArtifactWriter, plan: SortPlan) -> None:
     """Create the array that the tasks fill, unless it exists."""
-    # Creating an array deletes its chunks, among them those of recorded tasks.
+    # Creating an array deletes its chunks, and an earlier command may have recorded some of them.
     if not (writer.path / "degree" / "zarr.json").exists():
         shape = (plan.num_vertices,)
         create_array(writer.path, "degree", shape, "int64", ("vertex",), CHUNK_VERTICES, plan.codec)

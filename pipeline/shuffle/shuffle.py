@@ -111,7 +111,7 @@ class Shuffle:
         shutil.rmtree(work / self.folder, ignore_errors=True)
 
     def spans(self, count: int, start: int, stop: int) -> range:
-        """Of so many spans of positions, those that overlap a range."""
+        """Of ``count`` spans of positions, those that overlap a range."""
         if start == stop:
             return range(0)
         first, last = (range_of(self.num_positions, count, at) for at in (start, stop - 1))

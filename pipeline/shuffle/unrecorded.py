@@ -29,7 +29,7 @@ class UnrecordedShuffle:
     def create(
         cls, work: Path, name: str, tasks: int, columns: Sequence[Column], num_positions: int = 1
     ) -> UnrecordedShuffle:
-        """Create the lanes of so many tasks."""
+        """Create the lanes of ``tasks`` tasks."""
         # Not in folders of its own: for rounds of milliseconds, making and removing these takes longer than all else.
         lanes = LaneSet.create(work, name, tasks)
         return cls(work, Shuffle(name, num_positions, tuple(columns), num_positions), lanes)

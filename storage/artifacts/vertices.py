@@ -42,10 +42,6 @@ class Vertices:
         return "label" in self.artifact
 
     @property
-    def has_multilabel(self) -> bool:
-        return "multilabel" in self.artifact
-
-    @property
     def has_target(self) -> bool:
         return "target" in self.artifact
 

@@ -64,8 +64,8 @@ def ingest(
             of the format, as in ``gnnloom ingest --help-all``.
 
     Raises:
-        InputError: something in the source is not an edge, an option is unknown, or the ids require
-            ``ids="compact"``.
+        InputError: the source has no edges or something that is not one, an option is unknown, or an id is not a number
+            where numbers are expected; ``ids="names"`` expects none.
         NotFoundError: a file does not exist.
         ExistsError: the dataset has a graph from another source or with other options, and ``add`` is not given.
         BudgetError: the memory per worker or the disk is too small; raised before the work begins.

@@ -100,7 +100,7 @@ def write_key_arrays(writer: ArtifactWriter, table_path: Path, codec: str, clust
     tasks: list[KeyArrayTask] = []
     for array in KEY_ARRAYS[table.ids]:
         size, step = array.size(table), array.task_elements
-        # Creating an array deletes its chunks, among them those of recorded tasks.
+        # Creating an array deletes its chunks, and an earlier command may have recorded some of them.
         if not (writer.path / array.name / "zarr.json").exists():
             create_array(writer.path, array.name, (size,), array.dtype, (array.dim,), array.chunk, codec)
         starts = range(0, size, step)

@@ -140,7 +140,7 @@ def _filled(task: CollectKeysTask, keys: KeyType[Any]) -> Iterator[_GrowingFile]
 
 @dataclass
 class _GrowingFile:
-    """A file that is still growing: the keys of pieces, and the edges' ends as positions among those of their piece."""
+    """What the next file will hold: the keys of each piece, and the ends of its edges as positions among them."""
 
     parts: list[Any] = field(default_factory=list)
     ends: list[NDArray[np.int32]] = field(default_factory=list)

@@ -185,5 +185,9 @@ KEY_TYPES: Final[Mapping[str, KeyType[Any]]] = {"compact": IdKeys(), "names": Na
 
 
 def sort_memory(keys: KeyType[Any], counts: Sequence[int]) -> int:
-    """Bytes of memory that sorting keys with so many elements in each array takes."""
+    """Bytes of memory that it takes to sort keys.
+
+    Args:
+        counts: number of elements of each of the arrays that hold the keys.
+    """
     return sum(memory * count for memory, count in zip(keys.memory, counts, strict=True))

@@ -53,7 +53,7 @@ class _LoadTask:
 
     Attributes:
         sums: of the rows of every part, by part.
-        lane: where those of this block go.
+        lane: where the task writes them.
     """
 
     writer: ArtifactWriter
@@ -77,7 +77,7 @@ def measure_load(
     Args:
         part_path: ``.npy`` file with the (num_vertices,) int32 parts, which the tasks map.
         weights: weights of the rows; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
-        writer: of the artifact that the figures are for; keeps those of finished tasks.
+        writer: of the artifact that the figures describe; finished tasks leave their records there.
     """
     shuffle = Shuffle("load", num_parts, tuple(Column(name, "int64") for name in _SUMS), 1)
     lanes = shuffle.create_lanes(writer.work, graph.num_blocks)

@@ -123,7 +123,7 @@ class _CountTask:
 
     Attributes:
         pairs: the rows that each pair of parts exchanges, by pair.
-        lane: where those of this block go.
+        lane: where the task writes them.
     """
 
     writer: ArtifactWriter
@@ -148,7 +148,7 @@ def count_exchange(
         transpose: the transpose of that matrix; its row j lists the vertices that need vertex j.
         part_path: ``.npy`` file with the (num_vertices,) int32 parts, all in 0..num_parts-1; workers share its memory.
         direction: name of the product.
-        writer: of the artifact that the figures are for; keeps those of finished tasks.
+        writer: of the artifact that the figures describe; finished tasks leave their records there.
     """
     buffers = CountBuffers(num_parts, cluster.memory)
     pairs = _pair_shuffle(direction, num_parts)

@@ -97,7 +97,7 @@ class MergedNets:
 
     @classmethod
     def of(cls, work: Path, count: int, dtype: str, num_nets: int, num_pins: int) -> MergedNets:
-        """The nets of so many batches, with pins of this type."""
+        """The nets of ``count`` batches, with pins of type ``dtype``."""
         return cls(work, _merged_shuffle(count, dtype), num_nets, num_pins)
 
     def to_json(self) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class RestrictTask:
         return self.group.task_name(self.piece.number)
 
     def rows(self, count: int) -> Index:
-        """The index of so many rows of the piece."""
+        """The index of ``count`` rows of the piece."""
         return Index.of_offsets(np.array([0, count]), self.piece.number)
 
     def met_before(self, num_pins: int) -> NDArray[np.bool_]:

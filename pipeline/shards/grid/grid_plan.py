@@ -135,7 +135,7 @@ class GridPlan:
         return plans
 
     def _runs(self, nnz: int) -> int:
-        """Runs of a block with so many entries."""
+        """Number of runs in which a block of ``nnz`` entries is routed."""
         return max(1, -(-nnz // run_entries(self.memory)))
 
     def _scatter_tasks(self, variant: str, plan: ShufflePlan) -> list[ScatterToCellsTask]:

@@ -149,7 +149,7 @@ class VertexPlan:
         return sum(-(-max(1, last - first) // self.bucket_rows(row)) for row, (first, last) in enumerate(spans))
 
     def range_memory(self, rows: int) -> int:
-        """Bytes that a task holds that routes so many vertices."""
+        """Bytes that a task holds while it routes ``rows`` vertices."""
         return rows * (2 * self._widest + _ROUTE_BYTES)
 
     def bucket_memory(self, bucket: Bucket) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels, read_array
@@ -124,6 +125,10 @@ class Objective(ABC):
         """
         return f"task {self.task.name} has no classes to weigh; remove the option"
 
-    def class_counts(self, label: Tensor) -> Tensor:
-        """(num_outputs,) int64, how many of some rows have each class."""
-        raise NotImplementedError(f"task {self.task.name} has no classes")
+    def class_counts(self, label: Tensor) -> Tensor:  # noqa: ARG002 - for subclasses
+        """(num_outputs,) int64, how many of some rows have each class.
+
+        Raises:
+            InputError: the task lets classes have weights, but its objective does not count them.
+        """
+        raise InputError(f"task {self.task.name}: its objective allows weights of classes, so it needs class_counts")
