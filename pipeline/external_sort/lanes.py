@@ -337,13 +337,13 @@ class OpenFiles:
             IncompleteError: its file is missing.
         """
         if lane not in self._lanes:
-            self._lanes[lane] = OpenLane(lane, *self._file(lane.path, os.O_RDONLY))
+            self._lanes[lane] = OpenLane(lane, *self._file(lane.path))
         return self._lanes[lane]
 
-    def _file(self, path: str, flags: int) -> tuple[int, Path]:
+    def _file(self, path: str) -> tuple[int, Path]:
         if path not in self._opened:
             file = self._folder / path
-            self._opened[path] = _open(file, flags), file
+            self._opened[path] = _open(file, os.O_RDONLY), file
         return self._opened[path]
 
 
