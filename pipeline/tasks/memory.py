@@ -35,6 +35,18 @@ def working_memory(memory: int) -> int:
     return memory - BASE_MEMORY
 
 
+def rows_that_fit(memory: int, row_bytes: int) -> int:
+    """How many rows a task may hold, at least one, on a worker that may use ``memory`` bytes in total.
+
+    Args:
+        row_bytes: bytes that the task holds for a row at its peak, all copies and temporary arrays counted.
+
+    Raises:
+        BudgetError: the memory leaves no room for buffers.
+    """
+    return max(1, working_memory(memory) // row_bytes)
+
+
 def keep_freed_memory() -> None:
     """Make this process keep freed memory for its next buffers, because touching fresh pages is slow.
 
