@@ -31,9 +31,10 @@ demo: install
 	$(BIN)/gnnloom demo
 
 # Three processes keep two cores busy, because tests wait for the ranks and commands that they start. The order of files
-# is that of tests/conftest.py.
+# is that of tests/conftest.py. ROOMS=trainer leaves out the tests of what does not import trainer.
+ROOMS ?=
 test: .venv/installed-for-tests
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --rooms '$(ROOMS)'
 
 test-long: .venv/installed-for-tests
 	$(BIN)/python -m pytest -m long

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,15 +17,55 @@ from support.mpi import rank_command
 
 #: Rooms whose files come first, because they have slow tests, of which none should run alone at the end.
 _FIRST = ("workflows", "trainer", "pipeline")
+#: Folders of the tests of each top folder, and of what imports it; files beside them always run.
+_CONCERNED = {
+    "storage": {"storage", "pipeline", "trainer", "workflows", "scale"},
+    "pipeline": {"pipeline", "workflows", "scale"},
+    "trainer": {"trainer", "workflows", "scale"},
+    "workflows": {"workflows"},
+}
+#: How many of the slowest tests are listed, and where.
+_SLOWEST, _DURATIONS = 60, Path(__file__).parents[1] / "build" / "durations.txt"
 #: Folder of a `sitecustomize`, which every Python loads that finds it on its path.
 _UNSYNCED = Path(__file__).parent / "support" / "unsynced"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the files by room."""
-    tests = Path(__file__).parent
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rooms", default="", help="only tests of these top folders and of what imports them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order the files by room, and leave out those that ``--rooms`` does not concern."""
     rooms = {room: number for number, room in enumerate(_FIRST)}
-    items.sort(key=lambda item: rooms.get(item.path.relative_to(tests).parts[0], len(rooms)))
+    items.sort(key=lambda item: rooms.get(_room(item), len(rooms)))
+    asked = config.getoption("--rooms").replace(",", " ").split()
+    if unknown := set(asked) - _CONCERNED.keys():
+        raise pytest.UsageError(f"--rooms {' '.join(sorted(unknown))}: choose from {', '.join(_CONCERNED)}")
+    if asked:
+        kept = set().union(*(_CONCERNED[room] for room in asked))
+        left_out = [item for item in items if _room(item) in _CONCERNED["storage"] - kept]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _room(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """List the slowest tests, with what each of them set up, so that a slow suite need not be measured again."""
+    if hasattr(config, "workerinput"):
+        return
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid] += report.duration
+    if not seconds:
+        return
+    _DURATIONS.parent.mkdir(exist_ok=True)
+    lines = [f"{duration:8.2f}  {test}\n" for test, duration in seconds.most_common(_SLOWEST)]
+    _DURATIONS.write_text("".join([f"{seconds.total():8.2f}  {len(seconds)} tests\n", *lines]))
 
 
 def pytest_collection_finish() -> None:
