@@ -30,29 +30,58 @@ def is_location(value: Any) -> TypeGuard[str | Path | Sequence[str | Path]]:
 
 @contextmanager
 def stored_edges(edges: Any) -> Iterator[str]:
-    """Write edges to a temporary file for the time of the ``with`` block.
+    """Write edges, and vertex data that come along, to a temporary file for the time of the ``with`` block.
 
     Args:
-        edges: a SciPy sparse matrix, or (2, m) or (m, 2) ids in anything that NumPy makes an array of.
+        edges: a SciPy sparse matrix; a ``Data`` of PyG; a data frame of pandas, polars or Arrow; or (2, m) or (m, 2)
+            ids in anything that NumPy makes an array of.
 
     Yields:
-        The file.
+        The file, whose name says in which format it is.
 
     Raises:
-        InputError: this is not an array.
+        InputError: this is none of them.
     """
+    with own_folder() as folder:
+        yield _named_by_content(_write_edges(Path(folder), edges))
+
+
+def _write_edges(folder: Path, edges: Any) -> Path:
+    # Neither PyG nor a library of data frames has to be installed, so what they make is known by what it offers.
+    if hasattr(edges, "edge_index"):
+        return _write_data(folder / "data.pt", edges)
+    if hasattr(edges, "__arrow_c_stream__"):
+        return _write_frame(folder / "edges.parquet", edges)
     from scipy.sparse import coo_array, issparse, save_npz
 
-    with own_folder() as folder:
-        if issparse(edges):
-            file = Path(folder, "adjacency.npz")
-            # Unlike the other formats, COO keeps equal edges apart.
-            matrix: Any = edges
-            save_npz(file, coo_array(matrix), compressed=False)
-        else:
-            file = Path(folder, "edges.npy")
-            np.save(file, _array("edges", edges))
-        yield _named_by_content(file)
+    if issparse(edges):
+        file = folder / "adjacency.npz"
+        # Unlike the other formats, COO keeps equal edges apart.
+        save_npz(file, coo_array(edges), compressed=False)
+    else:
+        file = folder / "edges.npy"
+        np.save(file, _array("edges", edges))
+    return file
+
+
+def _write_data(file: Path, data: Any) -> Path:
+    """Write a ``Data`` as the format ``pyg`` reads it."""
+    import torch
+
+    tensors = {name: value.detach().cpu() for name, value in data.to_dict().items() if torch.is_tensor(value)}
+    # Vertices without edges and without data count as well.
+    torch.save({**tensors, "num_nodes": data.num_nodes}, file)
+    return file
+
+
+def _write_frame(file: Path, frame: Any) -> Path:
+    from pyarrow import ArrowException, parquet, table
+
+    try:
+        parquet.write_table(table(frame), file, compression="none")
+    except ArrowException as error:
+        raise InputError(f"edges: cannot be made an Arrow table ({error})") from error
+    return file
 
 
 @contextmanager

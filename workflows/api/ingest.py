@@ -48,8 +48,9 @@ def ingest(
     Args:
         name: name of the dataset, which is created if it does not exist.
         source: files, URLs or globs; one folder; or edges in memory: (2, m) or (m, 2) ids ``u, v`` of edges u -> v
-            (NumPy, torch), or a SciPy matrix, whose entry (u, v) is the edge u -> v. Edges in memory are written to a
-            temporary file first.
+            (NumPy, torch); a data frame (pandas, polars, Arrow), with its columns named by ``columns``; a SciPy matrix,
+            whose entry (u, v) is the edge u -> v; or a ``Data`` of PyG, with its features, labels and masks. Edges in
+            memory are written to a temporary file first.
         format: format of the files; by default guessed from their names.
         add: store another graph in a dataset that has one; other functions then choose with ``graph``.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
@@ -76,11 +77,10 @@ def ingest(
 
     def store() -> Dataset:
         with ExitStack() as stack:
-            in_memory = not is_location(source)
-            locations = [stack.enter_context(stored_edges(source))] if in_memory else _texts(source)
+            locations = _texts(source) if is_location(source) else [stack.enter_context(stored_edges(source))]
             values = plain_values(others)
             edges = open_edges(format, locations, values, undirected=graph_options.undirected)
-            vertices = None if in_memory else bundled_vertices(format, locations)
+            vertices = bundled_vertices(format, locations)
             store_source(as_catalog(catalog), name, edges, vertices, graph_options, cluster, add=add)
         return as_dataset(name, catalog)
 

@@ -84,6 +84,32 @@ def test_edges_in_memory_are_named_by_their_content(catalog: gnnloom.Catalog) ->
     np.testing.assert_array_equal(weighted.to_scipy().toarray(), matrix.toarray().T)
 
 
+def test_data_of_pyg_brings_its_features_labels_and_masks(catalog: gnnloom.Catalog) -> None:
+    data = pytest.importorskip("torch_geometric.data").Data(
+        x=torch.rand(8, 3), edge_index=torch.from_numpy(EDGES), y=torch.arange(8) % 2
+    )
+    # Vertices 6 and 7 have no edges.
+    data.train_mask, data.val_mask = torch.arange(8) < 4, torch.arange(8) == 5
+    data.test_mask = ~(data.train_mask | data.val_mask)
+    web = gnnloom.ingest("web", data, workers=0)
+    assert web.graph().num_vertices == 8
+    assert web.graph().artifact.key == gnnloom.ingest("web", data.clone(), workers=0).graph().artifact.key
+    np.testing.assert_array_equal(web.vertices().feature(), data.x.numpy())
+    assert web.vertices().label().tolist() == data.y.tolist()
+    assert web.vertices().split().tolist() == [1, 1, 1, 1, 3, 2, 3, 3]
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "pandas", "polars"])
+def test_edges_in_a_data_frame(catalog: gnnloom.Catalog, library: str) -> None:
+    columns = {"day": [1, 2, 3], "caller": ["ann", "bob", "cid"], "callee": ["bob", "cid", "ann"]}
+    module = pytest.importorskip(library)
+    frame = module.table(columns) if library == "pyarrow" else module.DataFrame(columns)
+    calls = gnnloom.ingest("calls", frame, columns="caller,callee", ids="compact", self_loops="keep", workers=0)
+    assert calls.to_scipy().toarray().tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
+    with pytest.raises(InputError, match="columns"):
+        gnnloom.ingest("other", frame, columns="caller,called", ids="compact", workers=0)
+
+
 def test_vertex_data_in_memory_are_stored_in_order(catalog: gnnloom.Catalog, tmp_path: Path) -> None:
     web = gnnloom.ingest("web", EDGES, workers=0)
     feature = np.random.default_rng(0).random((6, 3))
