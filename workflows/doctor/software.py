@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.kernel_cache import KERNEL_CACHE
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
 
 _PACKAGES = ("numpy", "scipy", "numba", "zarr", "numcodecs", "pyarrow", "dask", "distributed", "torch", "mpi4py")
@@ -64,7 +65,8 @@ def check_kernels() -> Finding:
     forward, backward, _, _ = scan_rows(symmetric_indptr, 0, np.nonzero(symmetric)[1], values, 0, -1, 40)
     if wrong != -1 or forward != backward:
         return Finding("kernels", FAILED, "a compiled kernel gives a wrong result", "install another version of numba")
-    return Finding("kernels", OK, f"compiled and correct in {time.perf_counter() - started:.1f} s")
+    kept = f"{scan_rows.stats.cache_path}{f' ({KERNEL_CACHE})' if KERNEL_CACHE in os.environ else ''}"
+    return Finding("kernels", OK, f"compiled and correct in {time.perf_counter() - started:.1f} s, kept in {kept}")
 
 
 def check_sparse_product() -> Finding:

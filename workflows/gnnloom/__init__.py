@@ -12,12 +12,15 @@ Each function does what the command of the same name does, with the same options
 result: a :class:`Dataset`, a partition, shards or a :class:`Run`. Results are stored in a catalog, and a call whose
 result exists returns it.
 
-Importing this package imports nothing else; every name is loaded on its first use.
+Importing this package imports nothing that takes time; every name is loaded on its first use.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+
+from gnnloom.storage.kernel_cache import choose_kernel_cache
 
 if TYPE_CHECKING:
     from gnnloom.storage.errors import GnnloomError
@@ -47,6 +50,8 @@ __all__ = [
     "shard",
     "train",
 ]
+
+choose_kernel_cache(os.environ, __path__[0])
 
 _API = "gnnloom.workflows.api"
 _HOMES = {

@@ -33,6 +33,7 @@ def test_the_doctor_passes_on_this_machine_and_leaves_nothing_behind(tmp_path: P
         "partitioner block",
     ):
         assert found[name]["state"] == OK, found[name]
+    assert ", kept in /" in found["kernels"]["found"]
     assert all(check["fix"] for check in content["checks"] if check["state"] != OK)
     assert list(tmp_path.iterdir()) == []
 
