@@ -84,7 +84,9 @@ class Dataset:
         self.path = path
         self.name = path.name
         if not path.is_dir():
-            raise NotFoundError(f"{path}: there is no such dataset; `gnnloom catalog ls` lists the existing ones")
+            raise NotFoundError(
+                f"{path}: there is no such dataset; {_meant(path)}`gnnloom catalog ls` lists the existing ones"
+            )
         _check_dataset_group(path)
 
     def __repr__(self) -> str:
@@ -288,6 +290,14 @@ class Catalog:
         if path.resolve().parent != self.root:
             raise InputError(f"dataset name {name!r}: {path} leads out of the catalog {self.root}")
         return path
+
+
+def _meant(path: Path) -> str:
+    """The dataset of a similar name, as the beginning of a sentence; empty if there is none."""
+    import difflib  # noqa: PLC0415 - only for this message
+
+    close = difflib.get_close_matches(path.name, Catalog(path.parent), 1)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def _make_dataset(path: Path) -> None:

@@ -21,7 +21,7 @@ def differences(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     names = list(dict.fromkeys(name for each in flat for name in each))
     differing = [name for name in names if len({each.get(name) for each in flat}) > 1]
     clear = [name for name in differing if not name.endswith(_OF_CONTENT)]
-    return [{_short(name): each.get(name, "default") for name in clear or differing} for each in flat]
+    return [{_short(name): each.get(name, _absent(name)) for name in clear or differing} for each in flat]
 
 
 def in_words(pairs: Mapping[str, str]) -> str:
@@ -32,13 +32,22 @@ def in_words(pairs: Mapping[str, str]) -> str:
 def _flat(value: Any, name: str = "") -> dict[str, str]:
     if isinstance(value, Mapping):
         return {key: text for below in value for key, text in _flat(value[below], f"{name}.{below}").items()}
+    if isinstance(value, list) and not any(item is not None for item in value):
+        return {}
     if isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
         return {key: text for item, each in enumerate(value) for key, text in _flat(each, f"{name}.{item}").items()}
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     return {name: text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."}
 
 
+def _absent(name: str) -> str:
+    # An artifact that lacks a file was made without it, which is no default.
+    return "none" if name.endswith(".name") else "default"
+
+
 def _short(name: str) -> str:
     *above, last = name.strip(".").split(".")
-    # The name of a source's file is called by what it is.
-    return "file" if last == "name" and "files" in above else last
+    # The name of a file is called by what the file is, such as feature.
+    if last == "name" and above:
+        return "file" if "files" in above else above[-1]
+    return last

@@ -160,3 +160,23 @@ def test_an_error_is_also_the_matching_builtin(catalog: Catalog) -> None:
         catalog["absent"]
     assert caught.value.exit_code == 3  # type: ignore[attr-defined]
     assert not str(caught.value).startswith("'")
+
+
+def test_a_name_like_that_of_a_dataset_is_suggested(catalog: Catalog) -> None:
+    catalog.create("papers")
+    with pytest.raises(NotFoundError, match=r"there is no such dataset; did you mean papers\? `gnnloom catalog ls`"):
+        catalog["paper"]
+    with pytest.raises(NotFoundError, match="there is no such dataset; `gnnloom catalog ls`"):
+        catalog["web"]
+
+
+def test_vertex_data_to_choose_from_are_named_by_their_files(catalog: Catalog) -> None:
+    dataset = catalog.create("web")
+    for sources in ({"feature": "a.npy", "label": "l.npy"}, {"feature": "b.npy"}):
+        files = {name: {"fingerprint": file, "name": file, "size": 1} for name, file in sources.items()}
+        parameters = {"source": {"format": "numpy", "arrays": [None] * len(files), **files}}
+        with ArtifactWriter.begin(dataset.path, "vertices", parameters, {}) as writer:
+            writer.commit([], {}, {})
+    with pytest.raises(InputError, match=r"\(feature=a.npy, label=l.npy\)") as raised:
+        dataset.vertices()
+    assert "(feature=b.npy, label=none)" in str(raised.value)

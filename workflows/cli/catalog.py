@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.catalog import ArtifactInfo
 from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.catalog_tree import du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.options import current_catalog, existing_catalog, json_option
@@ -59,7 +61,14 @@ def ls_command(as_json: bool) -> None:
 
 
 #: Figures listed for a dataset, and their column titles.
-_MEASURES = {"vertices": "vertices", "nnz": "nonzeros", "artifacts": "artifacts", "runs": "runs", "bytes": "size"}
+_MEASURES = {
+    "vertices": "vertices",
+    "nnz": "nonzeros",
+    "artifacts": "artifacts",
+    "runs": "runs",
+    "bytes": "size",
+    "changed": "last change",
+}
 
 
 def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
@@ -68,6 +77,7 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
     try:
         dataset = catalog[name]
         row |= {"artifacts": len(dataset.artifacts()), "runs": len(dataset.runs()), "bytes": dataset.stored_bytes()}
+        row["changed"] = _last_change(dataset)
         for info in dataset.artifacts("graph"):
             if info.state == "complete":
                 graph = Graph(Artifact(info.path))
@@ -78,11 +88,17 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
     return row
 
 
+def _last_change(dataset: Dataset) -> str:
+    """Local time at which the newest artifact or run was made or began to change."""
+    made = [dataset.path, *(info.path for info in dataset.artifacts()), *map(dataset.run_path, dataset.runs())]
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(max(path.stat().st_mtime for path in made)))
+
+
 @catalog_command.command("show")
 @click.argument("name")
 @json_option
 def show_command(name: str, as_json: bool) -> None:
-    """Show the artifacts of dataset NAME: kind, key, state, parameters, size.
+    """Show the artifacts of dataset NAME (key, state, parameters, size) and its runs (state, scores, predictions).
 
     \b
     Example:
@@ -90,8 +106,9 @@ def show_command(name: str, as_json: bool) -> None:
     """
     dataset = current_catalog()[name]
     artifacts = [_artifact_row(info) for info in dataset.artifacts()]
+    runs = [_run_row(Run.open(dataset, run)) for run in dataset.runs()]
     if as_json:
-        content = {"dataset": name, "path": str(dataset.path), "artifacts": artifacts, "runs": dataset.runs()}
+        content = {"dataset": name, "path": str(dataset.path), "artifacts": artifacts, "runs": runs}
         show(content, as_json=True, title="")
         return
     show_rows(
@@ -102,10 +119,49 @@ def show_command(name: str, as_json: bool) -> None:
         ],
         title=f"dataset {name}",
     )
-    for problem in (row["problem"] for row in artifacts if row["problem"]):
+    for problem in (row["problem"] for row in [*artifacts, *runs] if row["problem"]):
         click.echo(problem)
-    if dataset.runs():
-        show_rows(("run",), [(run,) for run in dataset.runs()])
+    if runs:
+        show_rows(
+            ("run", "state", "epochs", "scores"),
+            [(row["run"], row["state"], _epochs(row), _scores(row["scores"])) for row in runs],
+        )
+    for row in runs:
+        if row["predictions"]:
+            click.echo(f"predictions of {row['run']}: {row['predictions']}")
+
+
+#: What the names of the scores that are shown begin with.
+_SCORES = {"val", "test"}
+
+
+def _run_row(run: Run) -> dict[str, Any]:
+    """Return the state of a run; what cannot be read is None, and the problem says why."""
+    row: dict[str, Any] = {"run": run.name, "state": "finished" if run.is_finished else "unfinished"}
+    row |= {"epochs": None, "of": None, "scores": {}, "predictions": None, "problem": None}
+    try:
+        lines = run.metrics()
+        row |= {"epochs": len(lines), "of": run.config().get("epochs")}
+        # Of an unfinished run, those of the last evaluation.
+        evaluated = [line for line in lines if not _SCORES.isdisjoint(name.partition("_")[0] for name in line)]
+        figures = run.result() if run.is_finished else (evaluated or [{}])[-1]
+        row["scores"] = {
+            name: value for name, value in figures.items() if name.partition("_")[0] in _SCORES and value is not None
+        }
+    except GnnloomError as error:
+        row["problem"] = str(error)
+    if run.predictions_path.is_dir():
+        row["predictions"] = str(run.predictions_path)
+    return row
+
+
+def _epochs(row: dict[str, Any]) -> str:
+    """The finished epochs, and how many there are to be."""
+    return readable("epochs", row["epochs"]) if row["epochs"] == row["of"] else f"{row['epochs']} of {row['of']}"
+
+
+def _scores(scores: dict[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {readable(name, value)}" for name, value in scores.items())
 
 
 def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:

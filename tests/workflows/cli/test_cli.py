@@ -135,15 +135,18 @@ def test_a_repeated_command_finds_the_existing_result(trained: tuple[Path, dict[
 
 
 def test_the_catalog_lists_shows_and_verifies_a_dataset(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
-    root = trained[0]
+    root, results = trained
     (row,) = succeed(root, "catalog", "ls")["datasets"]
-    assert (row["name"], row["vertices"]) == ("tiny", 400)
+    assert (row["name"], row["vertices"], len(row["changed"])) == ("tiny", 400, len("2026-01-31 12:00"))
     shown = succeed(root, "catalog", "show", "tiny")
     assert {(item["kind"], item["state"]) for item in shown["artifacts"]} == {
         (kind, "complete") for kind in ("graph", "vertices", "partition", "shards")
     }
     assert all(item["key"] and "parameters" in item for item in shown["artifacts"])
-    assert shown["runs"] == ["first"]
+    (run,) = shown["runs"]
+    assert (run["run"], run["state"], run["epochs"], run["problem"]) == ("first", "finished", run["of"], None)
+    assert run["scores"]["test_accuracy"] == results["train"]["test_accuracy"]
+    assert run["predictions"] == str(root / "tiny" / "runs" / "first" / "predictions")
     assert all(item["problem"] is None for item in succeed(root, "catalog", "verify", "tiny")["artifacts"])
     for arguments in (("ls",), ("show", "tiny"), ("verify", "tiny")):
         assert gnnloom(root, "catalog", *arguments).stdout
