@@ -30,7 +30,6 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
 
     Raises:
         InputError: a grid is given too, or no algorithm that the planner knows has its shards and fits the memory.
-        NotFoundError: there is no profile of this machine; `gnnloom calibrate` makes it.
     """
     fields = {name: value for name, value in given.items() if name != "algorithm"}
     if fields.get("grid") is not None:
@@ -47,7 +46,7 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
             f"algorithm auto: dataset {dataset.name} has no shards for {config.ranks} ranks whose training fits the"
             " memory; `gnnloom plan` shows what would fit, and `gnnloom shard` makes shards"
         )
-    logger.warning("%s", _reason(plan, plans))
+    logger.warning("%s", "; ".join(filter(None, (_reason(plan, plans), profile.note))))
     return {**fields, "algorithm": plan.config.algorithm, "grid": plan.config.grid}
 
 

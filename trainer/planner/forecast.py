@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import GnnloomError, NotFoundError
+from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.planner.candidates import fits, plan_of
-from gnnloom.trainer.planner.profile import GENERIC, LOCAL, MachineProfile, open_profile
+from gnnloom.trainer.planner.profile import LOCAL, open_profile
 from gnnloom.trainer.planner.stored import situation_of
 from gnnloom.trainer.training.projection import project_new_training, with_drawn_options
 from gnnloom.trainer.training.shard_sizes import sizes_of
@@ -41,7 +40,7 @@ def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
         InputError: the planner does not know the training, or the partition lacks a figure.
         NotFoundError: the graph, the vertex data, or what batches are drawn from is gone.
     """
-    shards, profile = begun.shards, _profile(dataset.path.parent)
+    shards, profile = begun.shards, open_profile(dataset.path.parent, LOCAL)
     config = with_drawn_options(begun.config, dataset, shards.artifact)
     # The shards are there, so their sizes are known better than before there were any.
     memory = max(project_new_training(config, sizes_of(shards, config.task)).peak_memory)
@@ -60,11 +59,3 @@ def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
         plan = plan_of(config, situation, profile, shards.artifact.inputs.get("partition", ""))
         content = replace(plan, peak_memory=memory, fits=fitting).to_json()
     return {**content, "profile": profile.name, "clock": profile.clock}
-
-
-def _profile(root: Path) -> MachineProfile:
-    """The measured profile of this machine; without one, that of some other machine."""
-    try:
-        return open_profile(root, LOCAL)
-    except NotFoundError:
-        return open_profile(root, GENERIC)

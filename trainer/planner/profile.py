@@ -122,6 +122,7 @@ class MachineProfile:
 
     Attributes:
         clock: ``wall`` or ``processor``: what was measured.
+        device: ``cpu`` or ``gpu``: what a rank computes on.
         ranks_per_node: ranks that share a node.
         memory_per_rank: bytes; 0 if it is not known.
         intra: between ranks of a node.
@@ -139,6 +140,7 @@ class MachineProfile:
 
     name: str
     clock: str = "wall"
+    device: str = "cpu"
     ranks_per_node: int
     memory_per_rank: int = 0
     intra: Link
@@ -155,6 +157,15 @@ class MachineProfile:
     collectives: tuple[CollectiveRate, ...] = ()
     spread: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str:
+        """What a reader of predicted times has to know; empty if they are those of a measured machine."""
+        if self.device == "gpu":
+            return f"times are those of the GPUs of {self.name}, for comparison: gnnloom itself computes on CPUs"
+        if self.name == GENERIC:
+            return "times are those of some small machine: `gnnloom calibrate` measures this one"
+        return ""
 
     def measured(self, operation: str, group: int) -> CollectiveRate | None:
         """The measured rate of a collective in groups of this size."""
@@ -237,6 +248,8 @@ def store_profile(root: Path, profile: MachineProfile) -> Path:
 def open_profile(root: Path, name: str) -> MachineProfile:
     """A profile of a catalog, one that comes with gnnloom, or that of a JSON file, in this order.
 
+    Where nothing was measured, ``local`` is ``generic``, which the note of the profile says.
+
     Raises:
         NotFoundError: there is none.
         InputError: it is not a profile.
@@ -248,6 +261,8 @@ def open_profile(root: Path, name: str) -> MachineProfile:
             return MachineProfile.from_json(read_json(path), str(path))
         except CorruptError as error:
             raise InputError(f"{path}: not a machine profile ({error})") from error
+    if name == LOCAL:
+        name = GENERIC
     if not is_file and name in published_profiles():
         file = resources.files("gnnloom.trainer.planner") / "machines" / f"{name}.json"
         return MachineProfile.from_json(json.loads(file.read_text()), name)

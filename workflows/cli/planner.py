@@ -98,11 +98,19 @@ def plan_command(
     precisions = PRECISIONS if is_open else (config.precision,)
     plans = make_plans(config, situation, machine, memory_per_rank or 0, precisions=precisions)
     if as_json:
-        content = {"dataset": name, "ranks": ranks, "profile": machine.name, "clock": machine.clock}
+        content = {
+            "dataset": name,
+            "ranks": ranks,
+            "profile": machine.name,
+            "clock": machine.clock,
+            "note": machine.note,
+        }
         show({**content, "plans": [plan.to_json() for plan in plans]}, as_json=True, title="")
         return
     title = f"{name} on {ranks} ranks, profile {machine.name} ({machine.clock} time)"
     show_rows(_COLUMNS, [_row(plan) for plan in plans[:top]], title=title)
+    if machine.note:
+        click.echo(machine.note)
     for note in sorted(
         {f"* {plan.partition or plan.config.algorithm}: {plan.estimated}" for plan in plans[:top] if plan.estimated}
     ):

@@ -117,7 +117,7 @@ def simulate_command(
     config = model_config(options, dataset=name or "numbers")
     plans = simulate(config, situation, machine, ranks, memory_per_rank or 0, weak=weak)
     changes = crossings(plans)
-    notes = _notes(plans, situation)
+    notes = [*filter(None, [machine.note]), *_notes(plans, situation)]
     if table is not None:
         _write_csv(table, plans)
     pages = (

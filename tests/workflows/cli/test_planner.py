@@ -236,9 +236,25 @@ def test_auto_trains_with_the_fastest_plan_that_has_shards(planned: Path, caplog
     assert f"algorithm auto: {fastest['algorithm']}" in caplog.text + invoke(planned, *auto).stderr
     with pytest.raises(InputError, match="leave one of them out"):
         invoke(planned, *auto, "--grid", "2x2")
+
+
+def test_a_machine_that_was_not_measured_is_planned_as_some_small_one(
+    planned: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (planned / ".profiles" / "local.json").unlink()
-    with pytest.raises(NotFoundError, match="gnnloom calibrate"):
-        invoke(planned, *auto)
+    note = "times are those of some small machine: `gnnloom calibrate` measures this one"
+    found = answer(planned, "plan", "web", "--ranks", "4", "--hidden", "32")
+    assert (found["profile"], found["note"]) == ("generic", note)
+    assert note in invoke(planned, "plan", "web", "--ranks", "4", "--hidden", "32").stdout
+    auto = ("train", "web", "--ranks", "4", "--hidden", "32", "--algorithm", "auto", "--plan")
+    assert note in invoke(planned, *auto).stderr + caplog.text
+
+
+def test_plans_with_the_rates_of_gpus_say_so(planned: Path) -> None:
+    note = "times are those of the GPUs of perlmutter, for comparison: gnnloom itself computes on CPUs"
+    asked = ("web", "--profile", "perlmutter", "--hidden", "32", "--ranks")
+    assert answer(planned, "plan", *asked, "4")["note"] == note
+    assert answer(planned, "simulate", *asked, "4,16")["notes"][0] == note
 
 
 def test_auto_says_what_is_missing_without_shards(planned: Path) -> None:
