@@ -1,4 +1,8 @@
-"""The sides of bench_epoch: gnnloom on one and two ranks in two precisions, and PyG with three kinds of adjacency."""
+"""The sides of bench_epoch: gnnloom on one and two ranks in two precisions, and PyG with three kinds of adjacency.
+
+gnnloom multiplies in the cheaper order, and forms the product of the adjacency and fixed features once. The sides with
+the "same products" do neither: they form the products that PyG's layers form, in every epoch.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,13 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import rank_environment
 
 SEED = 0
+#: Options by which gnnloom forms the products of PyG's layers: GCNConv multiplies with the weights first.
+SAME_PRODUCTS: Mapping[str, Mapping[str, Any]] = {
+    "gcn": {"cache_input_product": False, "product_order": "transform-first"},
+    "sage": {"cache_input_product": False, "product_order": "propagate-first"},
+    "gin": {"cache_input_product": False, "product_order": "propagate-first"},
+    "gat": {"cache_input_product": False},
+}
 #: Memory that Python, torch and PyG take, in bytes.
 _PROGRAM = 1 << 30
 
@@ -66,12 +77,14 @@ class Side:
         ranks: of gnnloom; 0 for PyG.
         precision: of gnnloom's features; PyG computes in float32.
         adjacency: what PyG's layers get as the graph.
+        saves: products as gnnloom forms them by default; otherwise those of PyG's layers.
     """
 
     title: str
     ranks: int = 0
     precision: str = "float32"
     adjacency: str = ""
+    saves: bool = True
 
     def hindrance(self, case: Case, catalog: Path) -> str:
         """Why this side cannot train a case here; empty if it can."""
@@ -117,7 +130,8 @@ class Side:
             dropout=0.0,
             seed=SEED,
             precision=self.precision,
-            run=f"{case.model}-{case.width}-{self.ranks}-{self.precision}",
+            run=f"{case.model}-{case.width}-{self.ranks}-{self.precision}{'' if self.saves else '-same'}",
+            **({} if self.saves else SAME_PRODUCTS[case.model]),
         )
 
 
@@ -126,6 +140,8 @@ SIDES = {
     "2": Side("gnnloom, 2 ranks", 2),
     "1-bf16": Side("gnnloom bf16, 1 rank", 1, "bf16"),
     "2-bf16": Side("gnnloom bf16, 2 ranks", 2, "bf16"),
+    "1-same": Side("same products, 1 rank", 1, saves=False),
+    "1-bf16-same": Side("same products, bf16", 1, "bf16", saves=False),
     "csr": Side("PyG, CSR", adjacency="csr"),
     "sparse": Side("PyG, SparseTensor", adjacency="sparse"),
     "edge_index": Side("PyG, edge_index", adjacency="edge_index"),
