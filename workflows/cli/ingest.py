@@ -26,7 +26,7 @@ from gnnloom.workflows.cli.options import (
     key_option,
     object_option,
 )
-from gnnloom.workflows.cli.output import show
+from gnnloom.workflows.cli.output import is_verbose, show
 from gnnloom.workflows.cli.plan import show_outcome, show_plan
 from gnnloom.workflows.cli.progress import shown_progress
 from gnnloom.workflows.cli.source_options import dashed, given_flags, option_value, options_by_flag
@@ -73,6 +73,27 @@ def _ingest_help() -> str:
 def _table(width: int, *, one_location: bool) -> str:
     shown = [known for known in formats().values() if known.one_location == one_location]
     return "\n".join(f"  {known.name:<{width}}{known.summary}" for known in shown)
+
+
+#: Figures of a graph and its vertex data that everyone wants to see.
+_BRIEF = (
+    "vertices",
+    "nnz",
+    "edges_in",
+    "self_loops",
+    "duplicates",
+    "recognized_headers",
+    "features",
+    "classes",
+    "targets",
+    "train",
+    "valid",
+    "test",
+    "unlabeled",
+    "seconds",
+    "peak_memory",
+    "bytes_written",
+)
 
 
 @click.command("ingest", cls=GroupedCommand, help=_ingest_help())
@@ -153,8 +174,8 @@ def store_graph(
         _say_left_out(stored)
     if headers := getattr(edges, "recognized_headers", ()):
         result["recognized_headers"] = list(headers)
-    show(result, as_json=as_json, title=f"graph of {name}")
-    if not as_json and result["plan"]:
+    show(result, as_json=as_json, title=f"graph of {name}", brief=_BRIEF)
+    if not as_json and result["plan"] and is_verbose():
         show_outcome(result["plan"])
 
 

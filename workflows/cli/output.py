@@ -17,17 +17,23 @@ from gnnloom.workflows.formatting import readable, readable_bytes, readable_seco
 #: Longer cells than this are prose, which may be folded.
 _PROSE_WIDTH = 32
 
+#: Longer lists of names are not shown.
+_MOST_ITEMS = 8
+
 #: Commands import everything that they print with from this module.
-__all__ = ["readable", "readable_bytes", "readable_seconds", "show", "show_groups", "show_rows"]
+__all__ = ["is_verbose", "readable", "readable_bytes", "readable_seconds", "show", "show_groups", "show_rows"]
 
 
-def show(content: Mapping[str, Any], *, as_json: bool, title: str, hide: Iterable[str] = ()) -> None:
+def show(
+    content: Mapping[str, Any], *, as_json: bool, title: str, hide: Iterable[str] = (), brief: Sequence[str] = ()
+) -> None:
     """Print a result: all of it as JSON, or as a table, which shows the range of a list.
 
     A result with ``seconds``, those of its tasks, also gets ``command_seconds``: the time since the command was called.
 
     Args:
         hide: names that the table omits.
+        brief: names that the table has, in this order, unless the user wants all (``gnnloom -v``); none for all.
     """
     seconds = command_seconds()
     if "seconds" in content and seconds is not None:
@@ -40,17 +46,27 @@ def show(content: Mapping[str, Any], *, as_json: bool, title: str, hide: Iterabl
     table.add_column(style="cyan")
     table.add_column(justify="right")
     hidden = set(hide)
-    for name, value in content.items():
-        if name not in hidden and not isinstance(value, dict):
-            table.add_row(name.replace("_", " "), _cell(name, value))
-    Console().print(table)
+    listed = [name for name, value in content.items() if name not in hidden and not isinstance(value, dict)]
+    shown = listed if is_verbose() or not brief else [name for name in brief if name in listed]
+    for name in shown:
+        table.add_row(name.replace("_", " "), _cell(name, content[name]))
+    console = Console()
+    console.print(table)
+    if len(shown) < len(listed):
+        console.print(f"{len(listed) - len(shown)} more figures: gnnloom -v ...", style="dim", highlight=False)
+
+
+def is_verbose() -> bool:
+    """Whether the user asked for everything (``gnnloom -v``)."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.find_root().params.get("verbose"))
 
 
 def _cell(name: str, value: Any) -> str:
     if not isinstance(value, list):
         return readable(name, value)
-    if not value or not all(isinstance(item, int | float) for item in value):
-        return f"{len(value)} values"
+    if not all(isinstance(item, int | float) for item in value) or not value:
+        return ", ".join(map(str, value)) if len(value) <= _MOST_ITEMS else f"{len(value)} values"
     lowest, highest = readable(name, min(value)), readable(name, max(value))
     return lowest if lowest == highest else f"{lowest} to {highest}"
 
@@ -59,7 +75,9 @@ def show_rows(
     columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, *, on_stderr: bool = False
 ) -> None:
     """Print a table, with names and prose on the left and figures on the right; without lines if it is too wide."""
-    console, table = Console(stderr=on_stderr), Table(title=title, title_justify="left", title_style="bold")
+    # Columns without names need no line for them.
+    console = Console(stderr=on_stderr)
+    table = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
     listed = list(rows)
     _fill(table, columns, listed)
     if _width(console, table).maximum > console.width:

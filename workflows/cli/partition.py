@@ -39,6 +39,9 @@ from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show,
 from gnnloom.workflows.cli.progress import shown_progress
 from gnnloom.workflows.cli.shard_plans import show_shards_plan
 
+#: Figures of a partition that everyone wants to see.
+_BRIEF = ("parts", "chosen", "km1", "imbalance", "volume_avg", "volume_max", "messages_avg", "messages_max", "seconds")
+
 
 def _method_table() -> str:
     """Return the methods and presets with their help lines, for the end of the command's help."""
@@ -124,7 +127,8 @@ def partition_command(
                 result |= compare_quality(partition.quality, other)
     # Numbers per part, or per pair of parts, do not fit into a table.
     lists = [figure for figure in result if figure.endswith(("_per_part", "_matrix"))]
-    show(result, as_json=as_json, title=f"partition of {name}", hide=lists)
+    compared = [figure for figure in result if figure == "compared_with" or figure.endswith("_share")]
+    show(result, as_json=as_json, title=f"partition of {name}", hide=lists, brief=(*_BRIEF, *compared))
 
 
 @contextmanager

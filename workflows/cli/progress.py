@@ -150,6 +150,10 @@ def _watch_epochs(run: Run, ended: threading.Event, show: Show) -> None:
     # Until the ranks rewrite the file of metrics, it holds the epochs of an earlier training. The wall
     # clock, because the start is compared with the file's modification time.
     begun = time.time()
-    while not ended.wait(_POLL_SECONDS):
-        show(*run.progress_since(begun))
-    show(*run.progress_since(begun))
+    is_last = False
+    while not is_last:
+        is_last = ended.wait(_POLL_SECONDS)
+        done, loss = run.progress_since(begun)
+        # A training that continues begins with the epochs that it has, once its ranks have written them.
+        if done:
+            show(done, loss)

@@ -30,6 +30,9 @@ from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 #: Entries of the result that are too large for a terminal.
 _LARGE = ("bytes_between", "confusion", "per_class")
+#: Entries that everyone wants to see, before and after the scores.
+_BRIEF = ("run", "state", "mode", "algorithm", "ranks", "epochs", "loss")
+_BRIEF_COST = ("epoch_seconds", "bytes_sent", "peak_memory")
 
 
 def _options() -> list[Option]:
@@ -128,4 +131,6 @@ def _show_result(dataset: str, result: Mapping[str, Any], *, as_json: bool) -> N
     if losses and not as_json:
         # A list with one loss per epoch: its range would hide whether the loss fell or rose.
         result = {**result, "loss": f"{readable('loss', losses[0])} at first, {readable('loss', losses[-1])} at last"}
-    show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE)
+    scores = [name for name in result if name.partition("_")[0] in {"train", "val", "test"}]
+    brief = (*_BRIEF, *scores, *_BRIEF_COST)
+    show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)

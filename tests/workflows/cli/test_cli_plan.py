@@ -44,7 +44,8 @@ def test_a_result_has_planned_and_measured_figures(catalog: Catalog) -> None:
     assert found["plan"]["edges"] == {"planned": 1 << 16, "measured": 1 << 16}
     assert catalog["g"].graph().artifact.parameters["codec"] == "small"
     catalog.remove("g")
-    assert "planned" in invoke(catalog, *RMAT).stdout
+    assert "planned" in invoke(catalog, "-v", *RMAT).stdout
+    assert "planned" not in invoke(catalog, *RMAT).stdout
 
 
 def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from gnnloom.workflows.cli.output import show_groups, show_rows
+from gnnloom.workflows.cli.output import show, show_groups, show_rows
 
 COLUMNS = ("method", "model", "memory", "scratch", "processor time", "epoch seconds")
 ROWS = [
@@ -67,3 +69,22 @@ def test_groups_have_headings(shown: Shown) -> None:
         ["shards"],
         ["write", "ranks", "1,024"],
     ]
+
+
+def test_a_table_has_what_everyone_wants_and_verbose_ones_everything() -> None:
+    @click.group()
+    @click.option("-v", "--verbose", is_flag=True)
+    def program(verbose: bool) -> None:
+        del verbose
+
+    @program.command()
+    def result() -> None:
+        show({"key": "k", "loss": 1.5, "names": ["a", "b"]}, as_json=False, title="run", brief=("loss", "score"))
+
+    brief = CliRunner().invoke(program, ["result"]).output
+    assert "loss" in brief
+    assert "key" not in brief
+    assert "2 more figures: gnnloom -v ..." in brief
+    whole = CliRunner().invoke(program, ["-v", "result"]).output
+    assert all(word in whole for word in ("key", "loss", "a, b"))
+    assert "more figures" not in whole

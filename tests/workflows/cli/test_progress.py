@@ -51,9 +51,12 @@ def test_a_log_shows_finished_epochs_every_few_seconds(tmp_path: Path, monkeypat
     monkeypatch.setattr(sys, "stderr", stderr)
     run = Run(tmp_path / "run")
     with shown_epochs(run, 7):
+        time.sleep(0.05)
         run.start({}, 0)
         for epoch in range(3):
             run.append_metrics({"epoch": epoch, "loss": epoch + 0.5})
         time.sleep(0.1)
     assert "3 of 7 epochs  loss 2.5\n" in stderr.getvalue()
+    # Before the ranks write, nobody knows with which epoch they begin.
+    assert "0 of 7" not in stderr.getvalue()
     assert run.epochs_since(time.time() + 60) == 0
