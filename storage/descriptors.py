@@ -47,7 +47,7 @@ def load_descriptors(room: ModuleType, constant: str, group: str, kind: type[Kin
     """Load all descriptors of one kind.
 
     Args:
-        room: package whose modules may each hold one descriptor.
+        room: package whose modules may each hold a descriptor, or a tuple of them.
         constant: name of the constant in these modules; modules without it hold no descriptor.
         group: name of the entry points through which other packages add descriptors.
         kind: class of the descriptors.
@@ -58,8 +58,8 @@ def load_descriptors(room: ModuleType, constant: str, group: str, kind: type[Kin
     Raises:
         InputError: two descriptors share a name, or a constant or entry point is not a descriptor of this kind.
     """
-    found = [(module, getattr(module, constant, None)) for module in _modules(room)]
-    pairs = [(module.__name__, descriptor) for module, descriptor in found if descriptor is not None]
+    found = [(module.__name__, getattr(module, constant, ())) for module in _modules(room)]
+    pairs = [(module, each) for module, held in found for each in (held if isinstance(held, tuple) else (held,))]
     pairs += [(point.value, point.load()) for point in sorted(entry_points(group=group))]
     by_name: dict[str, Kind] = {}
     for origin, descriptor in sorted(pairs, key=lambda pair: _position(pair[0], pair[1], kind)):

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from gnnloom.pipeline.sources.reading import stored_arrays
-from gnnloom.pipeline.sources.reading.checksums import combined_crc
+from gnnloom.pipeline.sources.binary import stored_arrays
+from gnnloom.pipeline.sources.binary.archive import combined_crc
+from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, unpack_array
 from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
-from gnnloom.pipeline.sources.reading.packed import PackedSource
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, unpack_array
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing

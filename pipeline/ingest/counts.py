@@ -18,7 +18,7 @@ from gnnloom.pipeline.ingest.vertices import task_rows
 from gnnloom.pipeline.matrix_sort.counts import SortSizes, sort_counts
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
-from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
+from gnnloom.pipeline.sources.vertex_data.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.phase import count as phases_counted
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 

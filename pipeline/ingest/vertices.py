@@ -20,7 +20,7 @@ from gnnloom.pipeline.ingest.archives import prepared_source
 from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, RowCounts
 from gnnloom.pipeline.ingest.tables.routing import route_table
 from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.sources.reading.edge_columns import rebatch
+from gnnloom.pipeline.sources.binary.edge_columns import rebatch
 from gnnloom.pipeline.sources.source import KeyedSource, SeparableSource, VertexData, VertexSource
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import Done

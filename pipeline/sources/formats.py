@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline import sources
-from gnnloom.pipeline.sources.format import Format
+from gnnloom.pipeline.sources.format import Format, checked_options
 from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
 from gnnloom.pipeline.sources.reading.files import is_local
-from gnnloom.pipeline.sources.shared_options import checked_options
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.graph import Graph

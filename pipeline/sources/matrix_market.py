@@ -17,16 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
-from gnnloom.pipeline.sources.reading.byte_ranges import RANGE_BYTES, whole_or_ranges
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.line_counts import count_data_lines
 from gnnloom.pipeline.sources.reading.lines import (
     BLOCK_BYTES,
     LONGEST_LINE,
+    RANGE_BYTES,
     bad_line,
     check_ends_with_feed,
+    count_data_lines,
     first_line,
     whole_lines,
+    whole_or_ranges,
 )
 from gnnloom.pipeline.sources.reading.numerals import REASONS, is_count
 from gnnloom.pipeline.sources.reading.parse import parse_edges

@@ -18,10 +18,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
-from gnnloom.pipeline.sources.reading.byte_ranges import RANGE_BYTES, whole_or_ranges
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.line_counts import count_uncommented
-from gnnloom.pipeline.sources.reading.lines import bad_line, check_ends_with_feed, first_line
+from gnnloom.pipeline.sources.reading.lines import (
+    RANGE_BYTES,
+    bad_line,
+    check_ends_with_feed,
+    count_uncommented,
+    first_line,
+    whole_or_ranges,
+)
 from gnnloom.pipeline.sources.reading.numerals import (
     BEYOND,
     FEED,

@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.names import NameChunk, Names
-from gnnloom.pipeline.sources.reading.edge_columns import FlatColumn, IdColumn, MajorColumn, read_weights
-from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.stored_arrays import (
+from gnnloom.pipeline.sources.binary.edge_columns import FlatColumn, IdColumn, MajorColumn, read_weights
+from gnnloom.pipeline.sources.binary.stored_arrays import (
     StoredArray,
     Unpacked,
     listed,
@@ -27,6 +25,9 @@ from gnnloom.pipeline.sources.reading.stored_arrays import (
     open_array,
     unpacked_array,
 )
+from gnnloom.pipeline.sources.format import WEIGHTS, Format
+from gnnloom.pipeline.sources.names import NameChunk, Names
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
@@ -286,3 +287,23 @@ def _open_weights(file: SourceFile, names: Sequence[str]) -> StoredArray:
                 return array
             raise InputError(f"{array}: expected numbers, found {array.dtype}")
     raise InputError(f"{file.location}: the file has no weights; expected an array {' or '.join(WEIGHT_NAMES)}")
+
+
+FORMAT = (
+    Format(
+        name="npy",
+        order=30,
+        help="NumPy pairs of ids",
+        open_edges=NumpyEdges.open,
+        options=(WEIGHTS,),
+        suffixes=("npy",),
+    ),
+    Format(
+        name="npz",
+        order=40,
+        help="NumPy edge_index, or row and col, or a SciPy matrix",
+        open_edges=NumpyEdges.open,
+        options=(WEIGHTS,),
+        suffixes=("npz",),
+    ),
+)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.format import SPLIT_NAME, BundledVertices, Format
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays

@@ -6,7 +6,7 @@ the first ``len(y)`` vertices are for training, the next 500 for validation, and
 Yang, Cohen, Salakhutdinov, Revisiting Semi-Supervised Learning with Graph Embeddings (ICML 2016).
 
 The files are a few megabytes in size and are read as a whole, through
-:mod:`gnnloom.pipeline.sources.reading.restricted_pickle`.
+:mod:`gnnloom.pipeline.sources.binary.restricted_pickle`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.binary.restricted_pickle import Record, read_pickle
 from gnnloom.pipeline.sources.format import BundledVertices, Format
 from gnnloom.pipeline.sources.reading.columns import read_ids
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.restricted_pickle import Record, read_pickle
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT

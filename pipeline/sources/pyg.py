@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.binary.restricted_pickle import Record
+from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, listed
+from gnnloom.pipeline.sources.binary.torch_file import TENSOR, TorchFile
 from gnnloom.pipeline.sources.format import WEIGHTS, BundledVertices, Format
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.restricted_pickle import Record
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, listed
-from gnnloom.pipeline.sources.reading.torch_file import TENSOR, TorchFile
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays, checked_column

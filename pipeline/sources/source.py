@@ -18,6 +18,8 @@ from gnnloom.storage.errors import InputError
 
 #: Maximum number of edges in a chunk: each of the two id arrays takes 16 MiB.
 CHUNK_EDGES = 1 << 21
+#: Maximum number of columns or classes of data that are made: a row takes a few MiB.
+MOST_COLUMNS = 1 << 20
 
 
 @dataclass(frozen=True)

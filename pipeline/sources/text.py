@@ -21,15 +21,12 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading import name_parser
-from gnnloom.pipeline.sources.reading.byte_ranges import RANGE_BYTES, byte_ranges
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.header import begins_with_header
-from gnnloom.pipeline.sources.reading.line_counts import count_data_lines
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_lines
-from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, bad_line
+from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, RANGE_BYTES, bad_line, byte_ranges, count_data_lines
 from gnnloom.pipeline.sources.reading.numerals import EXTRA, NEGATIVE, NO_ID, REASONS, TOO_LARGE
 from gnnloom.pipeline.sources.reading.parse import parse_edges
-from gnnloom.pipeline.sources.reading.text_layout import data_blocks, separator_of
+from gnnloom.pipeline.sources.reading.text_layout import begins_with_header, data_blocks, separator_of
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option

@@ -1,5 +1,4 @@
-"""Where tasks run and how they report: clusters, memory budgets, progress.
+"""The tasks of stages: phases, where their tasks run, memory budgets, progress, and what is done again after a kill.
 
-The only room that imports Dask; it imports nothing else of the pipeline. A new way to run tasks is a new ``Cluster``
-that ``cluster.open_cluster`` opens.
+Imports nothing else of the pipeline, and no Dask.
 """

@@ -55,7 +55,7 @@ _LATE = (
     "gnnloom.storage.upkeep.archive", "numcodecs.blosc", "zarr",
 )  # fmt: skip
 _LATE_IN_LONG = (
-    "gnnloom.pipeline.tasks.guarded_nanny", "gnnloom.workflows.report.build", "pyarrow.csv", "pyarrow.parquet",
+    "gnnloom.pipeline.cluster.processes", "gnnloom.workflows.report.build", "pyarrow.csv", "pyarrow.parquet",
     "pandas", "matplotlib.backends.backend_agg",
 )  # fmt: skip
 #: Seconds between two looks at the processes of a command, and at whether it has ended.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gnnloom.pipeline.tasks.cluster import ClusterOptions
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import options_of, parse_bytes
 

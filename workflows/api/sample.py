@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Partition
 from gnnloom.storage.artifacts.samples import Samples

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.generators.generator import Generator, generators
-from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage.option import Group, options_of
 from gnnloom.workflows.cli.help import GroupedCommand
 from gnnloom.workflows.cli.ingest import ADD, PLAN, store_graph

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
-from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage import Graph, Vertices
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import store_source, store_vertices, vertex_kind

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gnnloom.pipeline.tasks.cluster import ClusterOptions
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import Group, Option, options_of

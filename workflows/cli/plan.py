@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.sources.source import EdgeSource
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores, threads_suffice
+from gnnloom.pipeline.tasks.cluster import available_cores, threads_suffice
 from gnnloom.storage import Catalog
 from gnnloom.workflows.cli.output import readable, show, show_rows
 from gnnloom.workflows.formatting import readable_estimate, readable_range

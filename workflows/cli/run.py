@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from gnnloom.pipeline.tasks.cluster import ClusterOptions
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED

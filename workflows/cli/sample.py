@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores
+from gnnloom.pipeline.tasks.cluster import available_cores
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.workflows.api.sample import find_sampled, make_samples
 from gnnloom.workflows.cli.help import GroupedCommand

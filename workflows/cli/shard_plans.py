@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_shards
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores
+from gnnloom.pipeline.tasks.cluster import available_cores
 from gnnloom.storage import Dataset, Graph, Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import click
 from click.core import ParameterSource
 
-from gnnloom.pipeline.sources.shared_options import merge_options
+from gnnloom.pipeline.sources.format import merge_options
 from gnnloom.storage.option import Group, Option
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnnloom.pipeline.tasks.cluster import ClusterOptions
-from gnnloom.pipeline.tasks.performance import check_report
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.cluster.performance import check_report
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages import Workload, find_workload

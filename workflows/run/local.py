@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnloom.pipeline.tasks.cluster import open_cluster
+from gnnloom.pipeline.cluster.open_cluster import open_cluster
 from gnnloom.storage.catalog import Catalog
 from gnnloom.trainer.job.launch import launch, launch_prediction
 from gnnloom.workflows.recipe.request import Assignment

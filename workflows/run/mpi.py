@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, serve_ranks
+from gnnloom.pipeline.cluster.mpi_cluster import LEAST_RANKS, serve_ranks
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.agreement import CollectiveError, together

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from gnnloom.pipeline.tasks.interfaces import (
+from gnnloom.pipeline.cluster.interfaces import (
     OFFER_NUMBERS,
     Beacon,
     Offer,
@@ -18,7 +18,7 @@ from gnnloom.pipeline.tasks.interfaces import (
     none_reached,
     reached,
 )
-from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, memory_per_rank
+from gnnloom.pipeline.cluster.mpi_cluster import LEAST_RANKS, memory_per_rank
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator

@@ -1,4 +1,7 @@
-"""The descriptor of a generator, from which the options of ``gnnloom generate`` and the keys of recipes are derived."""
+"""What generators share: their descriptor, and a bijection that scrambles ids.
+
+The options of ``gnnloom generate`` and the keys of recipes are derived from the descriptor.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
 from gnnloom.pipeline.sources import generators as room
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.option import Option
 
 #: The option of every generator.
@@ -55,3 +63,41 @@ class Generator:
 def generators() -> Mapping[str, Generator]:
     """All generators by name, including those of other packages."""
     return load_descriptors(room, "GENERATOR", "gnnloom.generators", Generator)
+
+
+@njit(cache=True, nogil=True)
+def scramble_ids(ids: NDArray[np.int64], size: int, key: np.uint64) -> None:
+    """Replace ids by their images under a keyed bijection, in place.
+
+    Each round adds a key, multiplies by an odd number, and folds the high half into the low half. All three are
+    bijections of the numbers with a fixed number of bits. An image that is not below ``size`` is mapped again until it
+    is (cycle walking), less than twice on average. The bijection costs at most half as much as
+    :class:`gnnloom.storage.matrix.permutation.KeyedPermutation`, which also has an inverse.
+
+    Args:
+        ids: (num_ids,) int64, below ``size``.
+        size: the bijection maps the numbers below ``size`` to themselves.
+        key: selects the bijection.
+    """
+    bits = 1
+    while (1 << bits) < size:
+        bits += 1
+    mask, limit = (np.uint64(1) << np.uint64(bits)) - np.uint64(1), np.uint64(size)
+    # At least half of the bits, so the upper part changes only bits below itself and the step can be undone.
+    fold = np.uint64((bits + 1) // 2)
+    first_key, second_key, third_key = mix(key), mix(key + np.uint64(1)), mix(key + np.uint64(2))
+    # Odd multipliers have an inverse modulo a power of two, which makes the multiplication a bijection.
+    first_odd, second_odd = mix(key + np.uint64(3)) | np.uint64(1), mix(key + np.uint64(4)) | np.uint64(1)
+    # Cycle walking: repeat the rounds until the image is a valid id.
+    for k in range(len(ids)):
+        value = np.uint64(ids[k])
+        while True:
+            value = ((value ^ first_key) * first_odd) & mask
+            value ^= value >> fold
+            value = ((value + second_key) * second_odd) & mask
+            value ^= value >> fold
+            value = ((value + third_key) * first_odd) & mask
+            value ^= value >> fold
+            if value < limit:
+                break
+        ids[k] = np.int64(value)

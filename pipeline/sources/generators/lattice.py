@@ -16,8 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges
-from gnnloom.pipeline.sources.generators.scramble import scramble_ids
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges, scramble_ids
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import stream_key, unit

@@ -19,8 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges
-from gnnloom.pipeline.sources.shared_options import MOST_COLUMNS
-from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, MOST_COLUMNS, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.permutation import KeyedPermutation

@@ -1,23 +1,44 @@
-"""Text in blocks of whole lines, from any stream or range of bytes, and errors that name a line."""
+"""Text in blocks of whole lines, from any stream or range of bytes; counts of lines, and errors that name a line."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.numerals import FEED, HASH, PERCENT, is_blank, is_end, next_line, skip_blanks
+from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.storage.errors import InputError
 
 #: Number of bytes read and parsed at a time.
 BLOCK_BYTES = 8 << 20
+#: Bytes of a local, uncompressed file that one task reads.
+RANGE_BYTES = 64 << 20
 #: Maximum length of a line in bytes; a longer one means that the file is not text.
 LONGEST_LINE = 4 << 20
 #: Number of characters of a line that an error shows.
 SHOWN = 60
+
+
+def byte_ranges(number: int, file: SourceFile, range_bytes: int, start: int = 0) -> Iterator[SourceRange]:
+    """Ranges of a file from an offset on; one, up to -1, if it can only be read from its beginning."""
+    size = file.size if file.is_seekable else None
+    if size is None:
+        yield SourceRange(number, 0, -1)
+        return
+    for begin in range(start, size, range_bytes):
+        yield SourceRange(number, begin, min(begin + range_bytes, size))
+
+
+def whole_or_ranges(number: int, file: SourceFile, range_bytes: int, start: int) -> list[SourceRange]:
+    """Ranges of a file from an offset on; if there is only one, it is the whole file, up to -1."""
+    ranges = list(byte_ranges(number, file, range_bytes, start))
+    return ranges if len(ranges) > 1 else [SourceRange(number, 0, -1)]
 
 
 def whole_lines(
@@ -143,3 +164,46 @@ def bad_line(file: SourceFile, offset: int, reason: str) -> InputError:
     text = line.decode("utf-8", "replace").rstrip("\r\n")
     shown = repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
     return InputError(f"{file.location}, line {number:,}: {reason}: {shown}")
+
+
+def count_data_lines(blocks: Iterable[tuple[int, NDArray[Any]]], *, has_comments: bool = True) -> int:
+    """Number of lines that are neither blank nor comments.
+
+    Args:
+        blocks: offset and whole lines, (num_bytes,) uint8, of every block.
+        has_comments: whether lines that begin with ``#`` or ``%`` are comments.
+    """
+    return sum(int(_count_data_lines(block, has_comments)) for _, block in blocks)
+
+
+@njit(cache=True, nogil=True)
+def _count_data_lines(text: Any, has_comments: bool) -> int:
+    count, at = 0, 0
+    while at < len(text):
+        first = skip_blanks(text, at)
+        is_comment = has_comments and (text[first] == HASH or text[first] == PERCENT)
+        count += not (is_end(text, first) or is_comment)
+        at = next_line(text, at)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def count_uncommented(text: Any, is_inside: bool, is_comment: bool) -> tuple[int, bool, bool]:
+    """Count the ends of lines that are not comments, blank lines included, in a block that may begin within a line.
+
+    Args:
+        text: (num_bytes,) uint8.
+        is_inside: whether something other than blanks precedes the block in its first line.
+        is_comment: whether that line is a comment, which begins with ``%``.
+
+    Returns:
+        The number of lines, and both arguments for the next block.
+    """
+    count = 0
+    for byte in text:
+        if byte == FEED:
+            count += not is_comment
+            is_inside, is_comment = False, False
+        elif not is_inside and not is_blank(byte):
+            is_inside, is_comment = True, byte == PERCENT
+    return count, is_inside, is_comment

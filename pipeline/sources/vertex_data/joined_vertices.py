@@ -8,8 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.packed import PackedSource
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked
+from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
 from gnnloom.pipeline.sources.source import SeparableSource, VertexData, VertexSource
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
-from gnnloom.pipeline.sources.reading.keyed_numpy import KeyedNumpy
-from gnnloom.pipeline.sources.reading.keyed_rows import KeyedParquet, KeyedRows, KeyedText
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.source import SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, IDS_FILE, VertexKind
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, open_one_array
 from gnnloom.storage.artifacts.graph import Graph
@@ -129,7 +128,7 @@ class KeyedVertices:
         return self.rows.error(at, reason)
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
-        """Arrays that may be compressed; implements :class:`~gnnloom.pipeline.sources.reading.packed.PackedSource`."""
+        """Arrays that may be compressed, as of a ``PackedSource``."""
         return self.rows.stored_arrays() if isinstance(self.rows, KeyedNumpy) else ()
 
     def with_unpacked(self, unpacked: Unpacked) -> KeyedVertices:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from gnnloom.pipeline.sources import vertex_data
-from gnnloom.pipeline.sources.shared_options import MOST_COLUMNS
-from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.source import MOST_COLUMNS, VertexSource
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.option import Option

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.stored_arrays import (
+from gnnloom.pipeline.sources.binary.stored_arrays import (
     StoredArray,
     Unpacked,
     member_names,
     open_array,
     unpacked_array,
 )
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, VertexArray, array_in_file
 

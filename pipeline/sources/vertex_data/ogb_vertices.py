@@ -14,17 +14,49 @@ from gnnloom.pipeline.sources.reading.columns import (
     RowBlock,
     RowStart,
     count_columns,
+    index_rows,
     read_count,
     read_ids,
 )
-from gnnloom.pipeline.sources.reading.files import SourceFile, is_local
-from gnnloom.pipeline.sources.reading.ogb_files import find_file, ogb_root, required_file
-from gnnloom.pipeline.sources.reading.row_index import index_rows
+from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import SPLIT, array_in_file
 
 SPLIT_NAMES = ("train", "valid", "test")
+
+
+def ogb_root(folder: str) -> str:
+    """The folder without a slash at its end.
+
+    Raises:
+        NotFoundError: the folder does not exist.
+    """
+    if is_local(folder) and not Path(folder).is_dir():
+        raise NotFoundError(f"{folder}: there is no such folder; expected one that contains raw/edge.csv.gz")
+    return folder.rstrip("/")
+
+
+def find_file(root: str, name: str) -> SourceFile | None:
+    """A file of the folder, named without its extension; None if there is none."""
+    for suffix in (".csv.gz", ".csv"):
+        try:
+            return open_files([f"{root}/{name}{suffix}"])[0]
+        except NotFoundError:
+            continue
+    return None
+
+
+def required_file(root: str, name: str) -> SourceFile:
+    """A file of the folder, named without its extension.
+
+    Raises:
+        NotFoundError: the file does not exist.
+    """
+    file = find_file(root, name)
+    if file is None:
+        raise NotFoundError(f"{root}/{name}.csv.gz: there is no such file; expected OGB's raw layout")
+    return file
 
 
 class OgbRows(TextVertices):

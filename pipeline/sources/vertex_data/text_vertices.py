@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.columns import (
     RowBlock,
+    RowIndex,
     RowStart,
     count_columns,
+    count_rows,
+    index_rows,
     read_array,
 )
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.row_index import RowIndex, count_rows, index_rows
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
 

@@ -15,10 +15,11 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, ThreadedCluster, open_cluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.artifact import ArtifactWriter

@@ -23,7 +23,7 @@ _INGEST = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.storage import Catalog
 from support.edge_files import EdgeFiles

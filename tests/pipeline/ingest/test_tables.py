@@ -28,8 +28,8 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter
 from gnnloom.pipeline.sources.formats import open_edges, open_vertices
 from gnnloom.pipeline.sources.names import Names
-from gnnloom.pipeline.sources.reading import keyed_rows
 from gnnloom.pipeline.sources.source import KeyedSource
+from gnnloom.pipeline.sources.vertex_data import keyed_rows
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog, Dataset

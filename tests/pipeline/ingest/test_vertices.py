@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest import vertices as stage
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.formats import guess_format, open_edges, open_vertices
@@ -21,7 +22,7 @@ from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.errors import ExistsError, FormatError, InputError, NotFoundError
 from gnnloom.storage.format import arrays as stored_arrays

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, incidence, move_rounds
@@ -31,7 +32,7 @@ from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_
 from gnnloom.pipeline.partition.multilevel.transpose_sizes import TransposeSizes
 from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.memory_map import create_part_vector

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.external_sort.raw_files import file_checksum
 from gnnloom.pipeline.partition.model.hypergraph import vertex_weights
 from gnnloom.pipeline.partition.native.problem import NativeProblem
@@ -23,7 +24,7 @@ from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
 from gnnloom.pipeline.partition.stochastic.fit_request import FULL, STOCHASTIC, FitRequest, fit_apart
 from gnnloom.pipeline.partition.stochastic.merged_nets import MergedNets
-from gnnloom.pipeline.tasks.cluster import Cluster, ClusterOptions, InProcessCluster, open_cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError, PartitionerError
 from gnnloom.storage.format.artifact import ArtifactWriter

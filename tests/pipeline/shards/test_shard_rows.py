@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
@@ -21,7 +22,7 @@ from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, Ro
 from gnnloom.pipeline.shards.rows.row_routing import row_shuffle
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifacts.graph import write_block
 from gnnloom.storage.checks.shard_invariants import check_row_shards

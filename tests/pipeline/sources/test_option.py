@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gnnloom.pipeline.sources.format import checked_options, merge_options
 from gnnloom.pipeline.sources.formats import formats, open_edges
 from gnnloom.pipeline.sources.generators.generator import generators
-from gnnloom.pipeline.sources.shared_options import checked_options, merge_options
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option

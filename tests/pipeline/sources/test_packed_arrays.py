@@ -15,11 +15,11 @@ from gnnloom.pipeline.ingest import archives
 from gnnloom.pipeline.ingest.archives import as_unpacked, packed_arrays
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.sources.binary import stored_arrays
+from gnnloom.pipeline.sources.binary.archive import combined_crc
+from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, open_array
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
-from gnnloom.pipeline.sources.reading import stored_arrays
-from gnnloom.pipeline.sources.reading.checksums import combined_crc
 from gnnloom.pipeline.sources.reading.files import open_files
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, open_array
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.sources.generators import lattice, rmat
+from gnnloom.pipeline.sources.generators.generator import scramble_ids
 from gnnloom.pipeline.sources.generators.lattice import LatticeEdges
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges, alias_table
-from gnnloom.pipeline.sources.generators.scramble import scramble_ids
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog

@@ -18,9 +18,9 @@ import pytest
 import scipy.sparse
 import torch
 
+from gnnloom.pipeline.sources.binary.restricted_pickle import read_pickle
 from gnnloom.pipeline.sources.formats import open_edges, open_vertices
 from gnnloom.pipeline.sources.matrix_market import MatrixMarketEdges
-from gnnloom.pipeline.sources.reading.restricted_pickle import read_pickle
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage.errors import InputError, NotFoundError
 from support.edge_formats import FORMATS

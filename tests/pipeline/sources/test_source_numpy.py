@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from gnnloom.pipeline.sources.binary import edge_columns
+from gnnloom.pipeline.sources.binary.edge_columns import rebatch
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
-from gnnloom.pipeline.sources.reading import edge_columns
-from gnnloom.pipeline.sources.reading.edge_columns import rebatch
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 

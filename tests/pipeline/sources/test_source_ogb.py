@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.sources.ogb import OgbEdges
-from gnnloom.pipeline.sources.reading import row_index
+from gnnloom.pipeline.sources.reading import columns as text_columns
 from gnnloom.pipeline.sources.reading.columns import read_array, read_ids, read_table
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.vertex_data.ogb_vertices import OgbVertices
@@ -88,7 +88,7 @@ def unpack(folder: Path, *names: str) -> None:
 
 
 def test_tasks_share_the_rows_of_files_that_are_not_compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_index, "_INDEX_BYTES", 5)
+    monkeypatch.setattr(text_columns, "_INDEX_BYTES", 5)
     folder = write(tmp_path)
     packed = OgbVertices.open(folder)
     expected = {array: rows_of(packed, array) for array in ("feature", "label")}

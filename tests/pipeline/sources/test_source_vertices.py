@@ -17,7 +17,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.formats import bundled_vertices, guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.planetoid import PlanetoidVertices
-from gnnloom.pipeline.sources.reading import row_index
+from gnnloom.pipeline.sources.reading import columns as text_columns
 from gnnloom.pipeline.sources.source import SeparableSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -260,7 +260,7 @@ def test_an_ogb_folder_may_contain_only_edges(tmp_path: Path) -> None:
 def test_rows_of_text_are_read_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index_bytes: int, end: str
 ) -> None:
-    monkeypatch.setattr(row_index, "_INDEX_BYTES", index_bytes)
+    monkeypatch.setattr(text_columns, "_INDEX_BYTES", index_bytes)
     path = tmp_path / "feature.csv"
     # Blank lines do not count as rows.
     path.write_text("\n\n".join(f"{row},{row * row}" for row in range(N)) + end)
@@ -275,7 +275,7 @@ def test_rows_of_text_are_read_from_anywhere(
 def test_an_error_in_a_later_range_of_text_names_its_line_and_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_index, "_INDEX_BYTES", 16)
+    monkeypatch.setattr(text_columns, "_INDEX_BYTES", 16)
     path = tmp_path / "feature.csv"
     path.write_text("".join("x,1\n" if row == 40 else f"{row},1\n" for row in range(N)))
     source = TextVertices.open(str(path), "feature")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.storage.errors import CorruptError
 
 

@@ -59,7 +59,7 @@ def test_small_work_starts_no_process(catalog: gnnloom.Catalog, monkeypatch: pyt
     def refuse(*_: object) -> None:
         raise AssertionError("worker processes were started")
 
-    monkeypatch.setattr("gnnloom.pipeline.tasks.cluster._start_local", refuse)
+    monkeypatch.setattr("gnnloom.pipeline.cluster.open_cluster._start_local", refuse)
     web = gnnloom.ingest("web", EDGES, undirected=True)
     gnnloom.features(web, "random", dim=3, classes=2)
     gnnloom.partition(web, 2, method="block")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gnnloom.pipeline.tasks.cluster import open_cluster
+from gnnloom.pipeline.cluster.open_cluster import open_cluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, LaunchError
 from gnnloom.workflows.cli.main import cli

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from distributed import Client, LocalCluster
 
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.recipe.request import Request
 from support.recipes import TINY, LocalJob, MpiJob, run_arguments

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.tasks.cluster import InProcessCluster, open_cluster
+from gnnloom.pipeline.cluster.open_cluster import open_cluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import ExistsError, GnnloomError, InputError
 from gnnloom.storage.format.arrays import write_array

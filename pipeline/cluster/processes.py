@@ -1,0 +1,134 @@
+"""Dask's processes as gnnloom runs them: without pages for browsers, and with a limit of memory for workers.
+
+The nanny ends its worker before a task that needs far too much memory takes the whole machine down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, Nanny, Scheduler, Worker, WorkerPlugin
+from distributed.system import MEMORY_LIMIT
+from tornado.ioloop import PeriodicCallback
+
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB
+from gnnloom.storage.machine_memory import available_memory
+
+#: Milliseconds between two looks. A process takes a few hundred megabytes of new pages meanwhile, at the most.
+_LOOK_MILLISECONDS = 100
+
+#: Share of the machine, and bytes, that have to be left. With less, the machine begins to swap or to kill processes.
+_RESERVED_SHARE, _LEAST_RESERVED = 0.03, 256 * MIB
+
+
+#: Topic of the scheduler's events under which nannies report the workers that they end.
+_TOPIC = "gnnloom-ended"
+
+#: Most seconds to report a worker before it is ended.
+_REPORT_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Guard:
+    """When a nanny ends its worker.
+
+    Attributes:
+        most_memory: bytes of its own that a worker may hold in any case.
+        share: bytes that a worker may not exceed even if the machine has more, because its job may not use them.
+    """
+
+    most_memory: int
+    share: int = sys.maxsize
+
+    @classmethod
+    def of(cls, memory: int, share: int = sys.maxsize) -> Guard:
+        """The guard of workers whose tasks may use ``memory`` bytes.
+
+        No task that keeps to its budget gets to twice the budget and what a process holds before its first task.
+        """
+        return cls(2 * memory + BASE_MEMORY, share)
+
+    def ends(self, held: int) -> bool:
+        """Whether to end a worker that holds so many bytes."""
+        return held > self.share or (held > self.most_memory and available_memory() < _reserved())
+
+
+def own_memory(pid: int, root: Path = Path("/")) -> int:
+    """Bytes of memory and swap space that only this process holds; 0 if it has ended.
+
+    Pages of mapped files do not count: the kernel drops them when memory runs out, and processes share them.
+    """
+    try:
+        lines = (root / "proc" / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return 0
+    fields = dict(line.split(":", 1) for line in lines)
+    return sum(1024 * int(fields[name].split()[0]) for name in ("RssAnon", "VmSwap") if name in fields)
+
+
+class CommonFields(WorkerPlugin):
+    """Holds on a worker what all tasks of a phase have in common; they find it by the plugin's name.
+
+    Attributes:
+        values: values by field.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+
+class PagelessScheduler(Scheduler):
+    """A scheduler without a web server, which would show its state to everybody who can connect."""
+
+    def start_http_server(self, *args: Any, **options: Any) -> None:
+        """Start nothing. Dask has no setting for that: without a dashboard it still serves other pages."""
+
+
+class PagelessWorker(Worker):
+    """A worker without a web server; see :class:`PagelessScheduler`."""
+
+    def start_http_server(self, *args: Any, **options: Any) -> None:
+        """Start nothing."""
+
+
+class GuardedNanny(Nanny):
+    """Kills its worker if this holds far more than its budget while the machine runs out of memory.
+
+    Both conditions are needed. Dask's own limit also counts mapped files, so it would end workers that read a mapped
+    graph. And some tasks exceed any small budget: a row shard is built in memory, which does no harm as long as the
+    machine has enough of it. In a batch job, the job's memory is the machine's.
+    """
+
+    def __init__(self, *args: Any, guard: Guard, **options: Any) -> None:
+        # No limit of Dask's, which counts mapped files.
+        super().__init__(*args, **{**options, "memory_limit": 0, "worker_class": PagelessWorker})
+        self._guard = guard
+        self.periodic_callbacks["gnnloom-guard"] = PeriodicCallback(self._look, _LOOK_MILLISECONDS)
+
+    async def _look(self) -> None:
+        process = self.process.process if self.process is not None else None
+        if process is None or process.pid is None:
+            return
+        held = own_memory(process.pid)
+        if self._guard.ends(held):
+            # First, because the scheduler may give up on the task as soon as the worker is gone.
+            with suppress(OSError):
+                # By its process: a worker gets tasks before its nanny knows its address.
+                event = {"nanny": self.address, "pid": process.pid, "held": held}
+                await asyncio.wait_for(self.scheduler.log_event(topic=_TOPIC, msg=event), _REPORT_SECONDS)
+            process.kill()
+
+
+def ended_workers(client: Client) -> dict[tuple[str | None, int], int]:
+    """Bytes that each worker held that its nanny ended, by the nanny's address and the worker's process."""
+    return {(event["nanny"], event["pid"]): event["held"] for _, event in client.get_events(_TOPIC)}
+
+
+def _reserved() -> int:
+    return max(_LEAST_RESERVED, int(_RESERVED_SHARE * MEMORY_LIMIT))

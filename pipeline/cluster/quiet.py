@@ -1,0 +1,75 @@
+"""Silences Dask's own log: a failure reaches the client as an exception, which gnnloom reports in its own words.
+
+Dask's workers load this module by name before their first task (``distributed.worker.preload``).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from typing import Any
+
+#: Loggers of Dask and of the library that it communicates with.
+_LOGGERS = ("distributed", "tornado", "asyncio")
+
+#: Filter for the warnings of Python's resource tracker, as PYTHONWARNINGS writes it: their texts begin with its name.
+_TRACKER = "ignore:resource_tracker"
+
+
+def silence_dask() -> None:
+    """Silence Dask in this process for good."""
+    for logger in _loggers():
+        logger.setLevel(logging.CRITICAL + 1)
+
+
+def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask's signature
+    """Ignore Ctrl-C and silence Dask in a worker.
+
+    A terminal sends Ctrl-C to every process, and the one that started the workers will close them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Dask logs the traceback of every task that fails, and of every heartbeat that is late on a busy machine.
+    silence_dask()
+
+
+@contextmanager
+def dask_silenced() -> Iterator[None]:
+    """Silence Dask in this process until the block ends."""
+    before = {logger: logger.level for logger in _loggers()}
+    silence_dask()
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.setLevel(level)
+
+
+def start_quiet_tracker() -> None:
+    """Start the process in which Python keeps track of its workers' semaphores, if it does not run yet.
+
+    It removes those that a killed worker leaves behind, and would warn about each at the very end, after gnnloom's own
+    error.
+    """
+    before = os.environ.get("PYTHONWARNINGS")
+    # Its environment is the only way to reach it: it is a new interpreter, which Python starts with the first worker.
+    os.environ["PYTHONWARNINGS"] = f"{before},{_TRACKER}" if before else _TRACKER
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
+
+
+def _loggers() -> list[logging.Logger]:
+    """The loggers themselves and those below them, which may have levels of their own."""
+    # Dask sets the levels of its loggers when it is imported, which must not come later.
+    import distributed  # noqa: F401, PLC0415 - takes a second to import
+
+    known = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]
+    return [logging.getLogger(name) for name in sorted({*_LOGGERS, *known})]

@@ -1,0 +1,159 @@
+"""A worker that takes far more than its budget is ended before the machine runs out of memory, and only then."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from gnnloom.pipeline.cluster import processes
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster, worker_settings
+from gnnloom.pipeline.cluster.processes import Guard, own_memory
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
+from gnnloom.storage.errors import LaunchError
+from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from support.mpi import MPI_PYTHON
+
+PROGRAM = Path(__file__).parent / "programs" / "guarded_ranks.py"
+
+#: What a worker of the tests may use, so little that a small array is far beyond it.
+BUDGET = 1 << 20
+FAR_BEYOND, WITHIN = Guard.of(BUDGET).most_memory + (128 << 20), 64 << 20
+
+
+def hold(num_bytes: int) -> int:
+    """Hold so many bytes for some looks of the nanny."""
+    held = np.ones(num_bytes, np.uint8)
+    time.sleep(0.5)
+    return int(held[-1])
+
+
+def be_killed(_: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+def map_file(path: Path) -> int:
+    """Read all pages of a mapped file, and keep them for some looks of the nanny."""
+    mapped = np.memmap(path, np.uint8, "r")
+    total = int(mapped[::4096].sum())
+    time.sleep(0.5)
+    return total
+
+
+@contextmanager
+def workers_killed_while_they_start() -> Iterator[None]:
+    """Kill every worker of this process as soon as it is there."""
+    ended, me = threading.Event(), psutil.Process()
+
+    def kill() -> None:
+        while not ended.wait(0.01):
+            for child in me.children():
+                with suppress(psutil.Error):
+                    if "--multiprocessing-fork" in child.cmdline():
+                        child.kill()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_worker_killed_while_it_starts_is_one_error() -> None:
+    with (
+        workers_killed_while_they_start(),
+        pytest.raises(LaunchError, match=r"could not be started: one was killed .*--workers 0"),
+        open_cluster(ClusterOptions(workers=1)),
+    ):
+        pass
+
+
+@pytest.fixture
+def no_memory_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has a megabyte left, as far as the nannies know, which run in this process."""
+    monkeypatch.setattr(processes, "available_memory", lambda: 1 << 20)
+
+
+@pytest.mark.usefixtures("no_memory_left")
+def test_a_worker_far_beyond_its_budget_is_ended_with_one_error_that_names_the_option() -> None:
+    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+        with pytest.raises(LaunchError, match=r"a task took \d+ MiB, far more than .*\(--memory, 1 MiB\)"):
+            list(cluster.map(hold, [FAR_BEYOND]))
+        # The worker was replaced.
+        assert list(cluster.map(hold, [WITHIN])) == [1]
+
+
+@pytest.mark.usefixtures("no_memory_left")
+def test_only_the_kill_of_a_worker_that_held_too_much_is_blamed_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**worker_settings(), "distributed.scheduler.allowed-failures": 0}
+    monkeypatch.setattr("gnnloom.pipeline.cluster.open_cluster.worker_settings", lambda: settings)
+    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+        with pytest.raises(LaunchError, match="a task took"):
+            list(cluster.map(hold, [FAR_BEYOND]))
+        with pytest.raises(LaunchError, match="several worker processes in a row were killed at the same task"):
+            list(cluster.map(be_killed, [0]))
+
+
+@pytest.mark.long
+def test_workers_on_mpi_ranks_are_ended_for_memory_of_their_own_and_not_for_mapped_files(tmp_path: Path) -> None:
+    command = [find_mpiexec(), "-n", "3", *MPI_PYTHON, str(PROGRAM), str(tmp_path)]
+    done = subprocess.run(command, env=rank_environment(3), capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads((tmp_path / "outcomes.json").read_text())
+    assert outcomes["mapped"] == [-(-FAR_BEYOND // 4096)]
+    assert outcomes["held"].startswith("a task took")
+    assert outcomes["killed"].startswith("several worker processes in a row were killed")
+
+
+def test_a_worker_is_ended_beyond_its_share_of_a_job_even_if_the_machine_has_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processes, "available_memory", lambda: 1 << 40)
+    guard = Guard.of(BUDGET, share=1 << 30)
+    assert guard.ends((1 << 30) + 1)
+    assert not guard.ends(1 << 30)
+    assert not Guard.of(BUDGET).ends(1 << 50)
+
+
+@pytest.mark.usefixtures("no_memory_left")
+def test_mapped_files_and_what_fits_the_budget_are_no_reason_to_end_a_worker(tmp_path: Path) -> None:
+    path = tmp_path / "mapped"
+    np.ones(FAR_BEYOND, np.uint8).tofile(path)
+    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+        assert list(cluster.map(map_file, [path])) == [-(-FAR_BEYOND // 4096)]
+        assert list(cluster.map(hold, [WITHIN])) == [1]
+
+
+def test_a_task_that_needs_more_than_the_budget_runs_where_the_machine_has_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processes, "available_memory", lambda: 1 << 40)
+    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+        assert list(cluster.map(hold, [FAR_BEYOND])) == [1]
+
+
+def test_no_worker_within_its_budget_is_ended() -> None:
+    for memory in (MINIMUM_MEMORY, 1 << 30, 64 << 30):
+        # What the process itself holds is part of the budget.
+        assert Guard.of(memory).most_memory >= 2 * memory + BASE_MEMORY
+
+
+def test_memory_in_swap_counts_and_that_of_mapped_files_does_not(tmp_path: Path) -> None:
+    (tmp_path / "proc" / "7").mkdir(parents=True)
+    text = "Name:\tpython\nVmRSS:\t  900 kB\nRssAnon:\t  300 kB\nRssFile:\t  600 kB\nVmSwap:\t   50 kB\n"
+    (tmp_path / "proc" / "7" / "status").write_text(text)
+    assert own_memory(7, tmp_path) == 350 * 1024
+    assert own_memory(8, tmp_path) == 0
