@@ -73,19 +73,9 @@ def open_vertices(
         NotFoundError: a file does not exist, or the source holds no vertex data.
     """
     kind = vertex_kinds().get(format)
-    if kind is None:
-        return _open_bundled(format, locations, options)
-    if kind.needs_graph and graph is None:
+    if kind is not None and kind.needs_graph and graph is None:
         raise InputError(f"vertex data {format!r}: ingest a graph first")
-    return kind.open(graph, **checked_options(f"format {format!r}", kind.options, options or {}))
-
-
-def _open_bundled(name: str, locations: Sequence[str], options: Options | None) -> VertexSource:
-    bundled = {known.name: known.vertices for known in formats().values() if known.vertices}
-    if name not in bundled:
-        raise InputError(f"vertex data {name!r}: expected one of {', '.join((*bundled, *vertex_kinds()))}")
-    given = checked_options(f"format {name!r}", bundled[name].options, options or {})
-    return bundled[name].open(_source(_format(name), locations), **given)
+    return _open_vertices(format, locations, options, graph)
 
 
 def vertex_identity(format: str, locations: Sequence[str], options: Options | None = None) -> dict[str, Any]:  # noqa: A002
@@ -94,10 +84,17 @@ def vertex_identity(format: str, locations: Sequence[str], options: Options | No
     Raises:
         InputError, NotFoundError: as :func:`open_vertices`, except that no graph is needed.
     """
-    kind = vertex_kinds().get(format)
-    if kind is None:
-        return _open_bundled(format, locations, options).identity()
-    return kind.open(None, **checked_options(f"format {format!r}", kind.options, options or {})).identity()
+    return _open_vertices(format, locations, options, None).identity()
+
+
+def _open_vertices(name: str, locations: Sequence[str], options: Options | None, graph: Graph | None) -> VertexSource:
+    kinds = vertex_kinds()
+    bundled = {known.name: known.vertices for known in formats().values() if known.vertices}
+    if name not in kinds and name not in bundled:
+        raise InputError(f"vertex data {name!r}: expected one of {', '.join((*bundled, *kinds))}")
+    opener = kinds[name] if name in kinds else bundled[name]
+    given = checked_options(f"format {name!r}", opener.options, options or {})
+    return opener.open(graph if name in kinds else _source(_format(name), locations), **given)
 
 
 def bundled_vertices(format: str | None, locations: Sequence[str]) -> VertexSource | None:  # noqa: A002

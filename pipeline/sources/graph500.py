@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.format import Format
 from gnnloom.pipeline.sources.reading.files import open_files
-from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
 
@@ -75,10 +75,9 @@ class Graph500Edges:
 
     def ranges(self) -> Sequence[SourceRange]:
         return [
-            SourceRange(number, start, min(start + step, array.shape[0]))
+            span
             for number, array in enumerate(self.arrays)
-            for step in [self.range_edges if array.is_mapped else array.shape[0]]
-            for start in range(0, array.shape[0], step)
+            for span in even_ranges(number, array.shape[0], self.range_edges if array.is_mapped else array.shape[0])
         ]
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.binary.archive import listed
 from gnnloom.pipeline.sources.binary.edge_columns import FlatColumn, IdColumn, MajorColumn, read_weights
 from gnnloom.pipeline.sources.binary.stored_arrays import (
     StoredArray,
     Unpacked,
-    listed,
     member_names,
     open_array,
     unpacked_array,
@@ -28,7 +28,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 
 #: Number of edges that one task reads from a memory-mapped file.
@@ -52,51 +52,48 @@ class EdgeArrays:
     weight: StoredArray | None = None
     num_vertices: int | None = None
 
-    @property
-    def is_mapped(self) -> bool:
-        columns = self.source.is_mapped and self.target.is_mapped
-        return columns and (self.weight is None or self.weight.is_mapped)
-
     def stored_arrays(self) -> tuple[StoredArray, ...]:
         """All arrays that are read."""
-        weight = () if self.weight is None else (self.weight,)
-        return (*self.source.stored_arrays(), *self.target.stored_arrays(), *weight)
+        return (self.source.array, self.target.array, *([self.weight] if self.weight else []))
+
+    @property
+    def is_mapped(self) -> bool:
+        return all(array.is_mapped for array in self.stored_arrays())
 
     def replaced(self, unpacked: Unpacked) -> EdgeArrays:
         """The same edges, read from the files into which arrays were unpacked."""
-        weight = None if self.weight is None else unpacked_array(self.weight, unpacked)
-        return replace(
-            self, source=self.source.replaced(unpacked), target=self.target.replaced(unpacked), weight=weight
+        source, target = (
+            replace(column, array=unpacked_array(column.array, unpacked)) for column in (self.source, self.target)
         )
+        weight = None if self.weight is None else unpacked_array(self.weight, unpacked)
+        return replace(self, source=source, target=target, weight=weight)
 
-    def read(self, start: int, stop: int) -> Iterator[EdgeChunk]:
-        """Read edges ``start`` to ``stop``; raises as the columns do."""
+    def _blocks(self, start: int, stop: int, *, names: bool) -> Iterator[tuple[int, Any, Any, Any]]:
+        """The first edge of each block of edges ``start`` to ``stop``, its sources, targets, and weights or None."""
+        columns = (self.source, self.target)
+        ends = [column.read_any(start, stop) if names else column.read(start, stop) for column in columns]
         # ``repeat`` never ends, so the lengths are compared only if there are weights.
         weights = repeat(None) if self.weight is None else read_weights(self.weight, start, stop)
         edge = start
-        for source, target, weight in zip(
-            self.source.read(start, stop), self.target.read(start, stop), weights, strict=self.weight is not None
-        ):
+        for source, target, weight in zip(*ends, weights, strict=self.weight is not None):
+            yield edge, source, target, weight
+            edge += len(source)
+
+    def read(self, start: int, stop: int) -> Iterator[EdgeChunk]:
+        """Read edges ``start`` to ``stop``; raises as the columns do."""
+        for edge, source, target, weight in self._blocks(start, stop, names=False):
             if self.num_vertices is not None:
                 self._check_below(source, target, edge)
             yield EdgeChunk(source, target, weight)
-            edge += len(source)
 
     def read_names(self, start: int, stop: int) -> Iterator[NameChunk]:
         """Read edges ``start`` to ``stop``, with ids as names."""
-        columns = (self.source, self.target)
         # A file that states its number of vertices uses numbers as ids, so `read` reports ids that are not.
-        read = [column.read_any if self.num_vertices is None else column.read for column in columns]
-        weights = repeat(None) if self.weight is None else read_weights(self.weight, start, stop)
-        edge = start
-        for source, target, weight in zip(
-            read[0](start, stop), read[1](start, stop), weights, strict=self.weight is not None
-        ):
+        for edge, source, target, weight in self._blocks(start, stop, names=self.num_vertices is None):
             for first in range(0, len(source), _CHUNK_NAMES):
                 some = slice(first, first + _CHUNK_NAMES)
                 ends = [self._names(column[some], edge + first) for column in (source, target)]
                 yield NameChunk(ends[0], ends[1], None if weight is None else weight[some])
-            edge += len(source)
 
     def _names(self, values: NDArray[Any], first_edge: int) -> Names:
         names = Names.of_values(values)
@@ -159,10 +156,9 @@ class NumpyEdges:
 
     def ranges(self) -> Sequence[SourceRange]:
         return [
-            SourceRange(number, start, min(start + step, pairs.num_edges))
+            span
             for number, pairs in enumerate(self.arrays)
-            for step in [self.range_edges if pairs.is_mapped else pairs.num_edges]
-            for start in range(0, pairs.num_edges, step)
+            for span in even_ranges(number, pairs.num_edges, self.range_edges if pairs.is_mapped else pairs.num_edges)
         ]
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:

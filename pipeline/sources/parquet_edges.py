@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from gnnloom.pipeline.sources.binary.edge_columns import RowError, checked_ids, checked_weights
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
@@ -23,7 +21,6 @@ RANGE_EDGES = 1 << 23
 BLOCK_EDGES = 1 << 20
 #: Number of edges read at a time if ids are text, whose length is unknown in advance.
 _BLOCK_NAMES = 1 << 16
-_MAX_ID = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -100,8 +97,9 @@ class ParquetEdges:
         table, names = self.tables[span.file], self.columns[span.file]
         self._refuse_text(table, names[:2])
         for first, values in table.read(names, range(span.start, span.stop), self.block_edges):
-            source, target = (_ids(table, name, ids, first) for name, ids in zip(names[:2], values[:2], strict=True))
-            yield EdgeChunk(source, target, _weights(table, names[2], values[2], first) if self.weights else None)
+            errors = [_error(table, name, first) for name in names]
+            source, target = checked_ids(values[0], errors[0]), checked_ids(values[1], errors[1])
+            yield EdgeChunk(source, target, checked_weights(values[2], errors[2]) if self.weights else None)
 
     @staticmethod
     def _refuse_text(table: ParquetTable, names: Sequence[str]) -> None:
@@ -120,7 +118,8 @@ class ParquetEdges:
             source, target = (_names(table, name, ids, first) for name, ids in zip(names[:2], columns[:2], strict=True))
             weight = None
             if self.weights:
-                weight = _weights(table, names[2], columns[2].to_numpy(zero_copy_only=False), first)
+                given = columns[2].to_numpy(zero_copy_only=False)
+                weight = checked_weights(given, _error(table, names[2], first))
             yield NameChunk(source, target, weight)
 
 
@@ -142,24 +141,9 @@ def _check(table: ParquetTable, names: Sequence[str], weighted: bool) -> None:
         raise InputError(f"{table.file.location}: the file has no edges")
 
 
-def _ids(table: ParquetTable, name: str, ids: NDArray[Any], first: int) -> NDArray[np.int64]:
-    low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
-    if low < 0:
-        raise table.error(name, first + int(np.argmin(ids)), f"expected a vertex id, found {low}{HINT}")
-    if high > _MAX_ID:
-        raise table.error(name, first + int(np.argmax(ids)), f"expected a vertex id below 2^63, found {high}{HINT}")
-    return np.ascontiguousarray(ids, np.int64)
-
-
-def _weights(table: ParquetTable, name: str, given: NDArray[Any], first: int) -> NDArray[np.float32]:
-    # A value beyond float32 becomes infinite, which the check below reports with its row.
-    with np.errstate(over="ignore"):
-        weights = given.astype(np.float32)
-    finite = np.isfinite(weights)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise table.error(name, first + row, f"expected a finite float32 weight, found {given[row]}")
-    return weights
+def _error(table: ParquetTable, name: str, first: int) -> RowError:
+    """The errors of a block of a column that begins with row ``first``."""
+    return lambda row, reason: table.error(name, first + row, reason)
 
 
 FORMAT = Format(

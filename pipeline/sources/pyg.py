@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.binary.archive import listed
 from gnnloom.pipeline.sources.binary.restricted_pickle import Record
-from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, listed
+from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.binary.torch_file import TENSOR, TorchFile
 from gnnloom.pipeline.sources.format import WEIGHTS, BundledVertices, Format
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.source import OneArray, VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays, checked_column
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -58,7 +59,7 @@ def open_pyg_edges(locations: Sequence[str], *, weights: bool = False) -> NumpyE
 
 
 @dataclass(frozen=True)
-class MaskSplit:
+class MaskSplit(OneArray):
     """A split from three masks; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
@@ -67,8 +68,7 @@ class MaskSplit:
 
     masks: tuple[tuple[str, StoredArray], ...]
 
-    arrays = ("split",)
-    in_graph_order = False
+    array, width = "split", 1
 
     @property
     def random_access(self) -> bool:
@@ -80,12 +80,7 @@ class MaskSplit:
     def num_vertices(self) -> int:
         return self.masks[0][1].shape[0]
 
-    def num_columns(self, array: str) -> int:
-        return int(array == "split")
-
-    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        if array != "split":
-            raise InputError(f"masks have no {array}")
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - there is only one
         first = start
         rows = self.masks[0][1].block_elements
         for blocks in zip(*(mask.read_flat(start, stop, rows) for _, mask in self.masks), strict=True):

@@ -49,6 +49,32 @@ class SourceRange:
     stop: int
 
 
+def even_ranges(file: int, count: int, step: int, start: int = 0) -> list[SourceRange]:
+    """Ranges of ``step`` bytes, rows or edges of a file, from ``start`` to ``count``; the last may be shorter."""
+    return [SourceRange(file, first, min(first + step, count)) for first in range(start, count, step)]
+
+
+class OneArray:
+    """What sources of a single array of vertex data have in common.
+
+    Attributes:
+        array: name of the array.
+        width: number of its columns, unless ``num_columns`` gives another one.
+    """
+
+    array: str
+    width: int
+
+    in_graph_order = False
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return (self.array,)
+
+    def num_columns(self, array: str) -> int:
+        return self.width if array == self.array else 0
+
+
 class EdgeSource(Protocol):
     """The edges of a graph, in some format."""
 

@@ -11,9 +11,10 @@ If ids are names, :mod:`gnnloom.pipeline.sources.reading.name_parser` defines ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ from gnnloom.pipeline.sources.reading.text_layout import begins_with_header, dat
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
+
+Chunk = TypeVar("Chunk", EdgeChunk, NameChunk)
 
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
@@ -133,13 +136,24 @@ class TextEdges:
         Raises:
             InputError: a line is not an edge, a whole file has no edges, or compressed data is damaged.
         """
-        file = self.files[span.file]
-        num_edges = 0
+        return self._read(span, self._parse)
+
+    def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
+        """Read one range, with ids as names.
+
+        Raises:
+            InputError: a line is not an edge between names, a whole file has no edges, or compressed data is damaged.
+        """
+        return self._read(span, partial(self._parse_names, separator_of(self.files[span.file])))
+
+    def _read(self, span: SourceRange, parse: Callable[[SourceFile, int, NDArray[np.uint8]], Chunk]) -> Iterator[Chunk]:
+        file, num_edges = self.files[span.file], 0
         for offset, block in self._blocks(span):
-            chunk = self._parse(file, offset, block)
+            chunk = parse(file, offset, block)
             num_edges += len(chunk.source)
             yield chunk
-        self._check_any(span, num_edges)
+        if not num_edges and span.start == 0 and span.stop in {-1, file.size}:
+            raise _no_edges(file)
 
     def count_lines(self, span: SourceRange) -> int:
         """Number of lines of a range that should be edges."""
@@ -148,11 +162,6 @@ class TextEdges:
     def _blocks(self, span: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         stop = None if span.stop < 0 else span.stop
         return data_blocks(self.files[span.file], self._has_header(span.file), span.start, stop, self.block_bytes)
-
-    def _check_any(self, span: SourceRange, num_edges: int) -> None:
-        file = self.files[span.file]
-        if not num_edges and span.start == 0 and span.stop in {-1, file.size}:
-            raise _no_edges(file)
 
     def _parse(self, file: SourceFile, offset: int, block: NDArray[np.uint8]) -> EdgeChunk:
         chunk, at, wrong = self._parse_numbers(block)
@@ -204,7 +213,7 @@ class TextEdges:
         for offset, block in data_blocks(file, self._has_header(number), block_bytes=_FIRST_BYTES):
             chunk, _, wrong = self._parse_numbers(block)
             if wrong in _MAY_BE_NAME:
-                named = self._parse_names(file, offset, block, separator_of(file))
+                named = self._parse_names(separator_of(file), file, offset, block)
                 ends = zip(named.source, named.target, strict=True)
                 return [_is_number(source) and _is_number(target) for source, target in ends]
             # Any other fault is reported by whoever reads the edges.
@@ -212,21 +221,7 @@ class TextEdges:
                 break
         return []
 
-    def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
-        """Read one range, with ids as names.
-
-        Raises:
-            InputError: a line is not an edge between names, a whole file has no edges, or compressed data is damaged.
-        """
-        file = self.files[span.file]
-        separator, num_edges = separator_of(file), 0
-        for offset, block in self._blocks(span):
-            chunk = self._parse_names(file, offset, block, separator)
-            num_edges += len(chunk.source)
-            yield chunk
-        self._check_any(span, num_edges)
-
-    def _parse_names(self, file: SourceFile, offset: int, block: NDArray[np.uint8], separator: int) -> NameChunk:
+    def _parse_names(self, separator: int, file: SourceFile, offset: int, block: NDArray[np.uint8]) -> NameChunk:
         most = len(block) // _SHORTEST_LINE + 1
         source, target = np.empty(len(block), np.uint8), np.empty(len(block), np.uint8)
         source_offset, target_offset = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked, unpacked_array
+from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.names import HINT
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.storage.errors import InputError
@@ -18,21 +18,15 @@ from gnnloom.storage.errors import InputError
 _ROWS = 1 << 18
 
 
-class IdColumn(Protocol):
-    """The ids of one end of every edge."""
+@dataclass(frozen=True)
+class IdColumn:
+    """The ids of one end of every edge.
 
-    @property
-    def is_mapped(self) -> bool:
-        """Whether any range can be read without reading what precedes it."""
-        ...
+    Attributes:
+        array: the array that the ids are read from.
+    """
 
-    def stored_arrays(self) -> tuple[StoredArray, ...]:
-        """The arrays that the ids are read from."""
-        ...
-
-    def replaced(self, unpacked: Unpacked) -> IdColumn:
-        """The same ids, read from the files into which arrays were unpacked."""
-        ...
+    array: StoredArray
 
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         """Read the ids of edges ``start`` to ``stop``.
@@ -43,74 +37,80 @@ class IdColumn(Protocol):
         Raises:
             InputError: an id is not a number from 0 to 2^63 - 1.
         """
-        ...
+        raise NotImplementedError
 
     def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         """Like :meth:`read`, but with the stored dtype, which may be text."""
-        ...
+        return self.read(start, stop)
 
 
 @dataclass(frozen=True)
-class FlatColumn:
+class FlatColumn(IdColumn):
     """Ids at elements ``first``, ``first + step``, ... of an array."""
 
-    array: StoredArray
     first: int = 0
     step: int = 1
 
-    @property
-    def is_mapped(self) -> bool:
-        return self.array.is_mapped
-
-    def stored_arrays(self) -> tuple[StoredArray, ...]:
-        return (self.array,)
-
-    def replaced(self, unpacked: Unpacked) -> FlatColumn:
-        return replace(self, array=unpacked_array(self.array, unpacked))
-
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         for number, block in enumerate(self.read_any(start, stop)):
-            yield self._checked(block, start + number * CHUNK_EDGES)
+            if block.dtype.kind in "US":
+                raise InputError(f"{self.array}: expected integers, found text{HINT}")
+            yield checked_ids(block, edge_error(self.array, start + number * CHUNK_EDGES))
 
     def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         last = self.first + (stop - 1) * self.step
         blocks = self.array.read_flat(self.first + start * self.step, last + 1, CHUNK_EDGES * self.step)
         return (block[:: self.step] for block in blocks)
 
-    def _checked(self, ids: NDArray[Any], first_edge: int) -> NDArray[np.int64]:
-        if ids.dtype.kind in "US":
-            raise InputError(f"{self.array}: expected integers, found text{HINT}")
-        # Checked before the cast, which would turn an unsigned id beyond int64 into a negative one.
-        low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
-        if low < 0 or high > np.iinfo(np.int64).max:
-            edge = int(np.argmin(ids)) if low < 0 else int(np.argmax(ids))
-            what = "negative" if low < 0 else "beyond int64"
-            raise InputError(f"{self.array}, edge {first_edge + edge:,}: the id {ids[edge]} is {what}{HINT}")
-        return np.ascontiguousarray(ids, dtype=np.int64)
+
+#: Creates the error for a row of a block, from its number in the block and what is wrong.
+RowError = Callable[[int, str], InputError]
+
+
+def edge_error(array: StoredArray, first: int) -> RowError:
+    """The errors of a block of an array that begins with edge ``first``."""
+    return lambda row, reason: InputError(f"{array}, edge {first + row:,}: {reason}")
+
+
+def checked_ids(ids: NDArray[Any], error: RowError) -> NDArray[np.int64]:
+    """(num_ids,) integers as ids.
+
+    Raises:
+        InputError: one is not a number from 0 to 2^63 - 1.
+    """
+    # Checked before the cast, which would turn an unsigned id beyond int64 into a negative one.
+    low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
+    if low < 0:
+        raise error(int(np.argmin(ids)), f"expected a vertex id, found {low}{HINT}")
+    if high > np.iinfo(np.int64).max:
+        raise error(int(np.argmax(ids)), f"expected a vertex id below 2^63, found {high}{HINT}")
+    return np.ascontiguousarray(ids, np.int64)
+
+
+def checked_weights(given: NDArray[Any], error: RowError) -> NDArray[np.float32]:
+    """(num_edges,) numbers as weights.
+
+    Raises:
+        InputError: one is NaN or does not fit into float32.
+    """
+    # A value beyond float32 becomes infinite, which the check below reports with its row.
+    with np.errstate(over="ignore"):
+        weights = given.astype(np.float32)
+    finite = np.isfinite(weights)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise error(row, f"expected a finite float32 weight, found {given[row]}")
+    return weights
 
 
 @dataclass(frozen=True)
-class MajorColumn:
+class MajorColumn(IdColumn):
     """Rows of a CSR matrix, or columns of a CSC one, for each stored entry, computed from ``indptr``."""
 
-    indptr: StoredArray
     num_entries: int
-
-    @property
-    def is_mapped(self) -> bool:
-        return self.indptr.is_mapped
-
-    def stored_arrays(self) -> tuple[StoredArray, ...]:
-        return (self.indptr,)
-
-    def replaced(self, unpacked: Unpacked) -> MajorColumn:
-        return replace(self, indptr=unpacked_array(self.indptr, unpacked))
 
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         return rebatch(self._expanded(start, stop), CHUNK_EDGES)
-
-    def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        return self.read(start, stop)
 
     def _expanded(self, start: int, stop: int) -> Iterator[NDArray[np.int64]]:
         found = 0
@@ -125,31 +125,31 @@ class MajorColumn:
             if start and int(offsets[-1]) >= stop:
                 break
         if found != stop - start:
-            raise InputError(f"{self.indptr}: the offsets near entry {start:,} do not ascend from 0")
+            raise InputError(f"{self.array}: the offsets near entry {start:,} do not ascend from 0")
 
     def _offsets(self, start: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Yield the first row and the checked offsets of consecutive groups of rows, from the row of an entry on."""
         first = self._row_of(start)
         row, before = first, np.zeros(0, np.int64)
-        for block in self.indptr.read_flat(first, self.indptr.size, _ROWS):
+        for block in self.array.read_flat(first, self.array.size, _ROWS):
             offsets = np.concatenate([before, block.astype(np.int64)])
             if np.any(np.diff(offsets) < 0) or (row == 0 and not len(before) and offsets[0] != 0):
-                raise InputError(f"{self.indptr}: the offsets near row {row:,} do not ascend from 0")
+                raise InputError(f"{self.array}: the offsets near row {row:,} do not ascend from 0")
             yield row, offsets
             # The last offset of a block is the start of a row that ends in the next block.
             row, before = row + len(offsets) - 1, offsets[-1:]
         if not len(before) or before[0] != self.num_entries:
             found = before[0] if len(before) else "nothing"
-            raise InputError(f"{self.indptr}: ends with {found}, expected the {self.num_entries:,} entries of indices")
+            raise InputError(f"{self.array}: ends with {found}, expected the {self.num_entries:,} entries of indices")
 
     def _row_of(self, start: int) -> int:
         """The row of an entry, found by halving if the offsets can be read anywhere; otherwise 0."""
-        if not start or not self.is_mapped:
+        if not start or not self.array.is_mapped:
             return 0
-        low, high = 0, self.indptr.size - 1
+        low, high = 0, self.array.size - 1
         while low < high:
             middle = (low + high + 1) // 2
-            offset = next(self.indptr.read_flat(middle, middle + 1))[0]
+            offset = next(self.array.read_flat(middle, middle + 1))[0]
             low, high = (middle, high) if int(offset) <= start else (low, middle - 1)
         return low
 
@@ -164,13 +164,7 @@ def read_weights(array: StoredArray, start: int, stop: int) -> Iterator[NDArray[
         InputError: a weight is NaN or does not fit into float32.
     """
     for number, block in enumerate(array.read_flat(start, stop, CHUNK_EDGES)):
-        with np.errstate(over="ignore"):
-            weights = block.astype(np.float32)
-        if not np.isfinite(weights).all():
-            edge = int(np.argmin(np.isfinite(weights)))
-            position = start + number * CHUNK_EDGES + edge
-            raise InputError(f"{array}, edge {position:,}: the weight {block[edge]} is not a finite float32")
-        yield weights
+        yield checked_weights(block, edge_error(array, start + number * CHUNK_EDGES))
 
 
 def rebatch(blocks: Iterable[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:

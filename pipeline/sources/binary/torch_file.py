@@ -14,8 +14,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from gnnloom.pipeline.sources.binary.archive import data_offset, listed, opened_zip
 from gnnloom.pipeline.sources.binary.restricted_pickle import Record, read_pickle
-from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, data_offset, listed, opened_zip
+from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import InputError
 

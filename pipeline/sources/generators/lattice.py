@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges, scramble_ids
-from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import stream_key, unit
 from gnnloom.storage.option import Option
@@ -81,9 +81,7 @@ class LatticeEdges:
 
     def ranges(self) -> Sequence[SourceRange]:
         total = math.prod(self.sizes) * len(self.sizes) + self.num_shortcuts
-        return [
-            SourceRange(0, start, min(start + self.range_edges, total)) for start in range(0, total, self.range_edges)
-        ]
+        return even_ranges(0, total, self.range_edges)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         sizes = np.array(self.sizes, np.int64)

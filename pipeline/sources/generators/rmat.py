@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges, scramble_ids
-from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.matrix.random_numbers import stream_key
@@ -79,8 +79,7 @@ class RmatEdges:
         return 1 << self.scale
 
     def ranges(self) -> Sequence[SourceRange]:
-        total, step = self.num_edges, self.range_edges
-        return [SourceRange(0, start, min(start + step, total)) for start in range(0, total, step)]
+        return even_ranges(0, self.num_edges, self.range_edges)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         key, scramble_key = stream_key(self.seed, "rmat"), stream_key(self.seed, "rmat-ids")

@@ -19,7 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges
-from gnnloom.pipeline.sources.source import CHUNK_EDGES, MOST_COLUMNS, EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, MOST_COLUMNS, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.permutation import KeyedPermutation
@@ -102,10 +102,7 @@ class BlockModelEdges:
         return self.model.num_vertices
 
     def ranges(self) -> Sequence[SourceRange]:
-        total = self.model.num_edges
-        return [
-            SourceRange(0, start, min(start + self.range_edges, total)) for start in range(0, total, self.range_edges)
-        ]
+        return even_ranges(0, self.model.num_edges, self.range_edges)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         model, scatter = self.model, self.model.scatter()

@@ -126,6 +126,19 @@ def open_files(locations: Sequence[str]) -> tuple[SourceFile, ...]:
     return tuple(_describe(path) for location in locations for path in expand(location))
 
 
+def open_file(location: str) -> SourceFile:
+    """Find the only file of a location.
+
+    Raises:
+        NotFoundError: the file does not exist.
+        InputError: a glob matches several files, or the location is a folder or a URL with an unknown protocol.
+    """
+    files = open_files([location])
+    if len(files) != 1:
+        raise InputError(f"{location}: expected one file, found {len(files)}")
+    return files[0]
+
+
 def is_local(location: str) -> bool:
     """Whether a location is a path or a ``file://`` URL."""
     return location.startswith("file://") or ("://" not in location and "::" not in location)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.numerals import FEED, HASH, PERCENT, is_blank, is_end, next_line, skip_blanks
-from gnnloom.pipeline.sources.source import SourceRange
+from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 
 #: Number of bytes read and parsed at a time.
@@ -25,19 +25,16 @@ LONGEST_LINE = 4 << 20
 SHOWN = 60
 
 
-def byte_ranges(number: int, file: SourceFile, range_bytes: int, start: int = 0) -> Iterator[SourceRange]:
+def byte_ranges(number: int, file: SourceFile, range_bytes: int, start: int = 0) -> list[SourceRange]:
     """Ranges of a file from an offset on; one, up to -1, if it can only be read from its beginning."""
-    size = file.size if file.is_seekable else None
-    if size is None:
-        yield SourceRange(number, 0, -1)
-        return
-    for begin in range(start, size, range_bytes):
-        yield SourceRange(number, begin, min(begin + range_bytes, size))
+    if not file.is_seekable or file.size is None:
+        return [SourceRange(number, 0, -1)]
+    return even_ranges(number, file.size, range_bytes, start)
 
 
 def whole_or_ranges(number: int, file: SourceFile, range_bytes: int, start: int) -> list[SourceRange]:
     """Ranges of a file from an offset on; if there is only one, it is the whole file, up to -1."""
-    ranges = list(byte_ranges(number, file, range_bytes, start))
+    ranges = byte_ranges(number, file, range_bytes, start)
     return ranges if len(ranges) > 1 else [SourceRange(number, 0, -1)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -75,12 +75,10 @@ class JoinedVertices:
         return tuple(array for source in sources for array in source.stored_arrays())
 
     def with_unpacked(self, unpacked: Unpacked) -> JoinedVertices:
-        return JoinedVertices(
-            tuple(
-                source.with_unpacked(unpacked) if isinstance(source, PackedSource) else source
-                for source in self.sources
-            )
+        sources = (
+            source.with_unpacked(unpacked) if isinstance(source, PackedSource) else source for source in self.sources
         )
+        return replace(self, sources=tuple(sources))
 
     def source_of(self, array: str) -> VertexData:
         """The source of one array.

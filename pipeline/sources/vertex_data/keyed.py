@@ -15,7 +15,7 @@ from typing import Any
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
-from gnnloom.pipeline.sources.source import SourceRange, TableBlock, VertexSource
+from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, IDS_FILE, VertexKind
@@ -61,7 +61,7 @@ def _num_rows(graph: Graph) -> int:
 
 
 @dataclass(frozen=True)
-class KeyedVertices:
+class KeyedVertices(OneArray):
     """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.KeyedSource`.
 
     Attributes:
@@ -95,10 +95,6 @@ class KeyedVertices:
             raise InputError(f"{location}: expected one column of {array}s after the ids, found {rows.num_columns}")
         return cls(0 if graph is None else graph.num_vertices, rows, array)
 
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        return (self.array,)
-
     def identity(self) -> dict[str, Any]:
         ids = {"ids": self.rows.ids.identity()} if self.rows.ids is not None else {}
         return {"format": "keyed", "array": self.array, "file": self.rows.file.identity(), **ids}
@@ -121,7 +117,7 @@ class KeyedVertices:
         for block in self.rows.blocks(span):
             values, wrong = array.convert(block.values)
             if wrong is not None:
-                raise block.error(wrong[0], f"expected {array.expected}")
+                raise self.row_error(int(block.at[wrong[0]]), f"expected {array.expected}")
             yield TableBlock(block.ids.offset, block.ids.text, values, block.at)
 
     def row_error(self, at: int, reason: str) -> InputError:

@@ -7,7 +7,7 @@ id that are not numbers, it names the columns.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,7 +23,8 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.numerals import REASONS
 from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_data_line, is_number, separator_of
-from gnnloom.pipeline.sources.source import SourceRange
+from gnnloom.pipeline.sources.source import SourceRange, even_ranges
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import by_rows
 from gnnloom.storage.errors import InputError
 
 #: Number of bytes of text, and of Parquet values, read at a time.
@@ -39,17 +40,11 @@ class KeyedBlock:
     Attributes:
         values: (num_rows, num_columns) float64; may contain NaN and infinity.
         at: (num_rows,) int64 places of the rows in the table, as :meth:`KeyedRows.error` expects them.
-        error_at: creates the error for a place in the table and a reason.
     """
 
     ids: Names
     values: NDArray[np.float64]
     at: NDArray[np.int64]
-    error_at: Callable[[int, str], InputError]
-
-    def error(self, row: int, reason: str) -> InputError:
-        """The error for a row of this block."""
-        return self.error_at(int(self.at[row]), reason)
 
 
 class KeyedRows(Protocol):
@@ -131,7 +126,7 @@ class KeyedText:
             if wrong:
                 raise bad_line(self.file, offset + at, name_parser.REASONS.get(wrong) or REASONS[wrong])
             line_at = line_at[:count] + offset
-            yield checked_block(KeyedBlock(Names(ends[: count + 1], names), values[:count], line_at, self.error))
+            yield _checked(self, KeyedBlock(Names(ends[: count + 1], names), values[:count], line_at))
 
 
 @dataclass(frozen=True)
@@ -176,7 +171,7 @@ class KeyedParquet:
         for first, columns in self.table.read_arrow(self.table.names, groups, rows):
             values = [column.to_numpy(zero_copy_only=False).astype(np.float64) for column in columns[1:]]
             at = np.arange(first, first + len(values[0]))
-            yield checked_block(KeyedBlock(Names.of_values(columns[0]), np.stack(values, axis=1), at, self.error))
+            yield _checked(self, KeyedBlock(Names.of_values(columns[0]), np.stack(values, axis=1), at))
 
 
 @dataclass(frozen=True)
@@ -208,8 +203,7 @@ class KeyedNumpy:
                 f"{values}: expected numbers of shape (n,) or (n, columns), found {values.dtype} of shape"
                 f" {values.shape}"
             )
-        if values.fortran_order and 1 not in values.shape and len(values.shape) == 2:
-            raise InputError(f"{values}: stored in Fortran order, column by column; save np.ascontiguousarray of it")
+        by_rows(values)
         if values.shape[0] != row_ids.shape[0]:
             raise InputError(f"{values}: {values.shape[0]:,} rows, {row_ids} has {row_ids.shape[0]:,} ids")
         return cls(values, row_ids)
@@ -245,7 +239,7 @@ class KeyedNumpy:
         first = span.start
         for values, names in zip(flat, ids, strict=True):
             table, at = values.reshape(-1, columns).astype(np.float64), np.arange(first, first + len(names))
-            yield checked_block(KeyedBlock(Names.of_values(np.ascontiguousarray(names)), table, at, self.error))
+            yield _checked(self, KeyedBlock(Names.of_values(np.ascontiguousarray(names)), table, at))
             first += len(names)
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
@@ -256,7 +250,7 @@ class KeyedNumpy:
         return KeyedNumpy(unpacked_array(self.values, unpacked), unpacked_array(self.row_ids, unpacked))
 
 
-def checked_block(block: KeyedBlock) -> KeyedBlock:
+def _checked(rows: KeyedRows, block: KeyedBlock) -> KeyedBlock:
     """Check the ids of a block.
 
     Raises:
@@ -264,7 +258,7 @@ def checked_block(block: KeyedBlock) -> KeyedBlock:
     """
     row, reason = block.ids.first_wrong()
     if row >= 0:
-        raise block.error(row, reason)
+        raise rows.error(int(block.at[row]), reason)
     return block
 
 
@@ -275,5 +269,4 @@ def table_ranges(count: int, num_bytes: int) -> list[SourceRange]:
         num_bytes: of the whole table.
     """
     each = max(_LEAST_BYTES, min(_MOST_BYTES, num_bytes // _RANGES))
-    step = max(1, count * each // max(1, num_bytes))
-    return [SourceRange(0, start, min(start + step, count)) for start in range(0, count, step)]
+    return even_ranges(0, count, max(1, count * each // max(1, num_bytes)))

@@ -21,7 +21,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
     open_array,
     unpacked_array,
 )
-from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, VertexArray, array_in_file
 
@@ -138,23 +138,34 @@ def _codes_of(arrays: Sequence[StoredArray], num_vertices: int) -> NDArray[np.ui
     for name, stored in zip(SPLIT_NAMES, arrays, strict=True):
         first = 0
         for ids in stored.read_flat(0, stored.size):
-            wrong = (ids < 0) | (ids >= num_vertices)
-            if wrong.any():
-                entry = int(np.argmax(wrong))
-                raise InputError(
-                    f"{stored}, entry {first + entry:,}: expected a vertex from 0 to {num_vertices - 1:,},"
-                    f" found {ids[entry]}"
-                )
-            clash = (codes[ids] != SPLIT["none"]) & (codes[ids] != SPLIT[name])
-            if clash.any():
-                entry = int(np.argmax(clash))
-                other = SPLIT_NAMES[codes[ids[entry]] - 1]
-                raise InputError(
-                    f"{stored}, entry {first + entry:,}: vertex {ids[entry]} is already in the {other} split"
-                )
-            codes[ids] = SPLIT[name]
+            if wrong := mark_split(codes, ids, name):
+                raise InputError(f"{stored}, entry {first + wrong[0]:,}: {wrong[1]}")
             first += len(ids)
     return codes
+
+
+def mark_split(codes: NDArray[np.uint8], ids: NDArray[Any], name: str) -> tuple[int, str] | None:
+    """Put vertices into a split.
+
+    Args:
+        codes: (num_vertices,) uint8, changed in place.
+        ids: (num_ids,) integers.
+        name: of the split.
+
+    Returns:
+        The position of an id that is no vertex or in another split already, and what is wrong; None if none is.
+    """
+    wrong = (ids < 0) | (ids >= len(codes))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        return at, f"expected a vertex from 0 to {len(codes) - 1:,}, found {ids[at]}"
+    taken = codes[ids]
+    clash = (taken != SPLIT["none"]) & (taken != SPLIT[name])
+    if clash.any():
+        at = int(np.argmax(clash))
+        return at, f"vertex {ids[at]} is already in the {SPLIT_NAMES[taken[at] - 1]} split"
+    codes[ids] = SPLIT[name]
+    return None
 
 
 def open_one_array(location: str, name: str) -> StoredArray:
@@ -164,18 +175,11 @@ def open_one_array(location: str, name: str) -> StoredArray:
         NotFoundError: the file, or the array in it, does not exist.
         InputError: the location names several files, or the array contains Python objects.
     """
-    file = _only_file(location)
+    file = open_file(location)
     if not location.endswith(".npz"):
         return open_array(file)
     names = member_names(file)
     return open_array(file, names[0] if len(names) == 1 else name)
-
-
-def _only_file(location: str) -> SourceFile:
-    files = open_files([location])
-    if len(files) != 1:
-        raise InputError(f"{location}: expected one file, found {len(files)}")
-    return files[0]
 
 
 def _width(array: StoredArray) -> int:
@@ -208,7 +212,16 @@ def _checked(stored: StoredArray, array: VertexArray) -> StoredArray:
 def _checked_matrix(array: StoredArray, shape: str) -> StoredArray:
     if len(array.shape) != 2 or array.dtype.kind not in "iufb":
         raise InputError(f"{array}: expected numbers of shape {shape}, found {array.dtype} of shape {array.shape}")
-    if array.fortran_order and 1 not in array.shape:
+    return by_rows(array)
+
+
+def by_rows(array: StoredArray) -> StoredArray:
+    """Check that an array of one or two dimensions is stored row by row.
+
+    Raises:
+        InputError: it is stored in Fortran order.
+    """
+    if array.fortran_order and len(array.shape) == 2 and 1 not in array.shape:
         raise InputError(f"{array}: stored in Fortran order, column by column; save np.ascontiguousarray of it")
     return array
 
@@ -233,6 +246,6 @@ def _open_lists(location: str | None) -> tuple[StoredArray, ...]:
     """The vertex ids of each split; empty if there is no file, or one with codes."""
     if not location or not location.endswith(".npz"):
         return ()
-    file = _only_file(location)
+    file = open_file(location)
     is_lists = set(SPLIT_NAMES) <= set(member_names(file))
     return tuple(checked_column(open_array(file, name), "iu") for name in SPLIT_NAMES) if is_lists else ()

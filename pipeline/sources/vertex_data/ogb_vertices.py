@@ -19,11 +19,12 @@ from gnnloom.pipeline.sources.reading.columns import (
     read_ids,
 )
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
+from gnnloom.pipeline.sources.source import OneArray
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, mark_split
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.format.vertex_arrays import SPLIT, array_in_file
-
-SPLIT_NAMES = ("train", "valid", "test")
+from gnnloom.storage.format.vertex_arrays import array_in_file
 
 
 def ogb_root(folder: str) -> str:
@@ -97,15 +98,14 @@ class OgbRows(TextVertices):
 
 
 @dataclass(frozen=True)
-class SplitFiles:
+class SplitFiles(OneArray):
     """A split from three files of ids; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`."""
 
     files: tuple[SourceFile, ...]
     stated_vertices: int
 
-    arrays = ("split",)
+    array, width = "split", 1
     random_access = False
-    in_graph_order = False
 
     def identity(self) -> dict[str, Any]:
         return {"format": "split", "files": [file.identity() for file in self.files]}
@@ -113,28 +113,13 @@ class SplitFiles:
     def num_vertices(self) -> int:
         return self.stated_vertices
 
-    def num_columns(self, array: str) -> int:
-        return int(array == "split")
-
-    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        if array != "split":
-            raise InputError(f"files of ids have no {array}")
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - there is only one
         yield read_split(self.files, self.stated_vertices)[start:stop]
 
 
 @dataclass(frozen=True)
-class OgbVertices:
-    """Vertex data of an OGB folder; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
-
-    Every array has files of its own, so that one that must be read from its start slows no other.
-    """
-
-    stated_vertices: int
-    feature: OgbRows | None
-    label: OgbRows | None
-    split: SplitFiles | None
-
-    in_graph_order = False
+class OgbVertices(JoinedVertices):
+    """Vertex data of an OGB folder: every array has files of its own."""
 
     @classmethod
     def open(cls, folder: str, *, split: str | None = None) -> OgbVertices:
@@ -149,58 +134,22 @@ class OgbVertices:
         """
         root = ogb_root(folder)
         num_vertices = read_count(required_file(root, "raw/num-node-list"))
-        feature, label = find_file(root, "raw/node-feat"), find_file(root, "raw/node-label")
+        found = {"feature": find_file(root, "raw/node-feat"), "label": find_file(root, "raw/node-label")}
         files = find_split(root, split)
-        if not (feature or label or files):
+        rows = [OgbRows.of_file(file, array, num_vertices) for array, file in found.items() if file]
+        if not (rows or files):
             raise NotFoundError(f"{folder}: found no raw/node-feat.csv.gz, raw/node-label.csv.gz or split/")
-        return cls(
-            num_vertices,
-            OgbRows.of_file(feature, "feature", num_vertices) if feature else None,
-            OgbRows.of_file(label, "label", num_vertices) if label else None,
-            SplitFiles(files, num_vertices) if files else None,
-        )
-
-    @property
-    def _sources(self) -> tuple[OgbRows | SplitFiles, ...]:
-        return tuple(source for source in (self.feature, self.label, self.split) if source)
-
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        return tuple(array for source in self._sources for array in source.arrays)
-
-    @property
-    def random_access(self) -> bool:
-        return all(source.random_access for source in self._sources)
+        return cls((*rows, SplitFiles(files, num_vertices)) if files else tuple(rows))
 
     def identity(self) -> dict[str, Any]:
-        files = [source.file for source in (self.feature, self.label) if source]
-        split = self.split.files if self.split else ()
+        files = [source.file for source in self.sources if isinstance(source, OgbRows)]
+        split = [file for source in self.sources if isinstance(source, SplitFiles) for file in source.files]
         return {
             "format": "ogb",
-            "num_vertices": self.stated_vertices,
+            "num_vertices": self.num_vertices(),
             "files": [file.identity() for file in (*files, *split)],
             "split": Path(split[0].location).parent.name if split else None,
         }
-
-    def num_vertices(self) -> int:
-        return self.stated_vertices
-
-    def num_columns(self, array: str) -> int:
-        return max(source.num_columns(array) for source in self._sources)
-
-    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        return self.source_of(array).read_rows(array, start, stop)
-
-    def source_of(self, array: str) -> OgbRows | SplitFiles:
-        """The source of one array.
-
-        Raises:
-            NotFoundError: the folder does not have it.
-        """
-        for source in self._sources:
-            if array in source.arrays:
-                return source
-        raise NotFoundError(f"the OGB folder has no {array} file")
 
 
 def has_vertices(folder: str) -> bool:
@@ -250,13 +199,6 @@ def read_split(files: Sequence[SourceFile], num_vertices: int) -> NDArray[np.uin
     codes = np.zeros(num_vertices, np.uint8)
     for name, file in zip(SPLIT_NAMES, files, strict=True):
         for block in read_ids(file):
-            beyond = block.values >= num_vertices
-            if beyond.any():
-                raise block.error(int(np.argmax(beyond)), f"expected a vertex below {num_vertices:,}")
-            taken = codes[block.values]
-            clash = (taken != SPLIT["none"]) & (taken != SPLIT[name])
-            if clash.any():
-                row = int(np.argmax(clash))
-                raise block.error(row, f"the vertex is in the {SPLIT_NAMES[taken[row] - 1]} split already")
-            codes[block.values] = SPLIT[name]
+            if wrong := mark_split(codes, block.values, name):
+                raise block.error(*wrong)
     return codes

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
-from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.files import open_file
+from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, VertexArray, array_in_file
 
@@ -23,7 +24,7 @@ _BLOCK_VALUES = 1 << 20
 
 
 @dataclass(frozen=True)
-class ParquetVertices:
+class ParquetVertices(OneArray):
     """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
@@ -35,8 +36,6 @@ class ParquetVertices:
     table: ParquetTable
     array: str
     columns: tuple[str, ...]
-
-    in_graph_order = False
 
     @classmethod
     def open(cls, location: str, array: str) -> ParquetVertices:
@@ -50,10 +49,7 @@ class ParquetVertices:
             InputError: the file is not a Parquet file, a column does not contain numbers, or no column has the name
                 of the array.
         """
-        files = open_files([location])
-        if len(files) != 1:
-            raise InputError(f"{location}: expected one file, found {len(files)}")
-        table = ParquetTable.open(files[0])
+        table = ParquetTable.open(open_file(location))
         if array not in table.names:
             array = array_in_file(array, len(table.names))
         spec = VERTEX_ARRAYS[array]
@@ -62,10 +58,6 @@ class ParquetVertices:
         if not columns:
             raise InputError(f"{location}: the table has no columns")
         return cls(table, array, columns)
-
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        return (self.array,)
 
     @property
     def random_access(self) -> bool:

@@ -17,7 +17,8 @@ from gnnloom.pipeline.sources.reading.columns import (
     index_rows,
     read_array,
 )
-from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
+from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
 
@@ -28,7 +29,7 @@ _BINARY = {b"0", b"1", b"-1", b"0.0", b"1.0", b"-1.0", b"nan"}
 
 
 @dataclass(frozen=True)
-class TextVertices:
+class TextVertices(OneArray):
     """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
@@ -45,8 +46,6 @@ class TextVertices:
     stated_vertices: int
     index: RowIndex
 
-    in_graph_order = False
-
     @classmethod
     def open(cls, location: str, array: str) -> TextVertices:
         """Find the file and count its columns and rows.
@@ -58,15 +57,13 @@ class TextVertices:
             NotFoundError: the file does not exist.
             InputError: the file is empty, or has several columns for an array with one dimension.
         """
-        files = open_files([location])
-        if len(files) != 1:
-            raise InputError(f"{location}: expected one file, found {len(files)}")
-        columns, index = count_columns(files[0]), index_rows(files[0])
-        rows = count_rows(files[0]) if index.num_rows is None else index.num_rows
+        file = open_file(location)
+        columns, index = count_columns(file), index_rows(file)
+        rows = count_rows(file) if index.num_rows is None else index.num_rows
         if not rows:
             raise InputError(f"{location}: the file is empty; expected a line per vertex")
         name = array_in_file(array, columns)
-        if not VERTEX_ARRAYS[array].dims and columns > 1 and _begins_with_ids(files[0]):
+        if not VERTEX_ARRAYS[array].dims and columns > 1 and _begins_with_ids(file):
             wide = ", or zeros and ones with a column per class" if name != array else ""
             raise InputError(
                 f"{location}: the first of the {columns} columns of this {array} file looks like vertex ids; if it is,"
@@ -74,11 +71,7 @@ class TextVertices:
             )
         if not VERTEX_ARRAYS[name].dims and columns != 1:
             raise InputError(f"{location}: expected one column of {array}s, found {columns}")
-        return cls(files[0], name, columns, rows, index)
-
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        return (self.array,)
+        return cls(file, name, columns, rows, index)
 
     @property
     def random_access(self) -> bool:
@@ -90,9 +83,6 @@ class TextVertices:
 
     def num_vertices(self) -> int:
         return self.stated_vertices
-
-    def num_columns(self, array: str) -> int:
-        return self.width if array == self.array else 0
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         for block in self._blocks(array, self.index.before(start)):

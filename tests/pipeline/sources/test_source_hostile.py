@@ -349,7 +349,7 @@ def test_inconsistent_planetoid_files_are_named(tmp_path: Path, change: dict[str
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"edge_index": torch.tensor([[0, 1], [1, -2]])}, "edge_index, edge 1: the id -2 is negative"),
+        ({"edge_index": torch.tensor([[0, 1], [1, -2]])}, "edge_index, edge 1: expected a vertex id, found -2"),
         ({"edge_index": torch.rand(2, 3)}, "edge_index: expected integers"),
         ({"edge_index": torch.zeros(3, 3, dtype=torch.int64)}, "edge_index: expected shape"),
         ({"edge_index": torch.zeros(2, 0, dtype=torch.int64)}, "no edges"),
