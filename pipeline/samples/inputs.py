@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.find_vertices import find_vertices
+from gnnloom.pipeline.shards.shard_source import find_vertices
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members

@@ -8,28 +8,26 @@ Bytes on disk assume that the shards compress like the graph and the vertex data
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
-from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
-from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
+from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose, find_vertices
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
-from gnnloom.pipeline.tasks.phase import count, temporary_bytes
+from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes
 from gnnloom.pipeline.tasks.phase_counts import total_tasks
+from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-
-#: Bytes of an entry while a cell is sorted.
-_SORT_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -90,17 +88,9 @@ class _Inputs:
     def keys(self) -> dict[str, str]:
         return {"graph": self.graph.artifact.key} | ({"vertices": self.vertices.artifact.key} if self.vertices else {})
 
-    @property
+    @cached_property
     def sizes(self) -> ShardSource:
-        transpose = find_transpose(self.dataset, self.graph)
-        vertices = VertexSizes.of(self.vertices) if self.vertices else None
-        return ShardSource(GraphSizes.of(self.graph), vertices, GraphSizes.of(transpose) if transpose else None)
-
-
-def find_transpose(dataset: Dataset, graph: Graph) -> Graph | None:
-    """The transpose of a stored graph, if it exists already."""
-    made = [Artifact(info.path) for info in dataset.artifacts("transpose") if info.state == "complete"]
-    return next((Graph(each) for each in made if each.inputs.get("graph") == graph.artifact.key), None)
+        return ShardSource.of(self.graph, self.vertices, find_transpose(self.dataset, self.graph))
 
 
 def project_row_shards(
@@ -128,22 +118,11 @@ def row_needs(source: ShardSource, parts: PartSizes, reorder: str = "none", work
         reorder: order of a rank's rows.
         workers: tasks at a time.
     """
-    graph, n = source.graph, source.graph.num_vertices
-    # The third pass looks up every row that is sent; their number is the connectivity cut.
-    sent = sum(parts.sent) + sum(parts.sent_back)
-    nonzeros = graph.nnz * source.matrices
-    output = nonzeros * graph.entry_bytes + n * 8 * (1 + 2 * source.matrices) + 12 * sent
+    graph = source.graph
+    # The parts, and the entries of the ranks whose rows are reordered, are in files of their own.
+    reordered = (workers if reorder != "none" else 0) * max(parts.nonzeros, default=0) * graph.entry_bytes
     phases = row_phases(source, parts, RowPlaces(), reorder)
-    counted = count(phases)
-    return ShardNeeds(
-        tasks=total_tasks(counted) + source.transpose_tasks,
-        peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
-        # The parts, and the entries of the ranks whose rows are reordered, are in files of their own.
-        spill_bytes=temporary_bytes(phases)
-        + 4 * n
-        + (workers if reorder != "none" else 0) * max(parts.nonzeros, default=0) * graph.entry_bytes,
-        output_bytes=source.compressed(output, source.vertex_bytes),
-    )
+    return _needs(source, phases, source.vertex_bytes, 4 * graph.num_vertices + reordered)
 
 
 def project_grid_shards(
@@ -181,20 +160,24 @@ def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardN
     Raises:
         BudgetError: a worker's memory is too small for any buffer.
     """
-    graph, n, columns = source.graph, source.graph.num_vertices, options.grid[1]
-    is_double = options.permutation == "double"
-    stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
-    variants, orders = len(stored), 2 if is_double else 1
-    weight = 4 if graph.weighted else 0
-    index = 4 if n // columns < 1 << 31 else 8
-    output = variants * (graph.nnz * (index + weight) + 8 * n * columns) + 8 * orders * n
-    phases = GridPlan(source, options, memory, GridPlaces()).phases()
+    plan = GridPlan(source, options, memory, GridPlaces())
+    return _needs(source, plan.phases(), len(plan.stored_orders) * source.vertex_bytes)
+
+
+def _needs(source: ShardSource, phases: Sequence[Phase], vertex_bytes: int, more_files: int = 0) -> ShardNeeds:
+    """What the phases of shards need.
+
+    Args:
+        vertex_bytes: of the vertex data that are written.
+        more_files: bytes of temporary files that the phases do not count.
+    """
     counted = count(phases)
+    written = sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks)
     return ShardNeeds(
         tasks=total_tasks(counted) + source.transpose_tasks,
         peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
-        spill_bytes=temporary_bytes(phases),
-        output_bytes=source.compressed(output, orders * source.vertex_bytes),
+        spill_bytes=temporary_bytes(phases) + more_files,
+        output_bytes=source.compressed(written - vertex_bytes, vertex_bytes),
     )
 
 

@@ -12,7 +12,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, wr
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
 from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
-from gnnloom.pipeline.shuffle.runs import Layout, RunWriter, Section
+from gnnloom.pipeline.shuffle.runs import RunLayout, RunWriter, Section
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.ranges import Span
@@ -67,7 +67,7 @@ def merge_runs(task: MergeTask) -> int:
     return layout.num_rows
 
 
-def _write(lane: LaneWriter, task: MergeTask, sections: Sequence[Section]) -> Layout:
+def _write(lane: LaneWriter, task: MergeTask, sections: Sequence[Section]) -> RunLayout:
     layout = _layout(task, sections)
     writer = RunWriter(lane, layout)
     rows, first = 0, task.positions[0]
@@ -93,7 +93,7 @@ def _put_one_position(writer: RunWriter, found: Gathered, position: int, rows: i
                 writer.put(column.name, block)
 
 
-def _layout(task: MergeTask, sections: Sequence[Section]) -> Layout:
+def _layout(task: MergeTask, sections: Sequence[Section]) -> RunLayout:
     """The layout of the merged run: with keys, one for each row, unless offsets of all positions take fewer bytes."""
     num_rows, (first, last) = sum(section.num_rows for section in sections), task.positions
     has_keys = num_rows < last - first + 1
@@ -103,4 +103,4 @@ def _layout(task: MergeTask, sections: Sequence[Section]) -> Layout:
         extents = [section.run.extent(ragged, section.rows) for section in sections]
         totals.append(sum(stop - start for start, stop in extents))
     num_keys = num_rows if has_keys else last - first
-    return Layout(0, num_rows, num_keys, first, has_keys, not has_keys, task.columns, tuple(totals))
+    return RunLayout(0, num_rows, num_keys, first, has_keys, not has_keys, task.columns, tuple(totals))

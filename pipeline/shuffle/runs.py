@@ -81,7 +81,7 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Layout:
+class RunLayout:
     """Where the index and the columns of a run lie.
 
     Attributes:
@@ -104,7 +104,7 @@ class Layout:
         return np.array([self.num_rows, self.num_keys, self.first, form, *self.totals], np.int64)
 
     @classmethod
-    def read(cls, lane: OpenLane, start: int, columns: tuple[Column, ...]) -> Layout:
+    def read(cls, lane: OpenLane, start: int, columns: tuple[Column, ...]) -> RunLayout:
         """Read the header of a run.
 
         Raises:
@@ -152,7 +152,7 @@ class Layout:
 class RunWriter:
     """Writes one run, the elements of each column in any number of steps."""
 
-    def __init__(self, lane: LaneWriter, layout: Layout) -> None:
+    def __init__(self, lane: LaneWriter, layout: RunLayout) -> None:
         self._lane, self.layout = lane, layout
         self._columns = {column.name: column for column in layout.columns}
         self._lengths = lengths_of(layout.columns)
@@ -185,7 +185,7 @@ def begin_run(
         totals: for each column of lengths, the sum of its lengths.
     """
     has_keys, has_offsets = index.keys is not None, index.offsets is not None
-    layout = Layout(start, index.num_rows, index.num_keys, index.first, has_keys, has_offsets, columns, totals)
+    layout = RunLayout(start, index.num_rows, index.num_keys, index.first, has_keys, has_offsets, columns, totals)
     writer = RunWriter(lane, layout)
     writer.put_index(index.keys, index.offsets)
     return writer
@@ -201,7 +201,7 @@ class Run:
             DamagedWorkError: the lane is damaged.
         """
         self.lane = lane
-        self.layout = Layout.read(lane, start, columns)
+        self.layout = RunLayout.read(lane, start, columns)
         self.columns = {column.name: column for column in columns}
         self._lengths = frozenset(lengths_of(columns))
 

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 from gnnloom.pipeline.matrix_sort.counts import SortSizes, even_blocks
-from gnnloom.pipeline.shards.sizes import GraphSizes, ShardSource, VertexSizes
+from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.sources.numpy_edges import RANGE_EDGES
+from gnnloom.pipeline.tasks.sizes import GraphSizes, VertexSizes
 
 #: Classes of every graph.
 CLASSES = 172

@@ -22,13 +22,13 @@ from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
-from gnnloom.pipeline.shards.sizes import PartSizes
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes, total_tasks
+from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.format.arrays import default_chunk_rows
 
 RANKS = (1, 64, 1024)

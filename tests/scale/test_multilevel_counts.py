@@ -28,8 +28,8 @@ from gnnloom.pipeline.partition.multilevel.level_size import LevelSize, Setting
 from gnnloom.pipeline.partition.multilevel.store_counts import finest_level, store_counts
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
-from gnnloom.pipeline.shards.sizes import GraphSizes
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
 

@@ -13,9 +13,9 @@ from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.partition.workload import Workload
-from gnnloom.pipeline.shards.sizes import GraphSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
 from gnnloom.storage.format import arrays
 from gnnloom.storage.format.arrays import default_chunk_rows

@@ -23,12 +23,13 @@ from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
-from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
+from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError

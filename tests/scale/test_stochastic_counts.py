@@ -16,8 +16,8 @@ from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets
 from gnnloom.pipeline.partition.stochastic.counts import BatchSizes, measuring_counts, merging_counts
 from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_BATCHES, MOST_PINS, batch_groups
 from gnnloom.pipeline.partition.stochastic.fit_request import FULL, STOCHASTIC
-from gnnloom.pipeline.shards.sizes import GraphSizes
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts

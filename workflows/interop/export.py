@@ -19,7 +19,7 @@ from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.interop.metrics import metrics_table
-from gnnloom.workflows.interop.tables import Column, Table, write_table
+from gnnloom.workflows.interop.tables import ExportedColumn, Table, write_table
 
 #: Tables of vertex data.
 VERTEX_TABLES = tuple(dict.fromkeys(array.export for array in VERTEX_ARRAYS.values()))
@@ -93,7 +93,8 @@ def partition_table(dataset: Dataset, parts: int | None, method: str | None, key
 def vertex_table(graph: Graph, arrays: dict[str, ArrayReader]) -> Table:
     """Return arrays over the vertices after a column of source ids or names; ``.npy`` holds the first array."""
     columns = [
-        Column(name, array.dtype, array.shape[1] if len(array.shape) > 1 else None) for name, array in arrays.items()
+        ExportedColumn(name, array.dtype, array.shape[1] if len(array.shape) > 1 else None)
+        for name, array in arrays.items()
     ]
     width = sum(column.width or 1 for column in columns)
     step = max(1, _NUMBERS_AT_ONCE // max(1, width))
@@ -103,7 +104,7 @@ def vertex_table(graph: Graph, arrays: dict[str, ArrayReader]) -> Table:
             stop = min(start + step, graph.num_vertices)
             yield (_ids(graph)(start, stop), *(array.read(start, stop) for array in arrays.values()))
 
-    vertex = Column("vertex", None if graph.has_names else _INT64)
+    vertex = ExportedColumn("vertex", None if graph.has_names else _INT64)
     return Table((vertex, *columns), graph.num_vertices, pieces, (columns[0].name,))
 
 
@@ -117,12 +118,12 @@ def edge_table(graph: Graph) -> Table:
     The columns hold the vertex ids of the source. If those were names, they hold vertex numbers, and two more columns
     hold the names.
     """
-    columns = [Column("source", _INT64), Column("target", _INT64)]
+    columns = [ExportedColumn("source", _INT64), ExportedColumn("target", _INT64)]
     if graph.has_names:
-        columns += [Column("source_name", None), Column("target_name", None)]
+        columns += [ExportedColumn("source_name", None), ExportedColumn("target_name", None)]
     if graph.weighted:
         data = graph.artifact.array(f"{block_path(0)}/data")
-        columns.append(Column("weight", data.dtype))
+        columns.append(ExportedColumn("weight", data.dtype))
     return Table(tuple(columns), graph.nnz, lambda: _edges(graph), ("source", "target"))
 
 

@@ -19,7 +19,7 @@ from gnnloom.storage.format.files import written_aside
 
 
 @dataclass(frozen=True)
-class Column:
+class ExportedColumn:
     """A column of a table.
 
     Attributes:
@@ -41,7 +41,7 @@ class Table:
         plain: columns that a ``.npy`` file holds: one column, or several with a single number per row.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[ExportedColumn, ...]
     length: int
     pieces: Callable[[], Iterator[tuple[Any, ...]]]
     plain: tuple[str, ...]
@@ -112,14 +112,14 @@ def _write_parquet(table: Table, path: Path) -> None:
             writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 
-def _arrow_type(column: Column) -> Any:
+def _arrow_type(column: ExportedColumn) -> Any:
     if column.dtype is None:
         return pa.string()
     number = pa.from_numpy_dtype(column.dtype)
     return number if column.width is None else pa.list_(number, column.width)
 
 
-def _arrow_array(column: Column, values: Any) -> Any:
+def _arrow_array(column: ExportedColumn, values: Any) -> Any:
     if column.width is None:
         return pa.array(values, _arrow_type(column))
     # `pa.array` takes one dimension only; the list type restores the rows.
@@ -142,7 +142,7 @@ def _write_csv(table: Table, path: Path) -> None:
             pa.csv.write_csv(pa.table([pa.array(each) for each in columns], names), file, options)
 
 
-def _headers(column: Column) -> list[str]:
+def _headers(column: ExportedColumn) -> list[str]:
     return [column.name] if column.width is None else [f"{column.name}_{number}" for number in range(column.width)]
 
 

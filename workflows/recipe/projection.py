@@ -58,17 +58,6 @@ class Projection:
         return {"done" if name == "is_done" else name: value for name, value in content.items()}
 
 
-@dataclass(frozen=True)
-class GraphSizes:
-    """The sizes of a recipe's graph: of the stored one, or as projected from its source."""
-
-    num_vertices: int
-    nnz: int
-    num_features: int
-    num_classes: int
-    weighted: bool = False
-
-
 def project_recipe(assignment: Assignment) -> list[Projection]:
     """Project the stages that were asked for.
 

@@ -18,16 +18,16 @@ from gnnloom.pipeline.partition.workload import Workload as PartitionWorkload
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.projection import (
     ShardNeeds,
-    find_transpose,
     grid_needs,
     known_work,
     row_needs,
 )
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
-from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
+from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.tasks.cluster import available_cores, threads_suffice
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.grid_variants import stored_variants

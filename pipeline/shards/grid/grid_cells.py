@@ -12,7 +12,7 @@ from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segme
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shards.grid.grid_scatter import column_bits
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.memory import rows_that_fit
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
 from gnnloom.storage.artifacts.grid_shards import cell_path, crop_chunk_rows
@@ -118,7 +118,7 @@ def _append_sorted(
     rows, width = task.shape
     counts = np.zeros(rows, dtype=np.int64)
     # A cell with more entries than the buffer holds is split on disk, so a dense cell takes no more memory.
-    capacity = min(max(1, whole.entries), working_memory(task.memory) // SORT_BYTES)
+    capacity = min(max(1, whole.entries), rows_that_fit(task.memory, SORT_BYTES))
     # The graph has no duplicate entries, so merging never happens and any mode gives the same weights.
     sorter = KeySorter(task.writer.work / "split", capacity, "first" if task.weighted else None)
     for piece in sorter.sort(whole) if whole.entries else ():

@@ -22,12 +22,13 @@ from gnnloom.pipeline.shards.grid.grid_scatter import (
 )
 from gnnloom.pipeline.shards.grid.grid_vertex_order import WriteBucketTask, write_bucket
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import Bucket, VertexPlan
-from gnnloom.pipeline.shards.grid.grid_vertex_routing import RouteRowsTask, VertexTable, route_rows, vertex_types
+from gnnloom.pipeline.shards.grid.grid_vertex_routing import RouteRangeTask, StoredVertexRows, route_range, vertex_types
 from gnnloom.pipeline.shards.grid.part_order import Order
-from gnnloom.pipeline.shards.sizes import GraphSizes, ShardSource
+from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
-from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.memory import rows_that_fit
 from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.format.artifact import ArtifactWriter
 
@@ -170,7 +171,7 @@ class GridPlan:
                 reads=entries * self._key_bytes + 16 * plan.levels[-1].sources,
                 writes=entries * (index + self._key_bytes - 8) + 8 * (n // rows),
                 opens=plan.opens((number, number + 1)),
-                memory=min(entries, working_memory(self.memory) // SORT_BYTES) * SORT_BYTES + 16 * (n // rows),
+                memory=min(entries, rows_that_fit(self.memory, SORT_BYTES)) * SORT_BYTES + 16 * (n // rows),
             )
             cell = divmod(number, columns)
             tasks.append(
@@ -184,17 +185,16 @@ class GridPlan:
         plans = self._order_plans
         route = Phase(
             "route vertices",
-            route_rows,
+            route_range,
             [task for order, plan in plans.items() for task in self._route_tasks(order, plan)],
             "vertices",
             files=tuple(plan.files for plan in plans.values()),
         )
         merges = [plan.merges("merge vertices") for plan in plans.values()]
-        buckets = list(self.vertex_plan.buckets())
         write = Phase(
             "write vertices",
             write_bucket,
-            [self._bucket_task(order, bucket) for order in self.stored_orders for bucket in buckets],
+            [self._bucket_task(order, bucket) for order in self.stored_orders for bucket in self._buckets],
             "vertices",
             reads=tuple(plan.read_files for plan in plans.values()),
             makes_arrays=True,
@@ -212,28 +212,31 @@ class GridPlan:
         return VertexPlan.of(graph.num_vertices, self.options.grid[0], types, self.memory, is_identity=is_identity)
 
     @cached_property
+    def _buckets(self) -> list[Bucket]:
+        return list(self.vertex_plan.buckets())
+
+    @cached_property
     def _order_plans(self) -> dict[str, ShufflePlan]:
         """Empty if the order is that of the ids, so that nothing is routed."""
         plan, writer = self.vertex_plan, self.places.writer
         if plan.is_identity:
             return {}
-        return {
-            order: ShufflePlan(writer, plan.shuffle(order), plan.num_ranges, plan.column_bytes, plan.num_vertices)
-            for order in self.stored_orders
-        }
+        shuffles = {order: plan.shuffle(order, len(self._buckets)) for order in self.stored_orders}
+        sizes = (plan.num_ranges, plan.column_bytes, plan.num_vertices)
+        return {order: ShufflePlan(writer, shuffle, *sizes) for order, shuffle in shuffles.items()}
 
     @property
-    def _table(self) -> VertexTable:
-        return VertexTable(self.places.graph, self.places.vertices, self.vertex_plan.types)
+    def _table(self) -> StoredVertexRows:
+        return StoredVertexRows(self.places.graph, self.places.vertices, self.vertex_plan.types)
 
-    def _route_tasks(self, order: str, shuffled: ShufflePlan) -> list[RouteRowsTask]:
+    def _route_tasks(self, order: str, shuffled: ShufflePlan) -> list[RouteRangeTask]:
         plan, tasks = self.vertex_plan, []
         for number in range(plan.num_ranges):
             start, stop = plan.vertices_of(number)
             size = (stop - start) * plan.routed_row_bytes
             memory = plan.range_memory(stop - start) + self._order_bytes
             where = (self.places.writer, shuffled.shuffle, self.places.orders[order], self._table, plan, number)
-            tasks.append(RouteRowsTask(*where, shuffled.lane(number), Needs(size, size, 0, memory)))
+            tasks.append(RouteRangeTask(*where, shuffled.lane(number), Needs(size, size, 0, memory)))
         return tasks
 
     def _bucket_task(self, order: str, bucket: Bucket) -> WriteBucketTask:

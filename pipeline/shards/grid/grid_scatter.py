@@ -20,7 +20,7 @@ from gnnloom.pipeline.shards.grid.part_order import Order
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.memory import rows_that_fit
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
@@ -79,7 +79,7 @@ def scatter_to_cells(task: ScatterToCellsTask) -> int:
 
 def run_entries(memory: int) -> int:
     """Approximate maximum number of entries of a run, for workers that may use ``memory`` bytes."""
-    return min(MAX_RUN_ENTRIES, working_memory(memory) // SCATTER_BYTES)
+    return min(MAX_RUN_ENTRIES, rows_that_fit(memory, SCATTER_BYTES))
 
 
 def column_bits(num_vertices: int, columns: int) -> int:

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid.grid_cells import cell_name
 from gnnloom.pipeline.shards.grid.grid_options import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_vertex_order import bucket_prefix, create_order
 from gnnloom.pipeline.shards.grid.part_order import PartOrder
-from gnnloom.pipeline.shards.sizes import GraphSizes, ShardSource, VertexSizes
+from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import run
 from gnnloom.pipeline.tasks.repairs import repairing
@@ -85,7 +84,9 @@ def shard_grid(
         places = GridPlaces(
             writer, graph.artifact.path, transpose.artifact.path, vertices.path if vertices else None, orders
         )
-        plan = GridPlan(_source(graph, transpose, vertices), options, cluster.memory, places)
+        known = Vertices(vertices) if vertices else None
+        source = ShardSource.of(graph, known, None if graph.symmetric else transpose)
+        plan = GridPlan(source, options, cluster.memory, places)
         _create_orders(plan)
         names = run(plan.phases(), cluster, writer)
         sizes = {"vertex": graph.num_vertices} | (dict(vertices.sizes) if vertices else {})
@@ -117,11 +118,6 @@ def _find_vertices(dataset: Dataset, graph: Graph, vertices: Artifact | None) ->
             " choose vertex data of this graph with `--vertices KEY`"
         )
     return vertices
-
-
-def _source(graph: Graph, transpose: Graph, vertices: Artifact | None) -> ShardSource:
-    sizes = VertexSizes.of(Vertices(vertices)) if vertices is not None else None
-    return ShardSource(GraphSizes.of(graph), sizes, None if graph.symmetric else GraphSizes.of(transpose))
 
 
 def _create_orders(plan: GridPlan) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import Bucket, VertexPlan, row_bytes
-from gnnloom.pipeline.shards.grid.grid_vertex_routing import VertexTable
+from gnnloom.pipeline.shards.grid.grid_vertex_routing import StoredVertexRows
 from gnnloom.pipeline.shuffle.gathered import Gathered
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs
@@ -37,7 +37,7 @@ class WriteBucketTask:
 
     writer: ArtifactWriter
     order: str
-    table: VertexTable
+    table: StoredVertexRows
     plan: VertexPlan
     shuffle: Shuffle | None
     bucket: Bucket

@@ -17,7 +17,7 @@ import numpy as np
 
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.memory import rows_that_fit
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows
 from gnnloom.storage.format.arrays import CHUNK_BYTES
 from gnnloom.storage.matrix.ranges import Span, split_range
@@ -87,7 +87,7 @@ class VertexPlan:
             BudgetError: a worker's memory is too small for any buffer.
         """
         widest = max(row_bytes(types, name) for name in types)
-        fitting = working_memory(memory) // (2 * widest + _ROUTE_BYTES)
+        fitting = rows_that_fit(memory, 2 * widest + _ROUTE_BYTES)
         rows = min(fitting, RANGE_BYTES // (POSITION_BYTES + sum(row_bytes(types, name) for name in types)))
         # Whole chunks of the widest array: a chunk that two ranges share would be decompressed twice.
         chunk_rows = max(1, CHUNK_BYTES // max(1, widest))
@@ -107,10 +107,14 @@ class VertexPlan:
         """First and last (exclusive) vertex of a range."""
         return number * self.range_rows, min((number + 1) * self.range_rows, self.num_vertices)
 
-    def shuffle(self, order: str) -> Shuffle:
-        """The shuffle of the rows of an order, by position."""
+    def shuffle(self, order: str, readers: int) -> Shuffle:
+        """The shuffle of the rows of an order, by position.
+
+        Args:
+            readers: number of buckets.
+        """
         columns = tuple(Column(name, dtype, trailing) for name, (dtype, trailing) in self.types.items())
-        return Shuffle(f"vertices/{order}", self.num_vertices, columns, self.num_buckets())
+        return Shuffle(f"vertices/{order}", self.num_vertices, columns, readers)
 
     @property
     def column_bytes(self) -> int:
@@ -143,10 +147,6 @@ class VertexPlan:
             first + min(-(-(at - first) // chunk) * chunk, last - first) for at in (bucket.start, bucket.stop)
         )
         return start, stop
-
-    def num_buckets(self) -> int:
-        spans = (split_range(self.num_vertices, self.grid_rows, row) for row in range(self.grid_rows))
-        return sum(-(-max(1, last - first) // self.bucket_rows(row)) for row, (first, last) in enumerate(spans))
 
     def range_memory(self, rows: int) -> int:
         """Bytes that a task holds while it routes ``rows`` vertices."""

@@ -22,7 +22,7 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
 
 @dataclass(frozen=True)
-class VertexTable:
+class StoredVertexRows:
     """The per-vertex arrays to permute.
 
     Attributes:
@@ -45,7 +45,7 @@ class VertexTable:
 
 
 @dataclass(frozen=True)
-class RouteRowsTask:
+class RouteRangeTask:
     """Sorts one range of vertices by their positions in an order.
 
     Attributes:
@@ -59,7 +59,7 @@ class RouteRowsTask:
     writer: ArtifactWriter
     shuffle: Shuffle
     permutation: Order | None
-    table: VertexTable
+    table: StoredVertexRows
     plan: VertexPlan
     number: int
     lane: Lane
@@ -82,7 +82,7 @@ def vertex_types(given: Types, *, weighted: bool, with_ids: bool) -> dict[str, t
     return {**types, **given}
 
 
-def route_rows(task: RouteRowsTask) -> int:
+def route_range(task: RouteRangeTask) -> int:
     """Sort a range's rows by position and write them; returns the number of rows."""
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         start, stop = task.plan.vertices_of(task.number)

@@ -26,10 +26,11 @@ from gnnloom.pipeline.shards.rows.row_routing import (
     vertex_shuffle,
 )
 from gnnloom.pipeline.shards.rows.row_send_lists import SendListTask, write_send_lists
-from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource
+from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes
 from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Chunks of vertex data that one task routes: about 64 MiB.
@@ -246,7 +247,8 @@ class _RowPlan:
         return Needs(
             # Ids first, then the rows twice: local numbers are known when the halo is complete.
             reads=3 * matrices * routed_bytes(own, nonzeros, entry) + vertex_bytes,
-            writes=matrices * (nonzeros * entry + 8 * own + 16 * halo) + vertex_bytes,
+            # Ids and vertex data; of each matrix its own and halo pointers, entries, halo, and where its owners begin.
+            writes=8 * own + vertex_bytes + matrices * (16 * own + nonzeros * entry + 8 * halo + 8 * self._num_parts),
             opens=sum(plan.opens((rank, rank + 1)) for plan in self._routed_plans),
             memory=memory + self._mapped_bytes,
         )

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.rows.row_options import REORDERS
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
-from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, ShardSource, VertexSizes
+from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import run
 from gnnloom.pipeline.tasks.repairs import repairing
+from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.row_shards import RowShards
@@ -69,11 +69,6 @@ class _Inputs:
             "quality": self.partition.quality,
         }
 
-    def source(self, transpose: Graph | None) -> ShardSource:
-        """The sizes of what is sharded."""
-        vertices = VertexSizes.of(self.vertices) if self.vertices else None
-        return ShardSource(GraphSizes.of(self.graph), vertices, GraphSizes.of(transpose) if transpose else None)
-
     def places(self, writer: ArtifactWriter, part_path: Path, transpose: Graph | None) -> RowPlaces:
         """Where the tasks read and write."""
         matrices = tuple(graph.artifact.path for graph in (self.graph, transpose) if graph)
@@ -114,9 +109,9 @@ def shard_rows(
         copy_part_vector(partition.stored_part(), part_path)
         # The backward pass multiplies with the transpose.
         transpose = None if inputs.graph.symmetric else transpose_graph(dataset, inputs.graph, cluster)
-        phases = row_phases(
-            inputs.source(transpose), PartSizes.of(partition), inputs.places(writer, part_path, transpose), reorder
-        )
+        source = ShardSource.of(inputs.graph, inputs.vertices, transpose)
+        places = inputs.places(writer, part_path, transpose)
+        phases = row_phases(source, PartSizes.of(partition), places, reorder)
         write_group(writer.path / "row", {})
         return RowShards(writer.commit(run(phases, cluster, writer), inputs.sizes, inputs.facts))
 

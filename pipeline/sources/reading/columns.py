@@ -77,7 +77,7 @@ def count_rows(file: SourceFile, start: int = 0, stop: int | None = None) -> int
 
 
 @dataclass(frozen=True)
-class RowBlock:
+class TextRows:
     """Consecutive rows of a text file.
 
     Attributes:
@@ -96,7 +96,7 @@ class RowBlock:
         return bad_line(self.file, int(self.line_at[row]), reason)
 
 
-def read_ids(file: SourceFile, begin: RowStart = BEGINNING, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
+def read_ids(file: SourceFile, begin: RowStart = BEGINNING, *, block_bytes: int = BLOCK_BYTES) -> Iterator[TextRows]:
     """Read one id per line.
 
     Yields:
@@ -113,7 +113,7 @@ def read_ids(file: SourceFile, begin: RowStart = BEGINNING, *, block_bytes: int 
         count, at, wrong = parse_ids(text, ids, line_at)
         if wrong:
             raise bad_line(file, offset + at, REASONS[wrong])
-        yield RowBlock(file, first, ids[:count], line_at[:count] + offset)
+        yield TextRows(file, first, ids[:count], line_at[:count] + offset)
         first += count
 
 
@@ -125,7 +125,7 @@ def read_table(
     *,
     missing: bool = False,
     block_bytes: int = BLOCK_BYTES,
-) -> Iterator[RowBlock]:
+) -> Iterator[TextRows]:
     """Read rows of decimal numbers, parsed as doubles and then rounded to ``dtype``.
 
     Args:
@@ -145,13 +145,13 @@ def read_table(
         count, at, wrong = parse_table(text, missing, values, line_at)
         if wrong:
             raise bad_line(file, offset + at, f"{REASONS[wrong]} (row {first + count:,} of {num_columns} columns)")
-        yield RowBlock(file, first, values[:count], line_at[:count] + offset)
+        yield TextRows(file, first, values[:count], line_at[:count] + offset)
         first += count
 
 
 def read_array(
     file: SourceFile, array: VertexArray, num_columns: int, begin: RowStart = BEGINNING
-) -> Iterator[RowBlock]:
+) -> Iterator[TextRows]:
     """Read rows of an array of vertex data.
 
     Yields:
@@ -165,7 +165,7 @@ def read_array(
         rows, wrong = array.convert(block.values)
         if wrong is not None:
             raise block.error(wrong[0], f"expected {array.expected}")
-        yield RowBlock(file, block.first, rows, block.line_at)
+        yield TextRows(file, block.first, rows, block.line_at)
 
 
 def count_columns(file: SourceFile) -> int:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.columns import (
-    RowBlock,
     RowStart,
+    TextRows,
     count_columns,
     index_rows,
     read_count,
@@ -78,7 +78,7 @@ class OgbRows(TextVertices):
             opened._check_rows(index.num_rows)
         return opened
 
-    def _blocks(self, array: str, begin: RowStart) -> Iterator[RowBlock]:
+    def _blocks(self, array: str, begin: RowStart) -> Iterator[TextRows]:
         num_rows = 0
         for block in super()._blocks(array, begin):
             num_rows = block.first + len(block.values)

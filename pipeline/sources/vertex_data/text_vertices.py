@@ -9,9 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.columns import (
-    RowBlock,
     RowIndex,
     RowStart,
+    TextRows,
     count_columns,
     count_rows,
     index_rows,
@@ -92,7 +92,7 @@ class TextVertices(OneArray):
             if len(rows):
                 yield rows
 
-    def _blocks(self, array: str, begin: RowStart) -> Iterator[RowBlock]:
+    def _blocks(self, array: str, begin: RowStart) -> Iterator[TextRows]:
         return read_array(self.file, VERTEX_ARRAYS[array], self.width, begin)
 
 

@@ -13,9 +13,10 @@ from gnnloom.pipeline.shards.grid import grid_vertex_plan
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import VertexPlan
-from gnnloom.pipeline.shards.sizes import GraphSizes, ShardSource, VertexSizes
+from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
+from gnnloom.pipeline.tasks.sizes import GraphSizes, VertexSizes
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.checks.shard_invariants import check_grid_shards
@@ -39,7 +40,6 @@ def test_every_row_of_every_array_is_written_by_one_bucket(vertices: int) -> Non
 def test_pieces_of_the_artifact_do_not_depend_on_the_memory() -> None:
     small, large = (VertexPlan.of(10**8, 4, TYPES, memory, is_identity=False) for memory in (1 << 29, 1 << 34))
     assert small.num_ranges > large.num_ranges
-    assert small.num_buckets() == sum(1 for _ in small.buckets())
     assert [small.written(each, "label") for each in small.buckets()] == [
         large.written(each, "label") for each in large.buckets()
     ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,17 @@ import numpy as np
 import pytest
 
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_shards
+from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
+from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.format.artifact import Artifact
 from support.counting import CountingCluster
 from support.graphs import random_adjacency, store_graph, store_vertices
 
@@ -53,6 +61,30 @@ def test_tasks_and_keys_are_those_of_the_stage(catalog: Catalog, symmetric: bool
         grid = project_grid_shards(dataset, graph, options, by, 1, DEFAULT_MEMORY)
         shards = shard_grid(dataset, graph, options, cluster, partition=by)
         assert (grid.key, grid.tasks) == (shards.artifact.key, cluster.tasks)
+
+
+def raw_bytes(shards: Artifact) -> int:
+    records = shards.records.values()
+    return sum(math.prod(record.shape) * np.dtype(record.dtype).itemsize for record in records)
+
+
+def planned_bytes(phases: Sequence[Phase]) -> int:
+    return sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks)
+
+
+def test_the_arrays_have_the_bytes_that_tasks_are_planned_to_write(catalog: Catalog) -> None:
+    dataset, cluster = store(catalog, symmetric=True), InProcessCluster()
+    graph = dataset.graph()
+    partition = partition_graph(dataset, graph, PartitionOptions(4, "random"), cluster)
+    source = ShardSource.of(graph, dataset.vertices(), None)
+    rows = shard_rows(dataset, partition, cluster)
+    planned = planned_bytes(row_phases(source, PartSizes.of(partition), RowPlaces()))
+    # Pointers and offsets have one more element than there are rows and parts.
+    assert raw_bytes(rows.artifact) - planned == 4 * 8 * 4
+    options = GridOptions((2, 3), "double")
+    grid = shard_grid(dataset, graph, options, cluster)
+    planned = planned_bytes(GridPlan(source, options, DEFAULT_MEMORY, GridPlaces()).phases())
+    assert raw_bytes(grid.artifact) == pytest.approx(planned, abs=2 * 6 * 16)
 
 
 PROGRAM = """

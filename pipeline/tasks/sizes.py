@@ -1,4 +1,4 @@
-"""The sizes of what shards are made from: of stored artifacts, from their manifests, or estimated before they exist."""
+"""The sizes that stages plan with: of stored artifacts, from their manifests, or stated before these exist."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
-from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
-from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -20,7 +17,7 @@ from gnnloom.storage.matrix.csr import index_dtype
 
 @dataclass(frozen=True)
 class GraphSizes:
-    """What projections need to know about a graph.
+    """The sizes of a graph.
 
     Attributes:
         block_rows, block_nnz: rows and nonzeros of each row block.
@@ -67,11 +64,6 @@ class GraphSizes:
         return len(self.block_nnz)
 
     @property
-    def transpose_blocks(self) -> int:
-        """An estimate of the row blocks that the transpose gets."""
-        return max(-(-self.nnz // BLOCK_ENTRIES), -(-self.num_vertices // BLOCK_ROWS))
-
-    @property
     def entry_bytes(self) -> int:
         """Bytes of a nonzero in memory: the column id and, if there is one, the weight."""
         return int(index_dtype(self.num_vertices).itemsize) + (4 if self.weighted else 0)
@@ -79,7 +71,7 @@ class GraphSizes:
 
 @dataclass(frozen=True)
 class VertexSizes:
-    """What projections need to know about vertex data.
+    """The sizes of vertex data.
 
     Attributes:
         num_features: width of the features.
@@ -129,60 +121,8 @@ class VertexSizes:
 
 
 @dataclass(frozen=True)
-class ShardSource:
-    """The sizes of what shards are made from.
-
-    Attributes:
-        transpose: of a directed graph, if that exists already.
-    """
-
-    graph: GraphSizes
-    vertices: VertexSizes | None
-    transpose: GraphSizes | None = None
-
-    @property
-    def matrices(self) -> int:
-        """1 for an undirected graph, 2 with the transpose of a directed one."""
-        return 1 if self.graph.symmetric else 2
-
-    @property
-    def backward(self) -> GraphSizes | None:
-        """The transpose of a directed graph; estimated if it does not exist yet."""
-        graph = self.graph
-        if graph.symmetric or self.transpose is not None:
-            return self.transpose
-        return GraphSizes.even(
-            graph.num_vertices,
-            graph.nnz,
-            symmetric=False,
-            weighted=graph.weighted,
-            num_blocks=graph.transpose_blocks,
-            stored_bytes=graph.stored_bytes,
-        )
-
-    @property
-    def transpose_tasks(self) -> int:
-        """Tasks that make the transpose of a directed graph."""
-        if self.graph.symmetric or self.transpose is not None:
-            return 0
-        scatter = sum(-(-nonzeros // RANGE_EDGES) for nonzeros in self.graph.block_nnz)
-        return scatter + self.graph.transpose_blocks + -(-self.graph.num_vertices // TASK_VERTICES)
-
-    @property
-    def vertex_bytes(self) -> int:
-        """Bytes of all vertex data in memory."""
-        return self.vertices.raw_bytes if self.vertices else 0
-
-    def compressed(self, matrix_bytes: float, vertex_bytes: float) -> int:
-        """Bytes on disk of arrays that compress like those of the graph and of the vertex data."""
-        size = matrix_bytes * min(1.0, self.graph.stored_bytes / max(1, self.graph.raw_bytes))
-        stored = self.vertices.stored_bytes if self.vertices else 0
-        return int(size + vertex_bytes * min(1.0, stored / max(1, self.vertex_bytes)))
-
-
-@dataclass(frozen=True)
 class PartSizes:
-    """What projections need to know about the parts of a partition; each attribute has a number per part.
+    """The sizes of the parts of a partition; each attribute has a number per part.
 
     Attributes:
         vertices: vertices that the part owns.
