@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.rows.row_routed import SEGMENT_NONZEROS, RowSegment
+from gnnloom.pipeline.shards.rows.row_routed import RowSegment, row_spans
+from gnnloom.pipeline.shards.rows.row_routing import gather_ranges
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 
 #: Bytes of vertex data that are moved at a time.
@@ -76,16 +76,11 @@ def reordered_segments(segments: Iterable[RowSegment], order: NDArray[np.int64],
     with TemporaryDirectory(dir=folder, prefix="reorder-") as scratch:
         nonzeros, files = _spill(segments, Path(scratch))
         begin = np.cumsum(nonzeros) - nonzeros
-        end = np.cumsum(nonzeros[order])
-        start = 0
-        while start < len(order):
-            before = end[start - 1] if start else 0
-            stop = max(start + 1, int(np.searchsorted(end, before + SEGMENT_NONZEROS, side="right")))
+        for start, stop in row_spans(nonzeros[order]):
             chosen = order[start:stop]
             length = nonzeros[chosen]
             indices, *data = (file.gather(begin[chosen], length) for file in files)
             yield RowSegment(chosen, length, indices, data[0] if data else None)
-            start = stop
 
 
 def reordered_rows(rows: Iterable[NDArray[Any]], order: NDArray[np.int64], folder: Path) -> Iterator[NDArray[Any]]:
@@ -132,7 +127,7 @@ class _Spilled:
             return np.empty(0, self.dtype)
         if self._map is None:
             self._map = self._mapped()
-        gathered: NDArray[Any] = _gather_ranges(np.frombuffer(self._map, self.dtype), begin, length, total)
+        gathered: NDArray[Any] = gather_ranges(np.frombuffer(self._map, self.dtype), begin, length, total)
         # Pages that were read stay in the system's cache, but do not count as memory of this process.
         self._map.madvise(mmap.MADV_DONTNEED)
         return gathered
@@ -157,17 +152,3 @@ def _spill(segments: Iterable[RowSegment], scratch: Path) -> tuple[NDArray[np.in
             file.append(column)
         nonzeros.append(segment.nonzeros)
     return np.concatenate(nonzeros), files
-
-
-@njit(cache=True, nogil=True)
-def _gather_ranges(
-    entries: NDArray[Any], begin: NDArray[np.int64], length: NDArray[np.int64], total: int
-) -> NDArray[Any]:
-    """Return the entries of some ranges, one after the other."""
-    gathered = np.empty(total, entries.dtype)
-    end = 0
-    for number in range(len(begin)):
-        for position in range(begin[number], begin[number] + length[number]):
-            gathered[end] = entries[position]
-            end += 1
-    return gathered

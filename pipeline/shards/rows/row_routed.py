@@ -14,6 +14,7 @@ from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.matrix.ranges import Span
 
 #: Nonzeros that a later pass holds at once: 8 MiB of int64 column ids, and a few times that while they are sorted.
 SEGMENT_NONZEROS = 1 << 20
@@ -140,10 +141,21 @@ def _joined(runs: list[list[NDArray[Any]]]) -> RowSegment:
 def _cut(segment: RowSegment) -> Iterator[RowSegment]:
     """Cut a segment into ones of at most ``SEGMENT_NONZEROS`` nonzeros, or a single row."""
     offset = np.concatenate([[0], np.cumsum(segment.nonzeros)])
-    start = 0
-    while start < len(segment.row):
-        stop = max(start + 1, int(np.searchsorted(offset, offset[start] + SEGMENT_NONZEROS, side="right")) - 1)
+    for start, stop in row_spans(segment.nonzeros):
         entries = slice(offset[start], offset[stop])
         data = None if segment.data is None else segment.data[entries]
         yield RowSegment(segment.row[start:stop], segment.nonzeros[start:stop], segment.indices[entries], data)
-        start = stop
+
+
+def row_spans(nonzeros: NDArray[np.int64]) -> Iterator[Span]:
+    """Cut rows into ranges of at most ``SEGMENT_NONZEROS`` nonzeros, or a single row.
+
+    Args:
+        nonzeros: (num_rows,) int64 nonzeros of each row.
+    """
+    end = np.cumsum(nonzeros)
+    start = before = 0
+    while start < len(end):
+        stop = max(start + 1, int(np.searchsorted(end, before + SEGMENT_NONZEROS, side="right")))
+        yield start, stop
+        start, before = stop, int(end[stop - 1])

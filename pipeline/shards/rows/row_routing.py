@@ -102,25 +102,30 @@ def route_block(task: RouteBlockTask) -> int:
         part = map_part_vector(task.part_path)[block.row_offset : block.row_offset + block.num_rows]
         # A stable sort keeps the rows of each part ascending, which every later pass relies on.
         order = np.argsort(part, kind="stable")
-        values = {
-            "row": block.row_offset + order,
-            "nonzeros": np.diff(block.indptr)[order],
-            "indices": _gather_rows(block.indptr, block.indices, order),
-        }
-        if block.data is not None:
-            values["data"] = _gather_rows(block.indptr, block.data, order)
+        begin, length = block.indptr[order], np.diff(block.indptr)[order]
+        values = {"row": block.row_offset + order, "nonzeros": length}
+        for name, entries in (("indices", block.indices), ("data", block.data)):
+            if entries is not None:
+                values[name] = gather_ranges(entries, begin, length, block.nnz)
         out.add(Index.of_offsets(part_offsets(part, task.shuffle.num_positions)), values)
     return block.nnz
 
 
 @njit(cache=True, nogil=True)
-def _gather_rows(indptr: NDArray[np.int64], entries: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the entries of the rows in ``order``, one row after the other."""
-    gathered = np.empty_like(entries)
+def gather_ranges(
+    entries: NDArray[Any], begin: NDArray[np.int64], length: NDArray[np.int64], total: int
+) -> NDArray[Any]:
+    """(total,) entries of some ranges, one after the other.
+
+    Args:
+        begin, length: (num_ranges,) int64 first entry and number of entries of each.
+        total: sum of the lengths.
+    """
+    gathered = np.empty(total, entries.dtype)
     end = 0
-    # A loop over rows needs no index per entry, which fancy indexing would allocate.
-    for row in order:
-        for position in range(indptr[row], indptr[row + 1]):
+    # A loop over ranges needs no index per entry, which fancy indexing would allocate.
+    for number in range(len(begin)):
+        for position in range(begin[number], begin[number] + length[number]):
             gathered[end] = entries[position]
             end += 1
     return gathered

@@ -177,7 +177,7 @@ def test_a_matrix_that_is_not_an_adjacency_is_refused(tmp_path: Path) -> None:
 
 def test_weights_must_be_finite(tmp_path: Path) -> None:
     np.savez(tmp_path / "bad.npz", edge_index=EDGES[:, :3], edge_weight=[1.0, np.nan, 2.0])
-    with pytest.raises(InputError, match="array edge_weight, edge 1: the weight nan"):
+    with pytest.raises(InputError, match="array edge_weight, edge 1: expected a finite float32 weight, found nan"):
         read(NumpyEdges.open([str(tmp_path / "bad.npz")], weights=True))
 
 
