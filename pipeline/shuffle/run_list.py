@@ -10,7 +10,7 @@ from typing import Any
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.shuffle.runs import Run
+from gnnloom.pipeline.shuffle.runs import SortedRun
 from gnnloom.storage.format.artifact import TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 
@@ -47,7 +47,7 @@ class LaneRuns:
         """As it is in a record."""
         return {"lane": self.lane.to_json(), "bytes": self.num_bytes, "rows": self.num_rows}
 
-    def open(self, files: OpenFiles, columns: tuple[Column, ...]) -> Iterator[Run]:
+    def open(self, files: OpenFiles, columns: tuple[Column, ...]) -> Iterator[SortedRun]:
         """Open the runs, in the order in which they were written.
 
         Raises:
@@ -55,7 +55,7 @@ class LaneRuns:
         """
         start = 0
         while start < self.num_bytes:
-            run = Run(files.lane(self.lane), start, columns)
+            run = SortedRun(files.lane(self.lane), start, columns)
             yield run
             start = run.layout.stop
 

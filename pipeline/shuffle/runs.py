@@ -191,7 +191,7 @@ def begin_run(
     return writer
 
 
-class Run:
+class SortedRun:
     """A run in an open lane."""
 
     def __init__(self, lane: OpenLane, start: int, columns: tuple[Column, ...]) -> None:
@@ -295,7 +295,7 @@ class Section:
         rows: first and last (exclusive) row.
     """
 
-    run: Run
+    run: SortedRun
     first_key: int
     last_key: int
     rows: Span

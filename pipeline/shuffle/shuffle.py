@@ -19,7 +19,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, Open
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
 from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList, save_unmerged
-from gnnloom.pipeline.shuffle.runs import Index, Run, RunWriter, Section, begin_run
+from gnnloom.pipeline.shuffle.runs import Index, RunWriter, Section, SortedRun, begin_run
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput, TaskRecord
 from gnnloom.storage.matrix.ranges import range_of
 
@@ -185,7 +185,7 @@ class ShuffledRows:
         self._shuffle, self._files = shuffle, files
         self._list = RunList.read(path)
         self._listed: dict[int, list[LaneRuns]] = {}
-        self._opened: dict[LaneRuns, list[Run]] = {}
+        self._opened: dict[LaneRuns, list[SortedRun]] = {}
 
     def sections(self, start: int, stop: int) -> list[Section]:
         """The rows with positions from ``start`` to ``stop``: in the order of the runs, if that is a single position.
@@ -235,7 +235,7 @@ class ShuffledRows:
                     first = last
             first = end
 
-    def _runs(self, start: int, stop: int) -> Iterator[Run]:
+    def _runs(self, start: int, stop: int) -> Iterator[SortedRun]:
         spans = self._shuffle.spans(self._list.spans, start, stop)
         for lane in self._lanes(spans):
             if lane.num_rows:
@@ -248,7 +248,7 @@ class ShuffledRows:
         for span in spans:
             yield from self._listed[span]
 
-    def _open(self, lane: LaneRuns) -> list[Run]:
+    def _open(self, lane: LaneRuns) -> list[SortedRun]:
         if lane not in self._opened:
             self._opened[lane] = list(lane.open(self._files, self._shuffle.columns))
         return self._opened[lane]

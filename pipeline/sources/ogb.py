@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gnnloom.pipeline.sources.format import SPLIT_NAME, BundledVertices, Format
-from gnnloom.pipeline.sources.reading.columns import read_count
+from gnnloom.pipeline.sources.reading.text_columns import read_count
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.vertex_data.ogb_vertices import OgbVertices, has_vertices, ogb_root, required_file

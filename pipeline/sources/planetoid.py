@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.restricted_pickle import Record, read_pickle
 from gnnloom.pipeline.sources.format import BundledVertices, Format
-from gnnloom.pipeline.sources.reading.columns import read_ids
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.text_columns import read_ids
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT

@@ -165,8 +165,8 @@ def read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) ->
 
 def _read_ids(folder: Path) -> None:
     """Read one id per line."""
-    from gnnloom.pipeline.sources.reading.columns import read_ids
     from gnnloom.pipeline.sources.reading.files import open_files
+    from gnnloom.pipeline.sources.reading.text_columns import read_ids
 
     path = folder / "ids.txt"
     path.write_text("0\n1\n", encoding="ascii")

@@ -10,7 +10,7 @@ import numpy as np
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.storage.runs.run import Run
-from gnnloom.workflows.interop.tables import Column, Table
+from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 _EPOCH = "epoch"
 
@@ -27,7 +27,7 @@ def metrics_table(run: Run) -> Table:
     if not rows:
         raise NotFoundError(f"{run.path}: no epoch has finished; there are no metrics yet")
     names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = tuple(Column(name, np.dtype(np.int64 if name == _EPOCH else np.float64)) for name in names)
+    columns = tuple(ExportedColumn(name, np.dtype(np.int64 if name == _EPOCH else np.float64)) for name in names)
 
     def pieces() -> Iterator[tuple[Any, ...]]:
         yield tuple([row.get(name) for row in rows] for name in names)

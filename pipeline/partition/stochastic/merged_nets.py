@@ -26,7 +26,7 @@ from gnnloom.pipeline.partition.stochastic.restricted_nets import BatchGroup
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
-from gnnloom.pipeline.shuffle.runs import Index, Run
+from gnnloom.pipeline.shuffle.runs import Index, SortedRun
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, run
@@ -71,7 +71,7 @@ class DrawnNets:
     def groups(self) -> list[BatchGroup]:
         return [BatchGroup.of(number, self.num_pieces, self.dtype) for number in range(self.num_groups)]
 
-    def runs(self, files: OpenFiles, piece: int) -> list[Run]:
+    def runs(self, files: OpenFiles, piece: int) -> list[SortedRun]:
         """Open the nets of each batch of a piece."""
         names = {group.task_name(piece): group for group in self.groups}
         found = self.writer.recorded_of(names)
@@ -280,11 +280,11 @@ def _choose_nets(task: _Task) -> int:
     return len(position)
 
 
-def _joined(runs: Sequence[Run], name: str, dtype: type) -> NDArray[Any]:
+def _joined(runs: Sequence[SortedRun], name: str, dtype: type) -> NDArray[Any]:
     """A column of several batches."""
     return np.concatenate([np.empty(0, dtype), *(run.read_all(name) for run in runs)])
 
 
-def _ends(runs: Sequence[Run]) -> NDArray[np.int64]:
+def _ends(runs: Sequence[SortedRun]) -> NDArray[np.int64]:
     """(count,) the nets of all batches up to each, and including it."""
     return np.cumsum([run.layout.num_rows for run in runs])

@@ -28,7 +28,7 @@ _POLYNOMIAL = 0xEDB88320
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first names of arrays in a file, for an error: they may hold line ends, and there may be many."""
+    """The first names in a file, for an error: they may hold line ends, and there may be many."""
     return ", ".join(name if name.isprintable() else ascii(name) for name in names[:_SHOWN_NAMES])
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.columns import (
+from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
+from gnnloom.pipeline.sources.reading.text_columns import (
     RowStart,
     TextRows,
     count_columns,
@@ -18,7 +19,6 @@ from gnnloom.pipeline.sources.reading.columns import (
     read_count,
     read_ids,
 )
-from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, mark_split

@@ -8,7 +8,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.columns import (
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
+from gnnloom.pipeline.sources.reading.text_columns import (
     RowIndex,
     RowStart,
     TextRows,
@@ -17,7 +18,6 @@ from gnnloom.pipeline.sources.reading.columns import (
     index_rows,
     read_array,
 )
-from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file

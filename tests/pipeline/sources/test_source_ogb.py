@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.sources.ogb import OgbEdges
-from gnnloom.pipeline.sources.reading import columns as text_columns
-from gnnloom.pipeline.sources.reading.columns import read_array, read_ids, read_table
+from gnnloom.pipeline.sources.reading import text_columns
 from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.text_columns import read_array, read_ids, read_table
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.ogb_vertices import OgbVertices
 from gnnloom.storage.errors import InputError, NotFoundError

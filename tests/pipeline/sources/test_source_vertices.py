@@ -17,7 +17,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.formats import bundled_vertices, guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.planetoid import PlanetoidVertices
-from gnnloom.pipeline.sources.reading import columns as text_columns
+from gnnloom.pipeline.sources.reading import text_columns
 from gnnloom.pipeline.sources.source import SeparableSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster

@@ -24,7 +24,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.interop import export
 from gnnloom.workflows.interop.metrics import metrics_table
-from gnnloom.workflows.interop.tables import Column, Table, check_file, write_table
+from gnnloom.workflows.interop.tables import ExportedColumn, Table, check_file, write_table
 
 CLUSTER = InProcessCluster()
 EDGES = [(10, 30, 0.5), (30, 20, 1.5), (20, 10, 2.5), (50, 30, 3.5)]
@@ -163,7 +163,7 @@ def test_two_simultaneous_exports_to_one_file_leave_a_complete_file(tmp_path: Pa
         yield (np.arange(2, 4),)
 
     def table(more: int) -> Table:
-        return Table((Column("x", np.dtype(np.int64)),), 4, lambda: pieces(more), ("x",))
+        return Table((ExportedColumn("x", np.dtype(np.int64)),), 4, lambda: pieces(more), ("x",))
 
     write_table(table(1), file)
     assert np.load(file).tolist() == [0, 1, 2, 3]
