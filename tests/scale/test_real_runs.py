@@ -225,7 +225,7 @@ def test_grid_shards_of_four_by_four_cells_open_the_counted_files(
     functions = {
         "scatter blocks": "scatter_to_cells",
         "write cells": "write_cell",
-        "route vertices": "route_rows",
+        "route vertices": "route_range",
         "write vertices": "write_bucket",
     }
     if is_merged:

@@ -229,7 +229,6 @@ def test_the_size_of_segments_changes_no_byte(
 
     whole = digest("whole")
     monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_routed.SEGMENT_NONZEROS", size)
-    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_order.SEGMENT_NONZEROS", size)
     monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_halo._PENDING_IDS", size)
     assert digest("pieces") == whole
 
