@@ -226,12 +226,13 @@ def _programs(matrix: Any, width: int, threads: int) -> dict[str, Callable[[], o
     import scipy.sparse
     import torch
 
-    from gnnloom.trainer.kernels.dispatch import Threads, sparse_product
+    from gnnloom.trainer.kernels.dispatch import sparse_product
+    from gnnloom.trainer.place.place import Place
 
     dense = torch.randn((matrix.num_columns, width), generator=torch.Generator().manual_seed(0))
-    half, none, pool = dense.bfloat16(), torch.empty(0), Threads(threads)
+    half, none = dense.bfloat16(), torch.empty(0)
     out, half_out = torch.empty((matrix.num_rows, width)), torch.empty((matrix.num_rows, width), dtype=torch.bfloat16)
-    own, own_half = sparse_product(matrix, pool, dense.dtype), sparse_product(matrix, pool, half.dtype)
+    own, own_half = (sparse_product(matrix, Place(each.dtype, threads)) for each in (dense, half))
     indptr, indices = torch.from_numpy(matrix.indptr), torch.from_numpy(matrix.indices)
     shape, values = (matrix.num_rows, matrix.num_columns), torch.ones(matrix.nnz)
     # Pointers and columns have one type, of which int32 is the faster one.

@@ -17,6 +17,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from gnnloom.storage import Catalog
 from gnnloom.trainer.networks.model import glorot
+from gnnloom.trainer.place.place import Place
 from gnnloom.workflows.interop.pyg import to_pyg
 
 HEADS = 4
@@ -71,7 +72,7 @@ def _start_as_gnnloom(layers: nn.ModuleList, model: str, seed: int) -> None:
             given = parameters[name]
             # PyG's linear layers store their weights transposed, and its attention vectors with a leading axis.
             target = given.T if name.endswith("weight") else given[0]
-            target.copy_(glorot(target.shape, generator, torch.float32))
+            target.copy_(glorot(target.shape, generator, Place()))
     for parameters in found:
         for name, parameter in parameters.items():
             if name not in DRAWN[model]:

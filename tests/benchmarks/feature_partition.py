@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.kernels.dispatch import Threads, sparse_product
+from gnnloom.trainer.kernels.dispatch import sparse_product
+from gnnloom.trainer.place.place import Place
 
 WIDTHS = (64, 256, 1024)
 #: Where Linux says how large the second-level cache is, and what is assumed elsewhere.
@@ -29,7 +30,7 @@ WORD = 4
 def report_propagation(name: str, matrix: CSR) -> None:
     """Print processor seconds of both ways on one thread, over several widths."""
     cache = _cache_bytes()
-    product, n = sparse_product(matrix, Threads(1), torch.float32), matrix.num_rows
+    product, n = sparse_product(matrix, Place()), matrix.num_rows
     print(f"\n{name}: a product of {n:,} vertices, {matrix.nnz:,} nonzeros; second-level cache {cache >> 10} KiB")
     print(f"{'width':>8}{'slices':>8}{'by rows ms':>14}{'by features ms':>16}{'ratio':>8}")
     ones = torch.ones(n)

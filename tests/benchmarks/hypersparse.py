@@ -73,12 +73,13 @@ def _measure(rows: int, ranks: int, repeats: int) -> _Figures:
 
     from gnnloom.storage import CSR
     from gnnloom.trainer.algorithms.broadcast import blocks_together
-    from gnnloom.trainer.kernels.dispatch import Threads, Workspace, sparse_product
+    from gnnloom.trainer.kernels.dispatch import sparse_product
     from gnnloom.trainer.kernels.sparse_rows import listed_rows
+    from gnnloom.trainer.place.place import Place
 
     together = blocks_together(ranks * rows, ranks, 1, _WIDTH, 4)
     width = together * rows
-    threads, space = Threads(1), Workspace()
+    place = Place()
     columns = np.random.default_rng(ranks).integers(0, ranks * rows, (rows, _DEGREE))
     order = np.argsort(columns // width, axis=None, kind="stable")
     owner = (columns // width).ravel()[order]
@@ -92,9 +93,9 @@ def _measure(rows: int, ranks: int, repeats: int) -> _Figures:
         # Both ends of the rows are views of one array.
         num_bytes += listed.indices.nbytes + 8 * (listed.num_listed + 1) + target
         moved += 4 * _WIDTH * (matrix.nnz + (1 if block == 0 else 2) * int(np.count_nonzero(counts)))
-        products.append(sparse_product(matrix, threads, torch.float32))
+        products.append(sparse_product(matrix, place))
     # Of the workspace like those of a training: in its large pages, fewer rows miss the TLB.
-    dense, out = (space.zeros((number, _WIDTH), torch.float32) for number in (width, rows))
+    dense, out = (place.zeros((number, _WIDTH), torch.float32) for number in (width, rows))
     ones, found = torch.ones(rows), []
     for _ in range(repeats):
         started = time.process_time()
@@ -109,10 +110,11 @@ def _seconds_of_a_call() -> float:
     import torch
 
     from gnnloom.storage import CSR
-    from gnnloom.trainer.kernels.dispatch import Threads, sparse_product
+    from gnnloom.trainer.kernels.dispatch import sparse_product
+    from gnnloom.trainer.place.place import Place
 
     matrix = CSR(0, np.array([0, 1, 1]), np.zeros(1, np.int32), None, 1)
-    product = sparse_product(matrix, Threads(1), torch.float32)
+    product = sparse_product(matrix, Place())
     dense, out, ones = torch.ones(1, _WIDTH), torch.zeros(2, _WIDTH), torch.ones(2)
     started = time.process_time()
     for _ in range(_CALLS):

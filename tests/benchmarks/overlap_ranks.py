@@ -24,8 +24,8 @@ from gnnloom.storage import Catalog
 from gnnloom.trainer.comm.mpi import MpiCommunicator, world
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.kernels.dispatch import Threads
 from gnnloom.trainer.operators.p2p import PointToPoint
+from gnnloom.trainer.place.place import Place
 
 
 class _Silent(MpiCommunicator):
@@ -41,7 +41,7 @@ def main(content: str, width: str, rounds: str) -> None:
     shards = Catalog(config.catalog).dataset(config.dataset).row_shards(key=config.shards)
     operator, silent = (_operator(each, shards, config) for each in (comm, _Silent(comm._comm)))
     generator = torch.Generator().manual_seed(comm.rank)
-    features = torch.randn(operator.exchange.num_own, int(width), generator=generator).to(operator.feature_dtype)
+    features = torch.randn(operator.exchange.num_own, int(width), generator=generator).to(operator.place.feature_dtype)
     ways: dict[str, tuple[MpiCommunicator, Callable[[], Any]]] = {
         "alone": (comm, lambda: operator.exchange.gather(features, Kind.HALO_FORWARD)),
         "exposed": (comm, lambda: operator.forward_product.multiply(features)),
@@ -64,9 +64,7 @@ def main(content: str, width: str, rounds: str) -> None:
 
 
 def _operator(comm: MpiCommunicator, shards: Any, config: TrainConfig) -> PointToPoint:
-    dtype = getattr(torch, config.feature_dtype)
-    number = torch.empty(0, dtype=getattr(torch, config.dtype)).numpy().dtype
-    return PointToPoint(comm, shards.shard(comm.rank), "symmetric", number, Threads(1), feature_dtype=dtype)
+    return PointToPoint(comm, shards.shard(comm.rank), "symmetric", Place(getattr(torch, config.feature_dtype)))
 
 
 def _waited(comm: MpiCommunicator, act: Callable[[], Any]) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gnnloom.trainer.kernels.workspace import SMALL, Workspace
+from gnnloom.trainer.place.workspace import SMALL, Workspace
 from gnnloom.trainer.training.loop import EpochReport, Training
 
 #: The first grows the workspace, the second shows that it is large enough, and each of the last three is watched.
@@ -91,7 +91,7 @@ def watched_epochs() -> Iterator[Watched]:
     epoch, watched = Training._train_epoch, Watched()
 
     def train_epoch(training: Training, number: int, stop: Callable[[], bool]) -> EpochReport:
-        workspace = training.session.operator.workspace
+        workspace = training.session.place.workspace
         # In turn, since watching the tensors allocates for the watching itself.
         if number == EPOCHS - 2:
             with Allocations(workspace) as allocations:

@@ -10,8 +10,8 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from gnnloom.trainer.kernels import workspace
-from gnnloom.trainer.kernels.workspace import Workspace
+from gnnloom.trainer.place import workspace
+from gnnloom.trainer.place.workspace import Workspace
 
 #: All bits set: not a number in every floating-point type, and -1 in every integer type.
 _BYTE = 0xFF

@@ -16,15 +16,11 @@ from gnnloom.trainer.comm.factors import factorizations, most_square
 from gnnloom.trainer.data.open_shards import OpenedShards, ShardKind
 
 if TYPE_CHECKING:
-    import numpy as np
-    import torch
-
     from gnnloom.storage.format.arrays import ReadCounter
     from gnnloom.trainer.comm.communicator import Communicator
-    from gnnloom.trainer.kernels.threads import Threads
-    from gnnloom.trainer.kernels.workspace import Workspace
     from gnnloom.trainer.operators.layer_plan import LayerPlan
     from gnnloom.trainer.operators.operator import Operator
+    from gnnloom.trainer.place.place import Place
 
 #: Capabilities beyond the two products, which every algorithm has. A model states the ones that it needs.
 #: The operator fetches the rows of a vertex's in-neighbors as they are, not only their weighted sums.
@@ -46,12 +42,10 @@ class OperatorContext(Generic[Shards]):
         axes: axis of the process grid to its number of ranks, in the order of ``Algorithm.axes``.
         shards: this rank's shards, opened.
         normalization: normalization of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
-        dtype: float32 or float64, of weights of edges, factors and sums.
-        feature_dtype: torch's dtype of features and products: the same, or bfloat16 with float32 sums.
+        place: where the operator's results and the rows on their way between ranks are.
         plan: widths and product orders of the model's layers.
         differentiates: gradients go back through the products with the adjacency, so its transpose is needed.
         counter: counts the bytes that this rank reads.
-        workspace: where the operator's results and the rows on their way between ranks are.
         options: the algorithm's own options by name, checked.
     """
 
@@ -59,13 +53,10 @@ class OperatorContext(Generic[Shards]):
     axes: Mapping[str, int]
     shards: Shards
     normalization: str
-    dtype: np.dtype[Any]
-    feature_dtype: torch.dtype
+    place: Place
     plan: LayerPlan
     differentiates: bool
-    threads: Threads
     counter: ReadCounter
-    workspace: Workspace
     options: Mapping[str, Any]
 
 

@@ -44,7 +44,7 @@ def build(context: OperatorContext[SharedGridShards]) -> Operator:
     from gnnloom.trainer.operators.row_blocks import RowBlocks  # noqa: PLC0415 - imports torch
 
     n, axes, width = context.shards.shards.num_vertices, context.axes, max(context.plan.dims)
-    together = blocks_together(n, axes["row"], axes.get("replica", 1), width, context.feature_dtype.itemsize)
+    together = blocks_together(n, axes["row"], axes.get("replica", 1), width, context.place.feature_dtype.itemsize)
     return build_on_grid(context, lambda grid, adjacency: RowBlocks(grid, adjacency, context.plan, together))
 
 

@@ -21,16 +21,8 @@ def build_on_grid(
     from gnnloom.trainer.comm.process_grid import ProcessGrid  # noqa: PLC0415 - imports MPI
     from gnnloom.trainer.operators.grid_adjacency import GridAdjacency  # noqa: PLC0415 - imports numba
 
-    grid = ProcessGrid(context.comm, context.axes)
-    adjacency = GridAdjacency(
-        context.shards.shards,
-        context.normalization,
-        context.dtype,
-        context.threads,
-        context.counter,
-        context.workspace,
-        context.feature_dtype,
-    )
+    grid = ProcessGrid(context.comm, context.axes, context.place)
+    adjacency = GridAdjacency(context.shards.shards, context.normalization, context.place, context.counter)
     operator = build(grid, adjacency)
     # Only the operator holds the blocks from here on, so each is freed when the operator releases it.
     adjacency.forget()

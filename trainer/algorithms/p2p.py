@@ -28,11 +28,8 @@ def build(context: OperatorContext[OwnRowShard]) -> Operator:
         context.comm,
         context.shards.shard,
         context.normalization,
-        context.dtype,
-        context.threads,
-        context.workspace,
+        context.place,
         multiplies=context.differentiates,
-        feature_dtype=context.feature_dtype,
     )
 
 

@@ -9,23 +9,25 @@ from collections.abc import Iterable, Mapping
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.place.place import Place
 
 
 class ProcessGrid:
     """The ranks of a communicator, numbered along the axes in the given order; the last axis varies fastest."""
 
-    def __init__(self, comm: Communicator, axes: Mapping[str, int]) -> None:
+    def __init__(self, comm: Communicator, axes: Mapping[str, int], place: Place) -> None:
         """Arrange the ranks.
 
         Args:
             axes: number of ranks along each axis, by name.
+            place: where this rank's tensors are.
 
         Raises:
             InputError: the product of the axes differs from the number of ranks.
         """
         if math.prod(axes.values()) != comm.size:
             raise InputError(f"process grid {dict(axes)}: {math.prod(axes.values())} ranks, the job has {comm.size}")
-        self.comm = comm
+        self.comm, self.place = comm, place
         self.axes = dict(axes)
         self.coordinate: dict[str, int] = {}
         rest = comm.rank

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,12 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.stored_csr import StoredCSR, row_sums
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import CSR
+
+if TYPE_CHECKING:
+    # They import torch, which the command line need not load.
+    from torch import Tensor
+
+    from gnnloom.trainer.place.place import Place
 
 NORMALIZATIONS = ("symmetric", "mean", "none")
 
@@ -22,15 +28,15 @@ class Scaling:
     The transpose of the scaled matrix has the two exchanged.
     """
 
-    left: NDArray[Any]
-    right: NDArray[Any]
+    left: Tensor
+    right: Tensor
 
     @property
     def transposed(self) -> Scaling:
         return Scaling(self.right, self.left)
 
 
-def scaling(where: str, normalization: str, degree: NDArray[np.float64], dtype: np.dtype[Any]) -> Scaling:
+def scaling(where: str, normalization: str, degree: NDArray[np.float64], place: Place) -> Scaling:
     """The vectors of a normalization, for some rows of the adjacency.
 
     Args:
@@ -38,22 +44,20 @@ def scaling(where: str, normalization: str, degree: NDArray[np.float64], dtype: 
         normalization: ``symmetric`` (degree^-1/2 on both sides, as PyG's gcn_norm), ``mean`` (1/degree on the
             left) or ``none``.
         degree: (num_rows,) sums of the rows, including self loops. A row of degree 0 gets the factor 0.
-        dtype: dtype of the result.
+        place: where the vectors are needed, in the dtype of sums.
 
     Raises:
         InputError: a degree is negative or not finite, which only ``none`` allows.
     """
-    ones = np.empty(0, dtype)
+    ones = place.lasting((0,), place.sum_dtype)
     if normalization == "none":
         return Scaling(ones, ones)
     _check_degrees(where, degree)
     # 1 / infinity is 0, so a row of degree 0 needs no case of its own below.
     positive = np.where(degree > 0, degree, np.inf)
-    if normalization == "mean":
-        return Scaling((1 / positive).astype(dtype), ones)
     # Computed in float64, so that a float32 factor is rounded once.
-    factor = (1 / np.sqrt(positive)).astype(dtype)
-    return Scaling(factor, factor)
+    factor = place.from_numpy(1 / (positive if normalization == "mean" else np.sqrt(positive))).to(place.sum_dtype)
+    return Scaling(factor, ones if normalization == "mean" else factor)
 
 
 def degrees(*blocks: CSR | StoredCSR) -> NDArray[np.float64]:

@@ -20,7 +20,8 @@ from gnnloom.storage.sampling.layered import whole_degree
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
 from gnnloom.trainer.data.vertex_data import Labels, normalize_feature
-from gnnloom.trainer.kernels.arrays import array_dtype
+from gnnloom.trainer.place.arrays import array_dtype
+from gnnloom.trainer.place.place import Place
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def subgraph_rows(
     sample: Sample,
     graph: WholeGraph,
     normalization: str,
-    dtype: np.dtype[Any],
+    place: Place,
     *,
     symmetric: bool,
     entry_weight: NDArray[np.float64] | None = None,
@@ -68,11 +69,11 @@ def subgraph_rows(
         degree = degrees(matrix)
     else:
         data = entry_weight if matrix.data is None else entry_weight * matrix.data
-        matrix = replace(matrix, data=data.astype(dtype))
+        matrix = replace(matrix, data=data.astype(array_dtype(place.sum_dtype)))
         degree = whole_degree(graph, sample.vertices)
     rows = without_halo(matrix)
     same = symmetric and entry_weight is None
-    sides = scaling("the subgraph of a batch", normalization, degree, dtype)
+    sides = scaling("the subgraph of a batch", normalization, degree, place)
     return BatchRows(sample.vertices, rows, rows if same else without_halo(transposed(matrix)), sides)
 
 
@@ -87,26 +88,27 @@ class VertexTable:
     """Features and labels of all vertices, for random access to those of a batch; any thread may read them."""
 
     def __init__(
-        self, arrays: Mapping[str, NDArray[Any]], feature_norm: str, dtype: torch.dtype, label: tuple[str, torch.dtype]
+        self, arrays: Mapping[str, NDArray[Any]], feature_norm: str, place: Place, label: tuple[str, torch.dtype]
     ) -> None:
         """Wrap arrays that are in memory or mapped.
 
         Args:
             arrays: (num_vertices, ...) ``feature``, ``split`` and labels.
             feature_norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
-            dtype: dtype of the features.
             label: name of the array of labels, and the dtype in which they are wanted.
         """
-        self._arrays, self._feature_norm, self._dtype, self._label = arrays, feature_norm, dtype, label
+        self._arrays, self._feature_norm, self._place, self._label = arrays, feature_norm, place, label
 
     def feature(self, vertices: NDArray[np.int64]) -> Tensor:
         """(num_vertices, num_features) scaled features of some vertices."""
         # Taken before they are converted, so that only the rows of the batch are.
-        rows = take_rows(self._arrays["feature"], vertices).astype(array_dtype(self._dtype), copy=False)
-        return normalize_feature(torch.from_numpy(rows), self._feature_norm)
+        rows = take_rows(self._arrays["feature"], vertices).astype(array_dtype(self._place.sum_dtype), copy=False)
+        return normalize_feature(self._place.from_numpy(rows), self._feature_norm)
 
     def labels(self, vertices: NDArray[np.int64]) -> Labels:
         """Labels and split of some vertices."""
         name, dtype = self._label
-        label, split = (torch.from_numpy(np.take(self._arrays[each], vertices, axis=0)) for each in (name, "split"))
+        label, split = (
+            self._place.from_numpy(np.take(self._arrays[each], vertices, axis=0)) for each in (name, "split")
+        )
         return Labels(label.to(dtype), split)

@@ -8,7 +8,6 @@ section 4.3).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from gnnloom.storage.sampling.induction import restrict
 from gnnloom.storage.sampling.vertex import batch_of
 from gnnloom.trainer.data.adjacency_scaling import degrees, scaling
 from gnnloom.trainer.data.batch_data import BatchRows
+from gnnloom.trainer.place.place import Place
 
 
 class Division:
@@ -114,7 +114,7 @@ class EpochShare:
         """(num_rows,) int64 local numbers of the rank's vertices in a batch, ascending."""
         return self._own.members(batch)
 
-    def rows(self, batch: int, normalization: str, dtype: np.dtype[Any]) -> BatchRows:
+    def rows(self, batch: int, normalization: str, place: Place) -> BatchRows:
         """The rank's rows of a batch, normalized as the graph that all vertices of the batch induce.
 
         Args:
@@ -130,7 +130,7 @@ class EpochShare:
             other = self._restricted_halo(self._transpose, self._transposed_halo, batch)
             matrix = self._restricted(self._matrix, halo, other, batch)
             transpose = self._restricted(self._transpose, other, halo, batch)
-        sides = scaling("a mini-batch", normalization, degrees(matrix.own, matrix.halo), dtype)
+        sides = scaling("a mini-batch", normalization, degrees(matrix.own, matrix.halo), place)
         return BatchRows(self._vertex[self.members(batch)], matrix, transpose, sides)
 
     def _restricted_halo(self, matrix: ShardMatrix[CSR], division: Division, batch: int) -> _Halo:

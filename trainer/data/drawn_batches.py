@@ -6,12 +6,10 @@ from collections.abc import Generator
 from functools import partial
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
-from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.layered import layered_batch
@@ -28,7 +26,6 @@ class DrawnBatches:
         graph: WholeGraph,
         sampler: NeighborSampler | None,
         num_layers: int,
-        own: LocalNumbers,
         label: Tensor,
         exchange: RowExchange,
         threads: int,
@@ -38,12 +35,12 @@ class DrawnBatches:
 
         Args:
             sampler: draws this rank's batches; None if it has no training vertex.
-            own: finds the rows of this rank's vertices.
-            label: (num_own, ...) labels of these rows.
+            label: (num_own, ...) labels of this rank's rows.
+            exchange: fetches the features of vertices from the ranks that own them.
             threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
         """
         self._graph, self._sampler, self._exchange = graph, sampler, exchange
-        self._own, self._label, self._threads, self._pool = own, label, threads, pool
+        self._label, self._threads, self._pool = label, threads, pool
         self.num_batches = sampler.num_batches if sampler else 0
         self._num_layers = num_layers
 
@@ -65,7 +62,7 @@ class DrawnBatches:
         batches = prepare_ahead(draw, range(self.num_batches), self._threads, self._pool)
         try:
             for batch in batches:
-                rows = torch.from_numpy(self._own(batch.seeds))
+                rows = self._exchange.local(batch.seeds)
                 yield Drawn(batch, self._label[rows], self._exchange.nothing)
         finally:
             batches.close()

@@ -14,8 +14,8 @@ from torch import Tensor
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.arrays import as_array
-from gnnloom.trainer.kernels.dispatch import Workspace
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
 
 
 class RowExchange:
@@ -27,7 +27,7 @@ class RowExchange:
         own: LocalNumbers,
         rows: Tensor,
         owner: NDArray[np.int32] | None,
-        workspace: Workspace | None = None,
+        place: Place,
     ) -> None:
         """Keep this rank's rows. Communicates nothing.
 
@@ -37,7 +37,7 @@ class RowExchange:
             owner: (n,) int32 rank of every vertex; None if this rank owns all.
         """
         self._comm, self._own, self._rows = comm, own, rows
-        self._owner, self._workspace = owner, workspace or Workspace()
+        self._owner, self._place = owner, place
         #: Ids of the cached rows, ascending, and -1, which no vertex has.
         self._cached = np.array([-1])
         self._cached_rows = rows[:0]
@@ -46,6 +46,10 @@ class RowExchange:
     def nothing(self) -> Tensor:
         """(0, dim) rows of no vertex."""
         return self._rows[:0]
+
+    def local(self, vertices: NDArray[np.int64]) -> Tensor:
+        """(num_vertices,) int64 which of this rank's rows belong to some of its vertices."""
+        return self._place.from_numpy(self._own(vertices))
 
     def is_remote(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(num_vertices,) bool, whether another rank owns each vertex."""
@@ -71,39 +75,40 @@ class RowExchange:
         Returns:
             (num_vertices, dim).
         """
-        out = self._workspace.empty((len(vertices), self._rows.shape[1]), self._rows.dtype)
+        out = self._place.empty((len(vertices), self._rows.shape[1]), self._rows.dtype)
         if self._owner is None:
-            return torch.index_select(self._rows, 0, torch.from_numpy(self._own(vertices)), out=out)
+            return torch.index_select(self._rows, 0, self.local(vertices), out=out)
         owner = self._owner[vertices]
         remote = owner != self._comm.rank
-        _fill(out, np.flatnonzero(~remote), self._rows, self._own(vertices[~remote]))
+        at = self._place.from_numpy
+        out[at(np.flatnonzero(~remote))] = self._rows[self.local(vertices[~remote])]
         places = np.flatnonzero(remote)
         position = np.searchsorted(self._cached[:-1], vertices[places])
         known = self._cached[position] == vertices[places]
-        _fill(out, places[known], self._cached_rows, position[known])
+        out[at(places[known])] = self._cached_rows[at(position[known])]
         asked = places[~known]
         # By owner, so that what each of them sends is contiguous.
         owner = owner[asked]
         order = np.argsort(owner, kind="stable")
-        out[torch.from_numpy(asked[order])] = self._exchange(vertices[asked[order]], owner[order])
+        out[at(asked[order])] = self._exchange(vertices[asked[order]], owner[order])
         return out
 
     def _exchange(self, vertices: NDArray[np.int64], owner: NDArray[np.int32]) -> Tensor:
         """Rows of vertices of other ranks, sorted by owner. Collective."""
         ones = np.ones(self._comm.size, np.int64)
         counts = np.bincount(owner, minlength=self._comm.size)
-        wanted = as_array(self._exchanged(torch.from_numpy(counts), ones, ones, Kind.ROW_IDS))
+        wanted = as_array(self._exchanged(self._place.from_numpy(counts), ones, ones, Kind.ROW_IDS))
         # No rank asks itself, so nothing arrived there.
         wanted[self._comm.rank] = 0
-        ids = self._exchanged(torch.from_numpy(vertices), counts, wanted, Kind.ROW_IDS)
-        sent = self._workspace.empty((len(ids), self._rows.shape[1]), self._rows.dtype)
-        torch.index_select(self._rows, 0, torch.from_numpy(self._own(as_array(ids))), out=sent)
+        ids = self._exchanged(self._place.from_numpy(vertices), counts, wanted, Kind.ROW_IDS)
+        sent = self._place.empty((len(ids), self._rows.shape[1]), self._rows.dtype)
+        torch.index_select(self._rows, 0, self.local(as_array(ids)), out=sent)
         return self._exchanged(sent, wanted, counts, Kind.ROWS)
 
     def _exchanged(self, sent: Tensor, counts: NDArray[np.int64], arriving: NDArray[np.int64], kind: Kind) -> Tensor:
         """Send ``counts[rank]`` consecutive rows to each other rank; return what arrives, in the order of the ranks."""
         comm, requests = self._comm, list[Request]()
-        arrived = self._workspace.empty((int(arriving.sum()), *sent.shape[1:]), sent.dtype)
+        arrived = self._place.empty((int(arriving.sum()), *sent.shape[1:]), sent.dtype)
         given, taken = (np.concatenate([[0], np.cumsum(sizes)]).tolist() for sizes in (counts, arriving))
         for step in range(1, comm.size):
             source, target = (comm.rank - step) % comm.size, (comm.rank + step) % comm.size
@@ -112,7 +117,3 @@ class RowExchange:
             requests += comm.send(sent[given[target] : given[target + 1]], target, kind)
         comm.wait(requests)
         return arrived
-
-
-def _fill(out: Tensor, places: NDArray[np.int64], rows: Tensor, position: NDArray[np.int64]) -> None:
-    out[torch.from_numpy(places)] = rows[torch.from_numpy(position)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
@@ -14,7 +13,8 @@ from gnnloom.storage.matrix.layered import empty_batch
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.data.batches import Drawn
 from gnnloom.trainer.data.vertex_data import normalize_feature
-from gnnloom.trainer.kernels.arrays import array_dtype
+from gnnloom.trainer.place.arrays import array_dtype
+from gnnloom.trainer.place.place import Place
 
 
 class StoredBatches:
@@ -28,7 +28,7 @@ class StoredBatches:
         samples: Samples,
         rank: int,
         feature_norm: str,
-        dtype: torch.dtype,
+        place: Place,
         no_label: Tensor,
         counter: ReadCounter,
         *,
@@ -38,12 +38,11 @@ class StoredBatches:
 
         Args:
             feature_norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
-            dtype: dtype of the features.
             no_label: (0, ...) labels of no vertex, of the dtype in which labels are wanted.
             ahead: read a segment while the one before is in use.
         """
         self._samples, self._rank, self._counter = samples, rank, counter
-        self._feature_norm, self._dtype, self._no_label = feature_norm, dtype, no_label
+        self._feature_norm, self._place, self._no_label = feature_norm, place, no_label
         self._buffers = RowBuffers()
         self._hot = samples.hot_feature(rank, counter)
         self._threads = 1 if ahead else 0
@@ -69,12 +68,12 @@ class StoredBatches:
             segments.close()
 
     def _drawn(self, stored: StoredBatch) -> Drawn:
-        feature = torch.from_numpy(stored.feature.astype(array_dtype(self._dtype), copy=False))
-        label = torch.from_numpy(stored.label).to(self._no_label.dtype)
+        feature = self._place.from_numpy(stored.feature.astype(array_dtype(self._place.sum_dtype), copy=False))
+        label = self._place.from_numpy(stored.label).to(self._no_label.dtype)
         return Drawn(stored.batch, label, normalize_feature(feature, self._feature_norm))
 
     def nothing(self) -> Drawn:
-        feature = torch.empty((0, self._samples.num_features), dtype=self._dtype)
+        feature = self._place.lasting((0, self._samples.num_features), self._place.sum_dtype)
         return Drawn(empty_batch(self._num_layers), self._no_label, feature)
 
     def inputs(self, drawn: Drawn) -> Tensor:

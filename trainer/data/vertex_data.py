@@ -14,7 +14,8 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_rows import VertexRows
-from gnnloom.trainer.kernels.arrays import array_dtype
+from gnnloom.trainer.place.arrays import array_dtype
+from gnnloom.trainer.place.place import Place
 
 #: Rows that are checked or scaled at once: both need temporary memory of their size.
 _PIECE_ROWS = 256
@@ -37,16 +38,16 @@ class Labels:
         return Labels(self.label[rows], self.split[rows])
 
 
-def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:
+def read_feature(rows: VertexRows, place: Place) -> Tensor:
     """Read the features of some rows. Communicates nothing.
 
     Returns:
-        (num_rows, num_features) of ``dtype``.
+        (num_rows, num_features) of the dtype of sums.
 
     Raises:
         InputError: the shards have no features, or a feature that is not a finite number.
     """
-    feature = torch.from_numpy(read_array(rows, "feature", array_dtype(dtype)))
+    feature = place.from_numpy(read_array(rows, "feature", array_dtype(place.sum_dtype)))
     # A few rows at a time, so the check's masks do not add to the peak memory.
     if not all(bool(part.isfinite().all()) for part in torch.split(feature, _PIECE_ROWS)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])

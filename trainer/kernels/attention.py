@@ -18,9 +18,9 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
-from gnnloom.trainer.kernels.arrays import array_dtype, as_array
 from gnnloom.trainer.kernels.contract import SoftmaxGradient, SoftmaxState
-from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.place.arrays import array_dtype, as_array
+from gnnloom.trainer.place.threads import Threads
 
 Dense = NDArray[Any]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import as_array
-from gnnloom.trainer.kernels.workspace import Workspace
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
 
 
 def chunk_groups(num_rows: int, chunk: int, most: int) -> Iterator[slice]:
@@ -29,9 +29,9 @@ def in_chunks(rows: Tensor, chunk: int) -> Tensor:
     return rows.view(len(rows) // length, length, rows.shape[1])
 
 
-def add_in_order(total: Tensor, summands: Tensor, workspace: Workspace) -> None:
+def add_in_order(total: Tensor, summands: Tensor, place: Place) -> None:
     """Add (count, *shape) summands to a total, one after the other, in the dtype of the total."""
-    rows = workspace.empty((len(summands) + 1, *total.shape), total.dtype)
+    rows = place.empty((len(summands) + 1, *total.shape), total.dtype)
     rows[0], rows[1:] = total, summands
     # NumPy adds along the first axis row by row.
     np.add.reduce(as_array(rows), axis=0, out=as_array(total))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.kernels.workspace import Workspace
+from gnnloom.trainer.place.place import Place
 
 #: Features of which one word of :class:`RowPass` holds the bits.
 LANES: Final = 32
@@ -150,10 +150,10 @@ class SoftmaxState(NamedTuple):
     weighted: Tensor
 
     @classmethod
-    def begin(cls, shape: Sequence[int], dtype: torch.dtype, workspace: Workspace) -> SoftmaxState:
+    def begin(cls, shape: Sequence[int], dtype: torch.dtype, place: Place) -> SoftmaxState:
         """The state before the first column, for outputs of a (num_rows, heads, dim) shape."""
-        maximum = workspace.empty(shape[:2], dtype).fill_(-torch.inf)
-        return cls(maximum, workspace.zeros(shape[:2], dtype), workspace.zeros(shape, dtype))
+        maximum = place.empty(shape[:2], dtype).fill_(-torch.inf)
+        return cls(maximum, place.zeros(shape[:2], dtype), place.zeros(shape, dtype))
 
 
 class SoftmaxGradient(NamedTuple):

@@ -6,7 +6,7 @@ computes it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,7 @@ from torch import Tensor
 
 from gnnloom.trainer.kernels.contract import Mask, RowPass, Step
 from gnnloom.trainer.kernels.row_pass import run_pass
-from gnnloom.trainer.kernels.threads import Threads
-from gnnloom.trainer.kernels.workspace import Workspace
+from gnnloom.trainer.place.place import Place
 
 
 @dataclass(frozen=True)
@@ -27,13 +26,11 @@ class Dropout:
     Attributes:
         probability: probability of a zero, in [0, 1).
         seed: the run's seed.
-        workspace: where the results are; of its own by default.
     """
 
     probability: float
     seed: int
-    threads: Threads
-    workspace: Workspace = field(default_factory=Workspace)
+    place: Place
 
     def apply(self, features: Tensor, vertex: NDArray[np.int64], first_column: int, epoch: int, layer: int) -> Tensor:
         """Drop some of a rank's features; differentiable.
@@ -79,7 +76,7 @@ class _Drop(torch.autograd.Function):
 
 
 def _masked(features: Tensor, mask: Mask, dropout: Dropout) -> Tensor:
-    source = dropout.workspace.contiguous(features)
-    result = dropout.workspace.like(source)
-    run_pass(RowPass(Step.DROP, source, result, mask=mask, scale=mask.scale), dropout.threads)
+    source = dropout.place.contiguous(features)
+    result = dropout.place.like(source)
+    run_pass(RowPass(Step.DROP, source, result, mask=mask, scale=mask.scale), dropout.place)
     return result

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import sum_dtype
 from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
-from gnnloom.trainer.kernels.workspace import Workspace
+from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.place import Place
 
 #: Rows of the sums that a sum of bfloat16 columns is formed from.
 _SUMMED_ROWS = 1024
@@ -22,15 +22,15 @@ _SUMMED_ROWS = 1024
 _WIDENED_NUMBERS = 1 << 18
 
 
-def converted(tensor: Tensor, dtype: torch.dtype, workspace: Workspace) -> Tensor:
+def converted(tensor: Tensor, dtype: torch.dtype, place: Place) -> Tensor:
     """A matrix in another dtype; the matrix itself if it has this dtype. Differentiable."""
     if tensor.dtype == dtype:
         return tensor
-    result: Tensor = _Convert.apply(tensor, dtype, workspace)  # type: ignore[no-untyped-call]
+    result: Tensor = _Convert.apply(tensor, dtype, place)  # type: ignore[no-untyped-call]
     return result
 
 
-def scaled_rows(matrix: Tensor, factors: Tensor, workspace: Workspace, out: Tensor | None = None) -> Tensor:
+def scaled_rows(matrix: Tensor, factors: Tensor, place: Place, out: Tensor | None = None) -> Tensor:
     """(num_rows, dim) a matrix whose rows are multiplied by factors; not differentiable.
 
     Args:
@@ -38,16 +38,16 @@ def scaled_rows(matrix: Tensor, factors: Tensor, workspace: Workspace, out: Tens
         factors: (num_rows,) of the same dtype, or float32 for bfloat16.
         out: (num_rows, dim) of the dtype of ``matrix``, to overwrite, which may be ``matrix``; a new one by default.
     """
-    out = workspace.like(matrix) if out is None else out
+    out = place.like(matrix) if out is None else out
     if matrix.dtype == factors.dtype:
         return torch.mul(matrix, factors.unsqueeze(1), out=out)
     # torch multiplies numbers of two dtypes one by one. Converted some rows at a time, they take a fifth of the time.
-    for rows, wide in widened(matrix, factors.dtype, workspace):
+    for rows, wide in widened(matrix, factors.dtype, place):
         out[rows] = wide.mul_(factors[rows].unsqueeze(1))
     return out
 
 
-def add_widened(total: Tensor, summand: Tensor, workspace: Workspace) -> None:
+def add_widened(total: Tensor, summand: Tensor, place: Place) -> None:
     """Add a matrix to another one in place; not differentiable.
 
     Args:
@@ -58,7 +58,7 @@ def add_widened(total: Tensor, summand: Tensor, workspace: Workspace) -> None:
         total += summand
         return
     # As for :func:`scaled_rows`: torch adds numbers of two dtypes one by one.
-    for rows, wide in widened(summand, total.dtype, workspace):
+    for rows, wide in widened(summand, total.dtype, place):
         total[rows] += wide
 
 
@@ -67,81 +67,81 @@ def widened_rows(matrix: Tensor) -> int:
     return max(1, _WIDENED_NUMBERS // max(1, matrix.shape[1]))
 
 
-def widened(matrix: Tensor, dtype: torch.dtype, workspace: Workspace) -> Iterator[tuple[slice, Tensor]]:
+def widened(matrix: Tensor, dtype: torch.dtype, place: Place) -> Iterator[tuple[slice, Tensor]]:
     """Ranges of rows, each with these rows in another dtype, in memory that the next range overwrites."""
     step = widened_rows(matrix)
-    scratch = workspace.empty((min(step, len(matrix)), matrix.shape[1]), dtype)
+    scratch = place.empty((min(step, len(matrix)), matrix.shape[1]), dtype)
     for start in range(0, len(matrix), step):
         rows = slice(start, min(start + step, len(matrix)))
         yield rows, scratch[: rows.stop - start].copy_(matrix[rows])
 
 
-def column_sums(matrix: Tensor, workspace: Workspace) -> Tensor:
+def column_sums(matrix: Tensor, place: Place) -> Tensor:
     """(dim,) sums of the columns of a (num_rows, dim) matrix, float32 for bfloat16; not differentiable."""
     if matrix.dtype == sum_dtype(matrix.dtype):
         return matrix.sum(0)
     # torch would convert the whole matrix at once.
-    total = torch.zeros(matrix.shape[1], dtype=sum_dtype(matrix.dtype))
+    total = place.zeros(matrix.shape[1:], sum_dtype(matrix.dtype))
     most = max(1, _WIDENED_NUMBERS // max(1, _SUMMED_ROWS * matrix.shape[1]))
-    scratch = workspace.empty((min(most * _SUMMED_ROWS, len(matrix)), matrix.shape[1]), total.dtype)
+    scratch = place.empty((min(most * _SUMMED_ROWS, len(matrix)), matrix.shape[1]), total.dtype)
     for rows in chunk_groups(len(matrix), _SUMMED_ROWS, most):
         wide = scratch[: rows.stop - rows.start].copy_(matrix[rows])
-        add_in_order(total, in_chunks(wide, _SUMMED_ROWS).sum(1), workspace)
+        add_in_order(total, in_chunks(wide, _SUMMED_ROWS).sum(1), place)
     return total
 
 
-def add_bias(output: Tensor, bias: Tensor, workspace: Workspace, *, in_place: bool = True) -> Tensor:
+def add_bias(output: Tensor, bias: Tensor, place: Place, *, in_place: bool = True) -> Tensor:
     """``output`` plus the bias in every row, in place or in the workspace.
 
     Args:
         output: (num_rows, dim).
         bias: (dim,) of the same dtype, or float32 for bfloat16.
     """
-    result: Tensor = _AddBias.apply(output, bias, workspace, in_place)  # type: ignore[no-untyped-call]
+    result: Tensor = _AddBias.apply(output, bias, place, in_place)  # type: ignore[no-untyped-call]
     return result
 
 
-def elu(output: Tensor, workspace: Workspace, *, in_place: bool = False) -> Tensor:
+def elu(output: Tensor, place: Place, *, in_place: bool = False) -> Tensor:
     """The exponential linear unit of every number (Clevert, Unterthiner, Hochreiter, ICLR 2016); differentiable.
 
     Args:
         in_place: overwrite ``output``.
     """
-    result: Tensor = _Elu.apply(output, workspace, in_place)  # type: ignore[no-untyped-call]
+    result: Tensor = _Elu.apply(output, place, in_place)  # type: ignore[no-untyped-call]
     return result
 
 
-def matrix_sum(first: Tensor, second: Tensor, workspace: Workspace) -> Tensor:
+def matrix_sum(first: Tensor, second: Tensor, place: Place) -> Tensor:
     """The sum of two matrices, in the workspace; differentiable."""
-    result: Tensor = _Sum.apply(first, second, workspace)  # type: ignore[no-untyped-call]
+    result: Tensor = _Sum.apply(first, second, place)  # type: ignore[no-untyped-call]
     return result
 
 
-def add_to(output: Tensor, other: Tensor, workspace: Workspace) -> Tensor:
+def add_to(output: Tensor, other: Tensor, place: Place) -> Tensor:
     """``output`` plus another matrix of its shape, in place.
 
     Args:
         other: of the dtype of ``output``, or bfloat16 for float32.
     """
-    result: Tensor = _AddTo.apply(output, other, workspace)  # type: ignore[no-untyped-call]
+    result: Tensor = _AddTo.apply(output, other, place)  # type: ignore[no-untyped-call]
     return result
 
 
-def scaled_sum(matrix: Tensor, factor: Tensor, other: Tensor, workspace: Workspace) -> Tensor:
+def scaled_sum(matrix: Tensor, factor: Tensor, other: Tensor, place: Place) -> Tensor:
     """``factor`` times a matrix, plus another one of its shape.
 
     Args:
         factor: (1,) of the same dtype, or float32 for bfloat16.
     """
-    result: Tensor = _ScaledSum.apply(matrix, factor, other, workspace)  # type: ignore[no-untyped-call]
+    result: Tensor = _ScaledSum.apply(matrix, factor, other, place)  # type: ignore[no-untyped-call]
     return result
 
 
-def fork(matrix: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
+def fork(matrix: Tensor, place: Place) -> tuple[Tensor, Tensor]:
     """A matrix for two uses, whose gradients are then summed in the workspace instead of by autograd."""
     if not matrix.requires_grad:
         return matrix, matrix
-    first, second = _Fork.apply(matrix, workspace)  # type: ignore[no-untyped-call]
+    first, second = _Fork.apply(matrix, place)  # type: ignore[no-untyped-call]
     return first, second
 
 
@@ -155,62 +155,62 @@ def give_up(matrix: Tensor) -> None:
 
 class _Convert(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, dtype: torch.dtype, workspace: Workspace) -> Tensor:
-        ctx.given = tensor.dtype, workspace
-        return workspace.empty(tensor.shape, dtype).copy_(tensor)
+    def forward(ctx: Any, tensor: Tensor, dtype: torch.dtype, place: Place) -> Tensor:
+        ctx.given = tensor.dtype, place
+        return place.empty(tensor.shape, dtype).copy_(tensor)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        dtype, workspace = ctx.given
-        return workspace.empty(gradient.shape, dtype).copy_(gradient), None, None
+        dtype, place = ctx.given
+        return place.empty(gradient.shape, dtype).copy_(gradient), None, None
 
 
 class _Fork(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
-        ctx.workspace = workspace
+    def forward(ctx: Any, matrix: Tensor, place: Place) -> tuple[Tensor, Tensor]:
+        ctx.place = place
         # The same memory in other tensors: autograd takes an input that is returned for an identity.
         return matrix.detach(), matrix.detach()
 
     @staticmethod
     def backward(ctx: Any, first: Tensor, second: Tensor) -> tuple[Tensor, None]:
-        return torch.add(first, second, out=ctx.workspace.like(first)), None
+        return torch.add(first, second, out=ctx.place.like(first)), None
 
 
 class _AddBias(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, output: Tensor, bias: Tensor, workspace: Workspace, in_place: bool) -> Tensor:
-        ctx.workspace = workspace
-        result = output if in_place else workspace.like(output)
+    def forward(ctx: Any, output: Tensor, bias: Tensor, place: Place, in_place: bool) -> Tensor:
+        ctx.place = place
+        result = output if in_place else place.like(output)
         if in_place:
             ctx.mark_dirty(output)
         if output.dtype == bias.dtype:
             return torch.add(output.detach(), bias.detach(), out=result)
         # torch would convert the whole matrix at once.
-        for rows, wide in widened(output, bias.dtype, workspace):
+        for rows, wide in widened(output, bias.dtype, place):
             result[rows] = wide.add_(bias)
         return result
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return gradient, column_sums(gradient, ctx.workspace), None, None
+        return gradient, column_sums(gradient, ctx.place), None, None
 
 
 class _Elu(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, output: Tensor, workspace: Workspace, in_place: bool) -> Tensor:
-        result = output if in_place else workspace.like(output).copy_(output)
+    def forward(ctx: Any, output: Tensor, place: Place, in_place: bool) -> Tensor:
+        result = output if in_place else place.like(output).copy_(output)
         if in_place:
             ctx.mark_dirty(output)
         torch.nn.functional.elu(result, inplace=True)
         ctx.save_for_backward(result)
-        ctx.workspace = workspace
+        ctx.place = place
         return result
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (result,) = ctx.saved_tensors
-        found = ctx.workspace.like(gradient)
+        found = ctx.place.like(gradient)
         # The derivative follows from the result: 1 above 0, and the result plus 1 below.
         torch.ops.aten.elu_backward.grad_input(gradient, 1, 1, 1, True, result, grad_input=found)
         return found, None, None
@@ -218,8 +218,8 @@ class _Elu(torch.autograd.Function):
 
 class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, first: Tensor, second: Tensor, workspace: Workspace) -> Tensor:  # noqa: ARG004
-        return torch.add(first.detach(), second.detach(), out=workspace.like(first))
+    def forward(ctx: Any, first: Tensor, second: Tensor, place: Place) -> Tensor:  # noqa: ARG004
+        return torch.add(first.detach(), second.detach(), out=place.like(first))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: ARG004
@@ -228,10 +228,10 @@ class _Sum(torch.autograd.Function):
 
 class _AddTo(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, output: Tensor, other: Tensor, workspace: Workspace) -> Tensor:
-        ctx.given = other.dtype, workspace
+    def forward(ctx: Any, output: Tensor, other: Tensor, place: Place) -> Tensor:
+        ctx.given = other.dtype, place
         ctx.mark_dirty(output)
-        add_widened(output, other.detach(), workspace)
+        add_widened(output, other.detach(), place)
         return output
 
     @staticmethod
@@ -241,19 +241,19 @@ class _AddTo(torch.autograd.Function):
 
 class _ScaledSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, factor: Tensor, other: Tensor, workspace: Workspace) -> Tensor:
-        ctx.workspace = workspace
+    def forward(ctx: Any, matrix: Tensor, factor: Tensor, other: Tensor, place: Place) -> Tensor:
+        ctx.place = place
         ctx.save_for_backward(matrix, factor)
         # As a number: for a tensor of another dtype, torch would convert whole matrices in memory of its own.
-        return torch.mul(matrix, factor.item(), out=workspace.like(matrix)).add_(other.detach())
+        return torch.mul(matrix, factor.item(), out=place.like(matrix)).add_(other.detach())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         matrix, factor = ctx.saved_tensors
-        space = ctx.workspace
-        product = torch.mul(gradient, matrix, out=space.like(gradient))
+        place = ctx.place
+        product = torch.mul(gradient, matrix, out=place.like(gradient))
         is_wide = product.dtype == factor.dtype
-        of_factor = (product.sum((0, 1)) if is_wide else column_sums(product, space).sum()).reshape(1)
+        of_factor = (product.sum((0, 1)) if is_wide else column_sums(product, place).sum()).reshape(1)
         # The sum is there, so its terms may be overwritten.
         of_matrix = torch.mul(gradient, factor.item(), out=product) if ctx.needs_input_grad[0] else None
         return of_matrix, of_factor, gradient, None

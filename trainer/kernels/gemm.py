@@ -12,10 +12,10 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import sum_dtype
 from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
 from gnnloom.trainer.kernels.elementwise import converted, widened, widened_rows
-from gnnloom.trainer.kernels.workspace import Workspace
+from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.place import Place
 
 #: The first product of a shape pays for the library's setup; the fastest of three excludes it.
 _TRIALS = 3
@@ -26,7 +26,7 @@ _SUMMED_ROWS = 2048
 _MOST_PRODUCTS, _PRODUCT_NUMBERS = 256, 1 << 18
 
 
-def matmul(left: Tensor, right: Tensor, workspace: Workspace, out: Tensor | None = None) -> Tensor:
+def matmul(left: Tensor, right: Tensor, place: Place, out: Tensor | None = None) -> Tensor:
     """(num_rows, num_columns) product of two matrices, in the workspace; not differentiable.
 
     Args:
@@ -34,19 +34,19 @@ def matmul(left: Tensor, right: Tensor, workspace: Workspace, out: Tensor | None
         right: (inner, num_columns), converted to this dtype, so a weight.
         out: (num_rows, num_columns) of the dtype of the result, to overwrite; a new matrix by default.
     """
-    out = workspace.empty((left.shape[0], right.shape[1]), left.dtype) if out is None else out
-    right = converted(right, left.dtype, workspace)
+    out = place.empty((left.shape[0], right.shape[1]), left.dtype) if out is None else out
+    right = converted(right, left.dtype, place)
     if left.dtype != torch.bfloat16 or _multiplies_bfloat16():
         return torch.mm(left, right, out=out)
     # Some rows at a time: in float32, the whole matrix would take twice its memory.
-    wide = workspace.empty(tuple(right.shape), torch.float32).copy_(right)
-    product = workspace.empty((min(widened_rows(left), len(left)), right.shape[1]), torch.float32)
-    for rows, some in widened(left, torch.float32, workspace):
+    wide = place.empty(tuple(right.shape), torch.float32).copy_(right)
+    product = place.empty((min(widened_rows(left), len(left)), right.shape[1]), torch.float32)
+    for rows, some in widened(left, torch.float32, place):
         out[rows] = torch.mm(some, wide, out=product[: len(some)])
     return out
 
 
-def weight_gradient(features: Tensor, gradient: Tensor, workspace: Workspace, *, transposed: bool = False) -> Tensor:
+def weight_gradient(features: Tensor, gradient: Tensor, place: Place, *, transposed: bool = False) -> Tensor:
     """H^T dQ, or the same matrix as the transpose of dQ^T H (``transposed``).
 
     Args:
@@ -58,27 +58,27 @@ def weight_gradient(features: Tensor, gradient: Tensor, workspace: Workspace, *,
     """
     # Copied to row-major order, because a transport takes contiguous tensors only.
     if transposed:
-        return workspace.contiguous(_summed_product(gradient, features, workspace).T)
-    return _summed_product(features, gradient, workspace)
+        return place.contiguous(_summed_product(gradient, features, place).T)
+    return _summed_product(features, gradient, place)
 
 
-def _summed_product(left: Tensor, right: Tensor, workspace: Workspace) -> Tensor:
+def _summed_product(left: Tensor, right: Tensor, place: Place) -> Tensor:
     """left^T right, in the dtype of sums."""
     if left.dtype == sum_dtype(left.dtype):
-        return matmul(left.T, right, workspace)
+        return matmul(left.T, right, place)
     shape = left.shape[1], right.shape[1]
-    total = workspace.zeros(shape, sum_dtype(left.dtype))
+    total = place.zeros(shape, sum_dtype(left.dtype))
     # The threads share the products of a group: waking them takes longer than a single product of a few columns.
     most = min(_MOST_PRODUCTS, _PRODUCT_NUMBERS // max(1, total.numel())) if _multiplies_bfloat16() else 1
     for rows in chunk_groups(len(left), _SUMMED_ROWS, most):
         factors = in_chunks(left[rows], _SUMMED_ROWS).transpose(1, 2), in_chunks(right[rows], _SUMMED_ROWS)
-        products = workspace.empty((len(factors[0]), *shape), left.dtype)
+        products = place.empty((len(factors[0]), *shape), left.dtype)
         if _multiplies_bfloat16():
             torch.bmm(*factors, out=products)
         else:
-            wide = [workspace.empty(tuple(factor.shape), torch.float32).copy_(factor) for factor in factors]
-            products.copy_(torch.bmm(*wide, out=workspace.empty(tuple(products.shape), torch.float32)))
-        add_in_order(total, products, workspace)
+            wide = [place.empty(tuple(factor.shape), torch.float32).copy_(factor) for factor in factors]
+            products.copy_(torch.bmm(*wide, out=place.empty(tuple(products.shape), torch.float32)))
+        add_in_order(total, products, place)
     return total
 
 
@@ -89,7 +89,7 @@ def _multiplies_bfloat16() -> bool:
     return available and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
 
 
-def seconds_of_weight_gradients(features: Tensor, gradient: Tensor, workspace: Workspace) -> tuple[float, float]:
+def seconds_of_weight_gradients(features: Tensor, gradient: Tensor, place: Place) -> tuple[float, float]:
     """Seconds that this process needs for H^T dQ and for (dQ^T H)^T. Communicates nothing.
 
     Args:
@@ -98,14 +98,14 @@ def seconds_of_weight_gradients(features: Tensor, gradient: Tensor, workspace: W
 
     Ranjan et al., "Plexus" (SC 2025), section 5: in some libraries one order takes several times as long as the other.
     """
-    straight = _seconds(features, gradient, workspace, transposed=False)
-    return straight, _seconds(features, gradient, workspace, transposed=True)
+    straight = _seconds(features, gradient, place, transposed=False)
+    return straight, _seconds(features, gradient, place, transposed=True)
 
 
-def _seconds(features: Tensor, gradient: Tensor, workspace: Workspace, *, transposed: bool) -> float:
+def _seconds(features: Tensor, gradient: Tensor, place: Place, *, transposed: bool) -> float:
     found = []
     for _ in range(_TRIALS):
         started = time.perf_counter()
-        weight_gradient(features, gradient, workspace, transposed=transposed)
+        weight_gradient(features, gradient, place, transposed=transposed)
         found.append(time.perf_counter() - started)
     return min(found)

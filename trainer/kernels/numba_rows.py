@@ -10,9 +10,9 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import array_dtype, as_array, sum_dtype
 from gnnloom.trainer.kernels.bfloat16 import narrowed, widened
 from gnnloom.trainer.kernels.contract import LANES, RowPass, Step
+from gnnloom.trainer.place.arrays import array_dtype, as_array, sum_dtype
 
 #: Of bfloat16 the bits; see :mod:`gnnloom.trainer.kernels.bfloat16`.
 Dense = NDArray[Any]

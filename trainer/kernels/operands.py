@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import sum_dtype
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
+from gnnloom.trainer.place.arrays import sum_dtype
 
 #: Stands for factors that are all 1.
 _ONES: Final = torch.empty(0)

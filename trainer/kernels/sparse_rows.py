@@ -6,15 +6,18 @@ One description covers a whole matrix (CSR), one of whose rows most are empty (d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.trainer.place.arrays import as_array, tensor_dtype
+from gnnloom.trainer.place.place import Place
 
 #: A matrix with at most this share of non-empty rows is doubly compressed.
 _SPARSE_ROWS = 0.5
@@ -100,7 +103,7 @@ def listed_rows(matrix: CSR) -> SparseRows:
 
 @dataclass(frozen=True)
 class PackedRows:
-    """All entries of a matrix as ranks send them: in arrays whose lengths follow from its shape and nonzeros.
+    """All entries of a matrix as ranks send them: in tensors whose lengths follow from its shape and nonzeros.
 
     Attributes:
         rows: (num_rows,) entries of every row, or (nnz,) the row of every entry (``lists_entries``), whichever is
@@ -109,16 +112,16 @@ class PackedRows:
         data: (nnz,) their weights, or None for ones.
     """
 
-    rows: NDArray[Any]
-    indices: NDArray[Any]
-    data: NDArray[Any] | None
+    rows: Tensor
+    indices: Tensor
+    data: Tensor | None
     num_rows: int
     num_columns: int
     lists_entries: bool
 
     @classmethod
-    def of(cls, given: SparseRows, *, lists_entries: bool) -> PackedRows:
-        """Pack a matrix whose entries follow each other; shares columns and weights."""
+    def of(cls, given: SparseRows, place: Place, *, lists_entries: bool) -> PackedRows:
+        """Pack a matrix whose entries follow each other; shares columns and weights where the place shares arrays."""
         counts, target = given.end - given.begin, given.target
         if lists_entries:
             listed = np.arange(given.num_rows) if target is None else target
@@ -126,46 +129,45 @@ class PackedRows:
         else:
             rows = np.zeros(given.num_rows, index_dtype(given.num_columns))
             rows[slice(None) if target is None else target] = counts
-        return cls(rows, given.indices, given.data, given.num_rows, given.num_columns, lists_entries)
+        data = None if given.data is None else place.from_numpy(given.data)
+        held = place.from_numpy(rows), place.from_numpy(given.indices), data
+        return cls(*held, given.num_rows, given.num_columns, lists_entries)
 
     @classmethod
     def empty(
-        cls,
-        nnz: int,
-        num_rows: int,
-        num_columns: int,
-        dtype: np.dtype[Any] | None,
-        buffer: Callable[[int, np.dtype[Any]], NDArray[Any]],
-        *,
-        lists_entries: bool,
+        cls, nnz: int, num_rows: int, num_columns: int, place: Place, *, weighted: bool, lists_entries: bool
     ) -> PackedRows:
-        """Buffers that a packed matrix of this shape and number of entries fits.
+        """Buffers that a packed matrix of this shape and number of entries fits."""
 
-        Args:
-            dtype: of the weights; None without.
-            buffer: makes an array of a length and dtype.
-        """
-        rows = buffer(nnz, index_dtype(num_rows)) if lists_entries else buffer(num_rows, index_dtype(num_columns))
-        data = None if dtype is None else buffer(nnz, dtype)
-        return cls(rows, buffer(nnz, index_dtype(num_columns)), data, num_rows, num_columns, lists_entries)
+        def ids(count: int, below: int) -> Tensor:
+            return place.empty((count,), tensor_dtype(index_dtype(below)))
+
+        rows = ids(nnz, num_rows) if lists_entries else ids(num_rows, num_columns)
+        data = place.empty((nnz,), place.sum_dtype) if weighted else None
+        return cls(rows, ids(nnz, num_columns), data, num_rows, num_columns, lists_entries)
 
     @property
-    def arrays(self) -> list[NDArray[Any]]:
+    def tensors(self) -> list[Tensor]:
         """What is sent."""
         return [self.rows, self.indices] + ([] if self.data is None else [self.data])
 
     def unpacked(self) -> SparseRows:
         """The rows, ready to be multiplied; shares columns and weights. Rows without entries are left out if listed."""
         shape = self.num_rows, self.num_columns
+        rows, indices, data = (
+            as_array(self.rows),
+            as_array(self.indices),
+            None if self.data is None else as_array(self.data),
+        )
         if self.lists_entries:
             # Work for every entry, and none for every row.
-            begins = np.flatnonzero(self.rows[1:] != self.rows[:-1]) + 1
-            offsets = np.concatenate([[0], begins, [len(self.rows)]]) if len(self.rows) else np.zeros(1, np.int64)
-            target = self.rows[offsets[:-1]].astype(np.int64)
-            return SparseRows(offsets[:-1], offsets[1:], target, self.indices, self.data, *shape)
+            begins = np.flatnonzero(rows[1:] != rows[:-1]) + 1
+            offsets = np.concatenate([[0], begins, [len(rows)]]) if len(rows) else np.zeros(1, np.int64)
+            target = rows[offsets[:-1]].astype(np.int64)
+            return SparseRows(offsets[:-1], offsets[1:], target, indices, data, *shape)
         indptr = np.zeros(self.num_rows + 1, np.int64)
-        np.cumsum(self.rows, out=indptr[1:])
-        return listed_rows(CSR(0, indptr, self.indices, self.data, self.num_columns))
+        np.cumsum(rows, out=indptr[1:])
+        return listed_rows(CSR(0, indptr, indices, data, self.num_columns))
 
 
 def listed_columns(matrix: CSR, parts: Sequence[slice]) -> list[SparseRows]:

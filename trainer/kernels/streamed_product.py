@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.kernels.arrays import sum_dtype
 from gnnloom.trainer.kernels.contract import RowBlock, RowsOnDisk, SparseProduct
+from gnnloom.trainer.place.arrays import sum_dtype
 
 
 class StreamedProduct:

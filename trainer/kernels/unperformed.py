@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.trainer.kernels.contract import SoftmaxGradient, SoftmaxState
-from gnnloom.trainer.kernels.workspace import SMALL
+from gnnloom.trainer.place.workspace import SMALL
 
 
 class UnperformedProduct:

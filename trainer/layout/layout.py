@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.place.place import Place
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class Layout:
     row_axes: tuple[str, ...]
     column_axes: tuple[str, ...] = ()
     order: str = "rows"
+
+    @property
+    def place(self) -> Place:
+        """Where this rank's rows and columns are."""
+        return self.grid.place
 
     @property
     def num_rows(self) -> int:

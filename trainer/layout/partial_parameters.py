@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 
@@ -22,7 +22,7 @@ class Piece:
     """Which rectangle of a matrix a rank holds.
 
     Attributes:
-        comm: all ranks; together they hold the matrix.
+        grid: all ranks; together they hold the matrix.
         shape: shape of the whole matrix.
         rows: (num_rows,) int64 rows of the whole that the rank holds.
         columns: columns of the whole that the rank holds.
@@ -30,7 +30,7 @@ class Piece:
         layout: layout of a matrix with one row per vertex; None for other matrices, which are small.
     """
 
-    comm: Communicator
+    grid: ProcessGrid
     shape: tuple[int, int]
     rows: Tensor
     columns: slice
@@ -50,29 +50,30 @@ class Piece:
         Returns:
             The whole on rank 0; an empty tensor on the others.
         """
-        columns = range(self.shape[1])[self.columns]
+        comm, place, columns = self.grid.comm, self.grid.place, range(self.shape[1])[self.columns]
         mine = [len(self.rows), columns.start, columns.stop, self.speaks]
         # Rank 0 cannot compute the others' pieces, so all announce their shapes for its buffers.
-        everyones = self.comm.gather_numbers(mine).astype(int).tolist()
-        if self.comm.rank > 0:
+        everyones = comm.gather_numbers(mine).astype(int).tolist()
+        if comm.rank > 0:
             if self.speaks:
                 self._send_to_first(values.contiguous())
-            return values.new_empty(0)
-        whole = values.new_empty(self.shape)
+            return place.lasting((0,), values.dtype)
+        whole = place.lasting(self.shape, values.dtype)
         if self.speaks:
             whole[self.rows, self.columns] = values
         # One rank after the other, so that rank 0 never holds more than the whole and one piece.
         for rank, (num_rows, start, stop, speaks) in enumerate(everyones[1:], 1):
             if speaks:
                 # The row ids travel with the values, because the rows of a piece need not be a range.
-                rows, arrived = self.rows.new_empty(num_rows), values.new_empty(num_rows, stop - start)
-                self.comm.wait(self.comm.receive(rows, rank) + self.comm.receive(arrived, rank))
+                rows = place.lasting((num_rows,), torch.int64)
+                arrived = place.lasting((num_rows, stop - start), values.dtype)
+                comm.wait(comm.receive(rows, rank) + comm.receive(arrived, rank))
                 whole[rows, start:stop] = arrived
         return whole
 
     def _send_to_first(self, values: Tensor) -> None:
-        requests = self.comm.send(self.rows, 0, Kind.CHECKPOINT)
-        self.comm.wait(requests + self.comm.send(values, 0, Kind.CHECKPOINT))
+        comm = self.grid.comm
+        comm.wait(comm.send(self.rows, 0, Kind.CHECKPOINT) + comm.send(values, 0, Kind.CHECKPOINT))
 
 
 class PartialParameter(nn.Parameter):
@@ -101,8 +102,8 @@ def held(whole: Tensor, piece: Piece | None) -> nn.Parameter:
 def vertex_piece(layout: Layout, num_vertices: int, dim: int) -> Piece:
     """This rank's piece of a (num_vertices, dim) matrix of ``layout``."""
     speaks = layout.speaks_for_piece(layout.grid.axes)
-    rows = torch.from_numpy(layout.vertex)
-    return Piece(layout.grid.comm, (num_vertices, dim), rows, layout.columns(dim), speaks, layout)
+    rows = layout.place.from_numpy(layout.vertex)
+    return Piece(layout.grid, (num_vertices, dim), rows, layout.columns(dim), speaks, layout)
 
 
 def columns_of(parameter: Tensor, layout: Layout, weight_axes: tuple[str, ...]) -> Tensor:
@@ -125,12 +126,12 @@ class _Columns(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, parameter: Tensor, layout: Layout, weight_axes: tuple[str, ...]) -> Tensor:
         ctx.dim, ctx.columns = len(parameter), layout.columns(len(parameter))
-        ctx.speaks = layout.speaks_for_piece(weight_axes)
+        ctx.speaks, ctx.place = layout.speaks_for_piece(weight_axes), layout.place
         return parameter[ctx.columns].clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        whole = gradient.new_zeros(ctx.dim)
+        whole = ctx.place.zeros((ctx.dim,), gradient.dtype)
         # The other copies contribute zeros, or the sum over the ranks would count the gradient several times.
         if ctx.speaks:
             whole[ctx.columns] = gradient

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.layout import Layout
 
 
@@ -51,9 +50,9 @@ class Realignment:
     whole matrix exactly once, including this rank's own piece, which does not count as traffic.
     """
 
-    def __init__(self, source: Layout, target: Layout, orders: VertexOrders, workspace: Workspace) -> None:
+    def __init__(self, source: Layout, target: Layout, orders: VertexOrders) -> None:
         """Find the rows to exchange, without messages except to form the group of ranks. Collective."""
-        self._source, self._target, self._workspace = source, target, workspace
+        self._source, self._target = source, target
         grid, axes = source.grid, source.row_axes + source.column_axes
         self._group = grid.group(axes)
         given = _rows_by_block(source, target, orders)
@@ -84,20 +83,20 @@ class Realignment:
 
     def _move(self, features: Tensor, dim: int, kind: Kind) -> Tensor:
         columns = self._target.columns(dim)
-        space, dtype = self._workspace, features.dtype
-        result = space.empty((self._target.num_rows, columns.stop - columns.start), dtype)
+        place, dtype = self._target.place, features.dtype
+        result = place.empty((self._target.num_rows, columns.stop - columns.start), dtype)
         arriving, requests, packed = [], [], []
         # Receives are posted before sends, so that arriving rows go to their buffers directly.
         for peer in self._peers:
             there = _common(columns, self._source.columns(dim, peer.coordinate))
-            arriving.append((peer.taken, there, space.empty((len(peer.taken), there.stop - there.start), dtype)))
+            arriving.append((peer.taken, there, place.empty((len(peer.taken), there.stop - there.start), dtype)))
             # This rank is one of its own peers, so rows that stay take the same path as the others.
             requests += self._group.receive(arriving[-1][-1], peer.number)
         held = self._source.columns(dim)
         for peer in self._peers:
             here = _shifted(_common(held, self._target.columns(dim, peer.coordinate)), held.start)
             # The list keeps the packed rows alive until they are sent.
-            packed.append(space.empty((len(peer.given), here.stop - here.start), dtype))
+            packed.append(place.empty((len(peer.given), here.stop - here.start), dtype))
             torch.index_select(features[:, here], 0, peer.given, out=packed[-1])
             requests += self._group.send(packed[-1], peer.number, kind)
         self._group.wait(requests)
@@ -123,7 +122,7 @@ def _rows_by_block(here: Layout, there: Layout, orders: VertexOrders, *, keep_or
     block = ((position + 1) * num_blocks - 1) // max(n, 1)
     by_block = np.argsort(block if keep_order else position, kind="stable")
     bounds = np.searchsorted(block[by_block], np.arange(1, num_blocks))
-    return [torch.from_numpy(rows) for rows in np.split(by_block, bounds)]
+    return [here.place.from_numpy(rows) for rows in np.split(by_block, bounds)]
 
 
 def _common(first: slice, second: slice) -> slice:
@@ -140,8 +139,8 @@ def _shifted(columns: slice, start: int) -> slice:
 class Realigner:
     """Moves matrices between the layouts of a grid; prepares each pair of layouts once."""
 
-    def __init__(self, orders: VertexOrders, workspace: Workspace | None = None) -> None:
-        self._orders, self._workspace = orders, workspace or Workspace()
+    def __init__(self, orders: VertexOrders) -> None:
+        self._orders = orders
         self._prepared: dict[tuple[Any, Any], Realignment] = {}
 
     def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:
@@ -164,7 +163,7 @@ class Realigner:
         """Like :meth:`align`, without a gradient. Collective."""
         # The same pairs recur in every epoch, and preparing one sorts the rows and forms a group of ranks.
         if (source.key, target.key) not in self._prepared:
-            self._prepared[source.key, target.key] = Realignment(source, target, self._orders, self._workspace)
+            self._prepared[source.key, target.key] = Realignment(source, target, self._orders)
         return self._prepared[source.key, target.key].move(features, dim, kind)
 
 

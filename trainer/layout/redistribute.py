@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.place.arrays import as_array
 
 
 class VertexOrder:
@@ -25,11 +25,11 @@ class VertexOrder:
             num_vertices: number of rows of the whole matrix.
             kind: kind of traffic that the exchanges count as.
         """
-        self._comm, self._kind = layout.grid.comm, kind
+        self._comm, self._place, self._kind = layout.grid.comm, layout.place, kind
         # Of the ranks with the same rows, one sends them.
         vertex = layout.vertex if layout.speaks_for_rows else layout.vertex[:0]
         order = np.argsort(vertex)
-        self._order, self._vertex = torch.from_numpy(order), vertex[order]
+        self._order, self._vertex = self._place.from_numpy(order), vertex[order]
         self.num_vertices = num_vertices
 
     def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, Tensor]]:
@@ -62,9 +62,9 @@ class VertexOrder:
         counts = self._counts(np.diff(offset))
         # Offsets of the ranks' rows in the buffers: sorted by sender, whatever the order of arrival.
         arriving = np.concatenate([[0], np.cumsum(counts)]).tolist()
-        ids = torch.empty(arriving[-1], dtype=torch.int64)
-        values = rows.new_empty(arriving[-1], *rows.shape[1:])
-        vertex = torch.from_numpy(self._vertex)
+        ids = self._place.lasting((arriving[-1],), torch.int64)
+        values = self._place.lasting((arriving[-1], *rows.shape[1:]), rows.dtype)
+        vertex = self._place.from_numpy(self._vertex)
         requests = []
         for rank in range(self._comm.size):
             here, there = slice(*arriving[rank : rank + 2]), slice(*offset[rank : rank + 2].tolist())
@@ -74,15 +74,15 @@ class VertexOrder:
                 requests += self._comm.send(source[there], rank, self._kind)
         self._comm.wait(requests)
         # Arriving rows are sorted per sender only; the ids place them, and cover the chunk exactly once.
-        chunk = torch.empty_like(values)
+        chunk = self._place.lasting(values.shape, values.dtype)
         chunk[ids - int(bounds[self._comm.rank])] = values
         return chunk
 
     def _counts(self, sent: NDArray[np.int64]) -> NDArray[np.int64]:
         """(P,) rows that every rank will send to this one, from the (P,) rows that this one will send. Collective."""
         # To each rank only what concerns it: a table of all pairs would take P^2 numbers on every rank.
-        announced = torch.from_numpy(sent.astype(np.int64))
-        counts = torch.empty_like(announced)
+        announced = self._place.from_numpy(sent.astype(np.int64))
+        counts = self._place.lasting(announced.shape, torch.int64)
         requests = []
         for rank in range(self._comm.size):
             requests += self._comm.receive(counts[rank : rank + 1], rank)
@@ -120,7 +120,7 @@ def split_rows(rows: Tensor, layout: Layout) -> Tensor:
         return rows
     sizes = group.gather_numbers([len(rows)])[:, 0].astype(int).tolist()
     bounds = np.cumsum([0, *layout.widths(dim)]).tolist()
-    result = rows.new_empty(sum(sizes), layout.widths(dim)[group.rank])
+    result = layout.place.lasting((sum(sizes), layout.widths(dim)[group.rank]), rows.dtype)
     requests = []
     # The list keeps the packed columns alive until they are sent.
     sent = [rows[:, start:stop].contiguous() for start, stop in pairwise(bounds)]

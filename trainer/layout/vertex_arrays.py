@@ -16,9 +16,9 @@ from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chu
 from gnnloom.storage.format.files import read_json, sync_paths, write_json
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.arrays import array_dtype, as_array
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import VertexOrder, whole_rows
+from gnnloom.trainer.place.arrays import array_dtype, as_array
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,7 @@ class GAT(Model):
     takes_blocks = True
     reuses_memory = True
 
-    def __init__(
-        self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int) -> None:
         """Prepare attention and initialize the weights; see :class:`Model`.
 
         Raises:
@@ -51,7 +49,7 @@ class GAT(Model):
         """
         if not isinstance(operator, NeighborOperator):
             raise InputError("model gat: the algorithm does not fetch the rows of neighbors; use p2p")
-        super().__init__(operator, options, dropout, seed, dtype)
+        super().__init__(operator, options, dropout, seed)
 
     def _neighbors(self, layer: int) -> NeighborRows:
         # Sampled training puts another operator in the place of the model's for each batch.
@@ -63,7 +61,7 @@ class GAT(Model):
         shapes = [(before, heads * width) for before, width in zip(self.options.dims[:-1], widths, strict=True)]
         self.weights = self.whole_weights(shapes, generator)
         self.source_attention, self.target_attention = (
-            nn.ParameterList([glorot((heads, width), generator, self.dtype) for width in widths]) for _ in range(2)
+            nn.ParameterList([glorot((heads, width), generator, self.place) for width in widths]) for _ in range(2)
         )
         self.biases = self.zero_biases(self.options.dims[1:])
 
@@ -89,42 +87,42 @@ class GAT(Model):
     def activate(self, output: Tensor) -> Tensor:
         # Without bias and normalization, this is the output of attention, which its backward pass still needs.
         is_fresh = self.options.bias or len(self.norms) > 0
-        return elu(output, self.operator.workspace, in_place=self.reuses_memory and is_fresh)
+        return elu(output, self.place, in_place=self.reuses_memory and is_fresh)
 
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
-        space, features, weight = self.operator.workspace, inputs.features, self.weights[layer]
+        place, features, weight = self.place, inputs.features, self.weights[layer]
         rows = self._neighbors(layer)
         fetch = None if rows.exchange is None or inputs.propagated else HaloFetch(rows.exchange)
         # The narrower of H and H W is sent; it arrives while attention runs over the rank's own columns.
         sends_inputs = self.options.propagates_first(layer, weight.shape[1])
-        features, sent = fork(features, space) if fetch and sends_inputs else (features, features)
+        features, sent = fork(features, place) if fetch and sends_inputs else (features, features)
         values = self.operator.transform(features, weight, layer)
-        values, sent = fork(values, space) if fetch and not sends_inputs else (values, sent)
+        values, sent = fork(values, place) if fetch and not sends_inputs else (values, sent)
         begun = fetch.begin(sent) if fetch else inputs.value
         step = Attending(rows.attention(self.options.own["negative_slope"]))
         source, target = self.source_attention[layer], self.target_attention[layer]
         # With sampled neighbors, the leading vertices only are those of the next layer.
         num_targets = self.operator.layout(layer + 1).num_rows
-        own, source_score, target_score = head_scores(self._by_head(values), source, target, num_targets, space)
-        target_score, halo_target = fork(target_score, space)
+        own, source_score, target_score = head_scores(self._by_head(values), source, target, num_targets, place)
+        target_score, halo_target = fork(target_score, place)
         attended = step.begin(own, source_score, target_score)
         if rows.exchange is None:
-            fetched = values.new_empty((0, values.shape[1]))
+            fetched = place.empty((0, values.shape[1]), values.dtype)
         else:
             fetched = fetch.finish(begun) if fetch else inputs.value
             # What arrived are rows of H, so this rank multiplies them by the weight itself.
             if fetch is None or sends_inputs:
                 fetched = self.operator.transform(fetched, weight, layer)
-        halo, halo_score, _ = head_scores(self._by_head(fetched), source, None, 0, space)
+        halo, halo_score, _ = head_scores(self._by_head(fetched), source, None, 0, place)
         return self._joined(step.finish(attended, halo, halo_score, halo_target), layer)
 
     def _joined(self, output: Tensor, layer: int) -> Tensor:
         """The layer's output from that of every head."""
-        space, is_last = self.operator.workspace, layer == self.num_layers - 1
+        place, is_last = self.place, layer == self.num_layers - 1
         bias = self.bias_columns(self.biases, layer)
-        joined = head_mean(output, space) if is_last else output.flatten(1)
+        joined = head_mean(output, place) if is_last else output.flatten(1)
         # The adjoint of attention needs its result.
-        return joined if bias is None else add_bias(joined, bias, space, in_place=is_last)
+        return joined if bias is None else add_bias(joined, bias, place, in_place=is_last)
 
     def _by_head(self, values: Tensor) -> Tensor:
         """(num_rows, heads, dim), of the dtype of the sums, which attention computes in.

@@ -32,7 +32,7 @@ class GIN(RectifiedModel):
     def create_parameters(self, generator: torch.Generator) -> None:
         before, outer = self.options.dims[:-1], self.options.dims[1:]
         inner = [*outer[:-1], outer[-2] if len(outer) > 1 else outer[-1]]
-        self.epsilons = nn.ParameterList([torch.zeros(1, dtype=self.dtype) for _ in outer])
+        self.epsilons = nn.ParameterList([self.place.lasting((1,), self.dtype) for _ in outer])
         self.weights = self.whole_weights(zip(before, inner, strict=True), generator)
         self.outer_weights = self.whole_weights(zip(inner, outer, strict=True), generator)
         self.biases, self.outer_biases = self.zero_biases(inner), self.zero_biases(outer)
@@ -43,7 +43,7 @@ class GIN(RectifiedModel):
 
     def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
         inner, bias = self._inner(inputs, layer), self.bias_columns(self.biases, layer)
-        inner = rectify(inner, bias, None, self.dropout, in_place=True, spends_gradient=True)
+        inner = rectify(inner, bias, None, self.place, in_place=True, spends_gradient=True)
         return self.operator.transform(inner, self.outer_weights[layer], layer, spends=True)
 
     def _inner(self, inputs: Inputs, layer: int) -> Tensor:
@@ -57,9 +57,9 @@ class GIN(RectifiedModel):
 
     def _with_neighbors(self, features: Tensor, factor: Tensor, layer: int) -> Tensor:
         """The features times a factor, plus the sums over the neighbors. Collective."""
-        own, source = fork(features, self.operator.workspace)
+        own, source = fork(features, self.place)
         aligned = self.operator.align(own, *self.operator.product_layouts(layer), features.shape[1])
         return self._sum(aligned, factor, self.operator.propagate(source, layer))
 
     def _sum(self, own: Tensor, factor: Tensor, neighbors: Tensor) -> Tensor:
-        return scaled_sum(own, factor, neighbors, self.operator.workspace)
+        return scaled_sum(own, factor, neighbors, self.place)

@@ -50,10 +50,11 @@ from gnnloom.storage.option import Option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.kernels.dispatch import Dropout, add_bias, converted, fork, give_up, matrix_sum, rectify
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
-from gnnloom.trainer.networks.global_generator import seeded
 from gnnloom.trainer.networks.norm import build_norms, unit_rows
 from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.place.global_generator import seeded
+from gnnloom.trainer.place.place import Place
 
 
 @dataclass(frozen=True)
@@ -110,23 +111,21 @@ class Model(nn.Module, ABC):
         super().__init_subclass__(**options)
         cls.reuses_memory = bool(vars(cls).get("reuses_memory", False))
 
-    def __init__(
-        self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int) -> None:
         """Initialize the parameters. Communicates nothing.
 
         Args:
             seed: seed of what ``create_parameters`` draws, the same on every rank.
-            dtype: float32 or float64, of the parameters.
         """
         super().__init__()
         self.operator = operator
         self.options = options
         self.dropout = dropout
-        self.dtype = dtype
-        self.feature_dtype: torch.dtype = getattr(torch, options.feature_dtype) if options.feature_dtype else dtype
+        self.place = operator.grid.place
+        #: float32 or float64, of the parameters.
+        self.dtype = self.place.sum_dtype
         self.epoch = 0
-        self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], dtype))
+        self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], self.place))
         # No other random draw of the process changes the initial weights, nor do they change another draw. They come
         # from one stream, so those of `glorot` and of `nn.Linear` are independent.
         with seeded(seed) as generator:
@@ -142,17 +141,17 @@ class Model(nn.Module, ABC):
 
     def whole_weights(self, shapes: Iterable[tuple[int, int]], generator: torch.Generator) -> nn.ParameterList:
         """Initial weights of these shapes, whole on every rank."""
-        return nn.ParameterList([glorot(shape, generator, self.dtype) for shape in shapes])
+        return nn.ParameterList([glorot(shape, generator, self.place) for shape in shapes])
 
     def held_weights(self, generator: torch.Generator) -> nn.ParameterList:
         """Initial (input width, output width) weights of all layers, of which this rank keeps its part."""
         # Every rank draws the whole weights, which are small, so the model starts the same on every process grid.
-        wholes = [glorot(pair, generator, self.dtype) for pair in self.options.pairs]
+        wholes = [glorot(pair, generator, self.place) for pair in self.options.pairs]
         return nn.ParameterList([self.held_weight(whole, layer) for layer, whole in enumerate(wholes)])
 
     def zero_biases(self, widths: Iterable[int]) -> nn.ParameterList:
         """Zeros of these widths; an empty list for a model without biases."""
-        return nn.ParameterList([torch.zeros(width, dtype=self.dtype) for width in widths if self.options.bias])
+        return nn.ParameterList([self.place.lasting((width,), self.dtype) for width in widths if self.options.bias])
 
     @property
     def num_layers(self) -> int:
@@ -216,7 +215,7 @@ class Model(nn.Module, ABC):
         if not self.options.unit_embedding or self.num_layers == 1:
             return hidden
         layout = self.operator.layout(self.num_layers - 1)
-        unit = unit_rows(self.as_sums(hidden.value), layout, self.operator.workspace)
+        unit = unit_rows(self.as_sums(hidden.value), layout)
         return Inputs(self.as_features(unit))
 
     def classify(self, hidden: Inputs) -> Tensor:
@@ -228,11 +227,11 @@ class Model(nn.Module, ABC):
 
     def as_features(self, matrix: Tensor) -> Tensor:
         """A matrix in the dtype of features and activations; differentiable. Communicates nothing."""
-        return converted(matrix, self.feature_dtype, self.operator.workspace)
+        return converted(matrix, self.place.feature_dtype, self.place)
 
     def as_sums(self, matrix: Tensor) -> Tensor:
         """A matrix in the dtype of sums and parameters; differentiable. Communicates nothing."""
-        return converted(matrix, self.dtype, self.operator.workspace)
+        return converted(matrix, self.dtype, self.place)
 
     def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
         """The next layer's input: a layer's output, normalized, activated, and with its input added. Collective."""
@@ -240,7 +239,7 @@ class Model(nn.Module, ABC):
         output = self.checked(self.layer(given, layer), layer)
         output = self.as_features(self.activate(self.normalized(output, layer)))
         if self.adds_input(layer):
-            output = matrix_sum(output, self.aligned_input(inputs, layer), self.operator.workspace)
+            output = matrix_sum(output, self.aligned_input(inputs, layer), self.place)
         return Inputs(output)
 
     def divided(self, inputs: Inputs, layer: int) -> tuple[Inputs, Inputs]:
@@ -250,7 +249,7 @@ class Model(nn.Module, ABC):
         """
         if not self.adds_input(layer):
             return inputs, self.after_dropout(inputs, layer)
-        value, added = fork(inputs.value, self.operator.workspace)
+        value, added = fork(inputs.value, self.place)
         return replace(inputs, value=added), self.after_dropout(replace(inputs, value=value), layer)
 
     @abstractmethod
@@ -276,12 +275,11 @@ class Model(nn.Module, ABC):
         if not len(self.norms):
             return output
         given = self.as_sums(output)
-        space, layout = self.operator.workspace, self.operator.layout(layer + 1)
-        result: Tensor = self.norms[layer](given, layout, self.operator.weight_axes, space)
-        return converted(result, output.dtype, space)
+        result: Tensor = self.norms[layer](given, self.operator.layout(layer + 1), self.operator.weight_axes)
+        return converted(result, output.dtype, self.place)
 
     def activate(self, output: Tensor) -> Tensor:
-        return rectify(output, None, None, self.dropout)
+        return rectify(output, None, None, self.place)
 
     def spends_input(self, layer: int) -> bool:
         """Whether a layer's input is a hidden layer's output that only the layer's product needs."""
@@ -371,7 +369,7 @@ class Model(nn.Module, ABC):
     def with_bias(self, output: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:
         """The output plus the layer's bias, if there is one."""
         bias = self.bias_columns(biases, layer)
-        return output if bias is None else add_bias(output, bias, self.operator.workspace, in_place=False)
+        return output if bias is None else add_bias(output, bias, self.place, in_place=False)
 
     def bias_columns(self, biases: nn.ParameterList, layer: int) -> Tensor | None:
         """(columns held,) the layer's bias in the layout of its output; None without biases. Differentiable."""
@@ -384,11 +382,10 @@ class Model(nn.Module, ABC):
 _LISTS = nn.ParameterList, nn.ModuleList
 
 
-def glorot(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+def glorot(shape: Sequence[int], generator: torch.Generator, place: Place) -> Tensor:
     """(input width, output width) uniform weights (Glorot, Bengio, AISTATS 2010, equation 16).
 
     Drawn in float64, so that models of both dtypes start at the same point.
     """
     bound = math.sqrt(6 / (shape[0] + shape[1]))
-    uniform = torch.rand(tuple(shape), generator=generator, dtype=torch.float64)
-    return ((2 * uniform - 1) * bound).to(dtype)
+    return ((2 * place.uniform(shape, generator) - 1) * bound).to(place.sum_dtype)

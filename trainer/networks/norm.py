@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import columns_of
+from gnnloom.trainer.place.place import Place
 
 #: Added to the variance; torch's default.
 _EPSILON = 1e-5
@@ -22,40 +22,35 @@ _EPSILON = 1e-5
 class Norm(nn.Module, ABC):
     """Standardizes a matrix, then scales and shifts its columns by learned parameters."""
 
-    def __init__(self, dim: int, dtype: torch.dtype) -> None:
+    def __init__(self, dim: int, place: Place) -> None:
         super().__init__()
         self.dim = dim
-        self.scale = nn.Parameter(torch.ones(dim, dtype=dtype))
-        self.shift = nn.Parameter(torch.zeros(dim, dtype=dtype))
+        self.scale = nn.Parameter(place.lasting((dim,), place.sum_dtype).fill_(1))
+        self.shift = nn.Parameter(place.lasting((dim,), place.sum_dtype))
 
-    def forward(self, features: Tensor, layout: Layout, weight_axes: tuple[str, ...], workspace: Workspace) -> Tensor:
+    def forward(self, features: Tensor, layout: Layout, weight_axes: tuple[str, ...]) -> Tensor:
         """Normalize this rank's share of a (n, dim) matrix. Collective.
 
         Args:
             features: (num_rows, columns held) of ``layout``.
             weight_axes: axes of the grid along which the gradients of parameters are summed.
-            workspace: where the result is, and what the backward pass needs.
 
         Returns:
             (num_rows, columns held).
         """
         scale, shift = (columns_of(vector, layout, weight_axes) for vector in (self.scale, self.shift))
-        return self._normalized(features, scale, shift, layout, workspace)
+        return self._normalized(features, scale, shift, layout)
 
     @abstractmethod
-    def _normalized(
-        self, features: Tensor, scale: Tensor, shift: Tensor, layout: Layout, workspace: Workspace
-    ) -> Tensor:
+    def _normalized(self, features: Tensor, scale: Tensor, shift: Tensor, layout: Layout) -> Tensor:
         """The features with mean 0 and variance 1, times the scale, plus the shift. Collective."""
 
 
 class LayerNorm(Norm):
     """Normalizes every row by its own mean and variance (Ba, Kiros, Hinton, 2016)."""
 
-    def _normalized(
-        self, features: Tensor, scale: Tensor, shift: Tensor, layout: Layout, workspace: Workspace
-    ) -> Tensor:
-        return standardize(features, scale, shift, 1, layout.column_group, workspace).values
+    def _normalized(self, features: Tensor, scale: Tensor, shift: Tensor, layout: Layout) -> Tensor:
+        return standardize(features, scale, shift, 1, layout.column_group, layout.place).values
 
 
 class BatchNorm(Norm):
@@ -68,28 +63,26 @@ class BatchNorm(Norm):
     #: Weight of the newest epoch in the running averages; torch's default.
     MOMENTUM = 0.1
 
-    def __init__(self, dim: int, dtype: torch.dtype) -> None:
-        super().__init__(dim, dtype)
+    def __init__(self, dim: int, place: Place) -> None:
+        super().__init__(dim, place)
         self.running_mean: Tensor
         self.running_variance: Tensor
-        self.register_buffer("running_mean", torch.zeros(dim, dtype=dtype))
-        self.register_buffer("running_variance", torch.ones(dim, dtype=dtype))
+        self.register_buffer("running_mean", place.lasting((dim,), place.sum_dtype))
+        self.register_buffer("running_variance", place.lasting((dim,), place.sum_dtype).fill_(1))
 
-    def _normalized(
-        self, features: Tensor, scale: Tensor, shift: Tensor, layout: Layout, workspace: Workspace
-    ) -> Tensor:
+    def _normalized(self, features: Tensor, scale: Tensor, shift: Tensor, layout: Layout) -> Tensor:
         if not self.training:
             columns = layout.columns(self.dim)
             factor = (self.running_variance[columns] + _EPSILON).rsqrt()
-            result: Tensor = _Affine.apply(features, self.running_mean[columns], factor, scale, shift, workspace)  # type: ignore[no-untyped-call]
+            result: Tensor = _Affine.apply(features, self.running_mean[columns], factor, scale, shift, layout.place)  # type: ignore[no-untyped-call]
             return result
-        found = standardize(features, scale, shift, 0, layout.grid.group(layout.row_axes), workspace)
+        found = standardize(features, scale, shift, 0, layout.grid.group(layout.row_axes), layout.place)
         self._update_running(found, layout)
         return found.values
 
     def _update_running(self, result: Standardized, layout: Layout) -> None:
         """Update the running averages of all columns, which are spread over the ranks of the column group."""
-        moments = result.mean.new_zeros(2, self.dim)
+        moments = layout.place.zeros((2, self.dim), result.mean.dtype)
         # As in torch, the variance that is kept is the unbiased one, with n - 1.
         sample = result.variance * (result.count / max(result.count - 1, 1))
         moments[:, layout.columns(self.dim)] = torch.cat([result.mean, sample])
@@ -112,7 +105,7 @@ def standardize(
     shift: Tensor,
     dim: int,
     group: Communicator,
-    workspace: Workspace,
+    place: Place,
     epsilon: float = _EPSILON,
 ) -> Standardized:
     """Subtract the mean along ``dim`` and divide by the standard deviation; then scale and shift the columns.
@@ -128,7 +121,7 @@ def standardize(
         Values of the shape of ``features``; mean and variance with size 1 along ``dim``; the number of entries along
         ``dim`` over all ranks.
     """
-    given = features, scale, shift, dim, group, workspace, epsilon
+    given = features, scale, shift, dim, group, place, epsilon
     values, mean, variance, count = _Standardize.apply(*given)  # type: ignore[no-untyped-call]
     return Standardized(values, mean, variance, int(count))
 
@@ -142,21 +135,21 @@ class _Standardize(torch.autograd.Function):
         shift: Tensor,
         dim: int,
         group: Communicator,
-        workspace: Workspace,
+        place: Place,
         epsilon: float,
     ) -> tuple[Tensor, ...]:
         given, factors = features.detach(), scale.detach()
-        count = torch.tensor([given.shape[dim]], dtype=torch.int64)
+        count = place.tensor([given.shape[dim]], torch.int64)
         group.all_reduce(count, Kind.NORM)
-        mean = _sum(given, dim, group, workspace).div_(count)
-        values = torch.sub(given, mean, out=workspace.like(given))
+        mean = _sum(given, dim, group, place).div_(count)
+        values = torch.sub(given, mean, out=place.like(given))
         # Two passes: the mean of squares minus the square of the mean would lose digits to cancellation.
-        result = torch.square(values, out=workspace.like(given))
-        variance = _sum(result, dim, group, workspace).div_(count)
-        factor = torch.add(variance, epsilon, out=workspace.like(variance)).rsqrt_()
+        result = torch.square(values, out=place.like(given))
+        variance = _sum(result, dim, group, place).div_(count)
+        factor = torch.add(variance, epsilon, out=place.like(variance)).rsqrt_()
         values.mul_(factor)
         torch.mul(values, factors, out=result).add_(shift.detach())
-        ctx.given = dim, group, count, workspace
+        ctx.given = dim, group, count, place
         ctx.save_for_backward(values, factor, scale)
         # The backward pass covers the way through the mean and the variance, so callers get them as constants.
         ctx.mark_non_differentiable(mean, variance, count)
@@ -168,12 +161,12 @@ class _Standardize(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """An input also acts through the mean and the variance, which adds two sums over all ranks."""
         values, factor, scale = ctx.saved_tensors
-        dim, group, count, space = ctx.given
-        product = torch.mul(gradient, values, out=space.like(gradient))
+        dim, group, count, place = ctx.given
+        product = torch.mul(gradient, values, out=place.like(gradient))
         of_scale, of_shift = product.sum(0), gradient.sum(0)
-        result = torch.mul(gradient, scale, out=space.like(gradient))
+        result = torch.mul(gradient, scale, out=place.like(gradient))
         # Both sums in one message.
-        sums = space.empty((2, *factor.shape), gradient.dtype)
+        sums = place.empty((2, *factor.shape), gradient.dtype)
         torch.sum(result, dim, keepdim=True, out=sums[0])
         torch.sum(torch.mul(result, values, out=product), dim, keepdim=True, out=sums[1])
         group.all_reduce(sums, Kind.NORM)
@@ -187,10 +180,10 @@ class _Affine(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, mean: Tensor, factor: Tensor, scale: Tensor, shift: Tensor, workspace: Workspace
+        ctx: Any, features: Tensor, mean: Tensor, factor: Tensor, scale: Tensor, shift: Tensor, place: Place
     ) -> Tensor:
         ctx.save_for_backward(features, mean, factor, scale)
-        centered = torch.sub(features.detach(), mean, out=workspace.like(features))
+        centered = torch.sub(features.detach(), mean, out=place.like(features))
         return centered.mul_(factor).mul_(scale.detach()).add_(shift.detach())
 
     @staticmethod
@@ -200,15 +193,15 @@ class _Affine(torch.autograd.Function):
         return gradient * scale * factor, None, None, of_scale, gradient.sum(0), None
 
 
-def _sum(values: Tensor, dim: int, group: Communicator, workspace: Workspace) -> Tensor:
+def _sum(values: Tensor, dim: int, group: Communicator, place: Place) -> Tensor:
     """The sum over ``dim`` and the ranks of a group, with size 1 along ``dim``. Collective."""
     shape = (1, values.shape[1]) if dim == 0 else (len(values), 1)
-    total = torch.sum(values, dim, keepdim=True, out=workspace.empty(shape, values.dtype))
+    total = torch.sum(values, dim, keepdim=True, out=place.empty(shape, values.dtype))
     group.all_reduce(total, Kind.NORM)
     return total
 
 
-def unit_rows(features: Tensor, layout: Layout, workspace: Workspace) -> Tensor:
+def unit_rows(features: Tensor, layout: Layout) -> Tensor:
     """Scale every row to length 1; rows of zeros stay zero. Differentiable. Collective.
 
     Args:
@@ -217,29 +210,29 @@ def unit_rows(features: Tensor, layout: Layout, workspace: Workspace) -> Tensor:
     Returns:
         (num_rows, columns held).
     """
-    result: Tensor = _UnitRows.apply(features, layout.column_group, workspace)  # type: ignore[no-untyped-call]
+    result: Tensor = _UnitRows.apply(features, layout.column_group, layout.place)  # type: ignore[no-untyped-call]
     return result
 
 
 class _UnitRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, group: Communicator, workspace: Workspace) -> Tensor:
+    def forward(ctx: Any, features: Tensor, group: Communicator, place: Place) -> Tensor:
         given = features.detach()
-        values = torch.square(given, out=workspace.like(given))
-        factor = _sum(values, 1, group, workspace).sqrt_().reciprocal_()
+        values = torch.square(given, out=place.like(given))
+        factor = _sum(values, 1, group, place).sqrt_().reciprocal_()
         # 1 / 0, of a row of zeros.
         factor.nan_to_num_(nan=torch.nan, posinf=0)
         torch.mul(given, factor, out=values)
-        ctx.group, ctx.workspace = group, workspace
+        ctx.group, ctx.place = group, place
         ctx.save_for_backward(values, factor)
         return values
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         values, factor = ctx.saved_tensors
-        product = torch.mul(gradient, values, out=ctx.workspace.like(gradient))
+        product = torch.mul(gradient, values, out=ctx.place.like(gradient))
         # The gradient of x / |x| has no component along the row. A row of zeros has the factor 0, and so no gradient.
-        along = _sum(product, 1, ctx.group, ctx.workspace)
+        along = _sum(product, 1, ctx.group, ctx.place)
         result = torch.sub(gradient, torch.mul(values, along, out=product), out=product)
         return result.mul_(factor), None, None
 
@@ -247,6 +240,6 @@ class _UnitRows(torch.autograd.Function):
 _KINDS: dict[str, type[Norm]] = {"layer": LayerNorm, "batch": BatchNorm}
 
 
-def build_norms(norm: str, dims: Sequence[int], dtype: torch.dtype) -> list[Norm]:
+def build_norms(norm: str, dims: Sequence[int], place: Place) -> list[Norm]:
     """One normalization per width; an empty list for ``none``."""
-    return [] if norm == "none" else [_KINDS[norm](dim, dtype) for dim in dims]
+    return [] if norm == "none" else [_KINDS[norm](dim, place) for dim in dims]

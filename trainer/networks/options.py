@@ -30,7 +30,6 @@ class ModelOptions:
         norm: ``none``, ``layer`` or ``batch``: normalization of every hidden layer's output before its activation.
         residual: add a hidden layer's input to its output if their widths are equal.
         unit_embedding: scale the rows of the last layer's input to length 1 (as Zeng et al., ICLR 2020, do).
-        feature_dtype: name of torch's dtype of features and activations; that of the parameters by default.
         own: the model's own options by name, checked; see :class:`~gnnloom.trainer.models.kind.ModelKind`.
     """
 
@@ -43,7 +42,6 @@ class ModelOptions:
     norm: str = "none"
     residual: bool = False
     unit_embedding: bool = False
-    feature_dtype: str | None = None
     own: Mapping[str, Any] = field(default_factory=dict)
 
     def propagates_first(self, layer: int, width: int | None = None) -> bool:

@@ -36,7 +36,7 @@ class RectifiedModel(Model):
         output, bias = self.unbiased(inputs, layer), self.bias_columns(self.last_biases, layer)
         if bias is None:
             return output
-        return add_bias(output, bias, self.operator.workspace, in_place=self.reuses_memory)
+        return add_bias(output, bias, self.place, in_place=self.reuses_memory)
 
     def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
         if not self.reuses_memory:
@@ -52,11 +52,11 @@ class RectifiedModel(Model):
         mask = self.dropout.mask(*self.dropout_place(layer + 1), self.epoch, layer + 1) if drops else None
         adds_input = self.adds_input(layer)
         # Backward, a sum passes its gradient to both summands.
-        output = rectify(output, bias, mask, self.dropout, in_place=True, spends_gradient=not adds_input)
+        output = rectify(output, bias, mask, self.place, in_place=True, spends_gradient=not adds_input)
         if adds_input:
             output = self.added(output, self.aligned_input(inputs, layer))
         return Inputs(output, dropped=drops)
 
     def added(self, output: Tensor, other: Tensor) -> Tensor:
         """The sum of two matrices of one shape, in place of the first one if the class ``reuses_memory``."""
-        return (add_to if self.reuses_memory else matrix_sum)(output, other, self.operator.workspace)
+        return (add_to if self.reuses_memory else matrix_sum)(output, other, self.place)

@@ -31,7 +31,7 @@ class GraphSAGE(RectifiedModel):
         self.biases = self.zero_biases(self.options.dims[1:])
 
     def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
-        value, own = fork(inputs.value, self.operator.workspace)
+        value, own = fork(inputs.value, self.place)
         neighbors = self.product(replace(inputs, value=value), self.weights[layer], layer)
         own_rows = self.own_product(replace(inputs, value=own), self.self_weights[layer], layer)
         return self.added(neighbors, own_rows)

@@ -29,12 +29,12 @@ class WholeBatchNorm(nn.BatchNorm1d):
         """
         if not self.training or input.dim() != 2:
             return super().forward(input)
-        operator = self.find_operator()
-        layout = operator.layout(0)
-        scale = self.weight if self.affine else input.new_ones(self.num_features)
-        shift = self.bias if self.affine else input.new_zeros(self.num_features)
+        layout = self.find_operator().layout(0)
+        place, shape = layout.place, (self.num_features,)
+        scale = self.weight if self.affine else place.zeros(shape, input.dtype).fill_(1)
+        shift = self.bias if self.affine else place.zeros(shape, input.dtype)
         group = layout.grid.group(layout.row_axes)
-        found = standardize(input, scale, shift, 0, group, operator.workspace, self.eps)
+        found = standardize(input, scale, shift, 0, group, place, self.eps)
         if self.track_running_stats:
             self._update(found.mean[0], found.variance[0] * (found.count / max(found.count - 1, 1)))
         return found.values

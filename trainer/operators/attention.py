@@ -13,35 +13,27 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Traffic
 from gnnloom.trainer.kernels.dispatch import (
     EdgeSoftmax,
     SoftmaxGradient,
     SoftmaxState,
-    Threads,
-    Workspace,
     edge_softmax,
     head_sums,
 )
 from gnnloom.trainer.operators.halo import HaloExchange
+from gnnloom.trainer.place.place import Place
 
 
 class Attention:
     """The pattern of a rank's rows, prepared for attention; sums and gradients are in the workspace."""
 
-    def __init__(
-        self,
-        matrix: ShardMatrix[Any],
-        negative_slope: float,
-        threads: Threads,
-        traffic: Traffic,
-        workspace: Workspace | None = None,
-    ) -> None:
+    def __init__(self, matrix: ShardMatrix[Any], negative_slope: float, place: Place, traffic: Traffic) -> None:
         own, halo = matrix.in_memory()
-        self.own = edge_softmax(own, negative_slope, threads)
-        self.halo = edge_softmax(halo, negative_slope, threads)
-        self.traffic = traffic
-        self.workspace = workspace or Workspace()
+        self.own = edge_softmax(own, negative_slope, place)
+        self.halo = edge_softmax(halo, negative_slope, place)
+        self.place, self.traffic = place, traffic
 
 
 class NeighborRows:
@@ -53,23 +45,15 @@ class NeighborRows:
         exchange: fetches the halo rows that the matrix's columns refer to; None if no rank has any.
     """
 
-    def __init__(
-        self,
-        matrix: ShardMatrix[Any],
-        exchange: HaloExchange | None,
-        threads: Threads,
-        traffic: Traffic,
-        workspace: Workspace,
-    ) -> None:
-        self.matrix, self.exchange, self._workspace = matrix, exchange, workspace
-        self._threads, self._traffic = threads, traffic
+    def __init__(self, matrix: ShardMatrix[Any], exchange: HaloExchange | None, grid: ProcessGrid) -> None:
+        self.matrix, self.exchange, self._grid = matrix, exchange, grid
         self._prepared: dict[float, Attention] = {}
 
     def attention(self, negative_slope: float) -> Attention:
         """Attention over these rows, prepared once."""
         if negative_slope not in self._prepared:
-            given = self.matrix, negative_slope, self._threads, self._traffic, self._workspace
-            self._prepared[negative_slope] = Attention(*given)
+            given = self._grid.place, self._grid.comm.traffic
+            self._prepared[negative_slope] = Attention(self.matrix, negative_slope, *given)
         return self._prepared[negative_slope]
 
 
@@ -121,9 +105,9 @@ class Attending:
 class _Own(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: Attending, *tensors: Tensor) -> Tensor:
-        space = step.attention.workspace
-        own, source, target = (space.contiguous(tensor.detach()) for tensor in tensors)
-        step.state = SoftmaxState.begin((len(target), *own.shape[1:]), own.dtype, space)
+        place = step.attention.place
+        own, source, target = (place.contiguous(tensor.detach()) for tensor in tensors)
+        step.state = SoftmaxState.begin((len(target), *own.shape[1:]), own.dtype, place)
         with step.attention.traffic.timing(SPMM):
             step.attention.own.accumulate(own, source, target, step.state)
         ctx.step = step
@@ -135,16 +119,16 @@ class _Own(torch.autograd.Function):
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
         # Runs after the backward pass of the halo's step, which left the gradient of the normalized output.
         with ctx.step.attention.traffic.timing(SPMM):
-            softmax, space, gradient = ctx.step.attention.own, ctx.step.attention.workspace, ctx.step.gradient
+            softmax, place, gradient = ctx.step.attention.own, ctx.step.attention.place, ctx.step.gradient
             ctx.step.gradient = None
-            return None, *_gradients(softmax, ctx.saved_tensors, gradient, space)
+            return None, *_gradients(softmax, ctx.saved_tensors, gradient, place)
 
 
 class _Halo(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: Attending, _: Tensor, *tensors: Tensor) -> Tensor:
-        space = step.attention.workspace
-        halo, source, target = (space.contiguous(tensor.detach()) for tensor in tensors)
+        place = step.attention.place
+        halo, source, target = (place.contiguous(tensor.detach()) for tensor in tensors)
         state, step.state = step.state, None
         if state is None:
             raise ValueError("attention: call begin once, then finish once")
@@ -152,7 +136,7 @@ class _Halo(torch.autograd.Function):
             step.attention.halo.accumulate(halo, source, target, state)
         # The column with the largest score adds 1, so only the total of a row without columns is below 1: it is 0, and
         # so is the row.
-        divisor = torch.clamp_min(state.total, 1, out=space.like(state.total))
+        divisor = torch.clamp_min(state.total, 1, out=place.like(state.total))
         output = state.weighted.div_(divisor.unsqueeze(2))
         ctx.step = step
         ctx.save_for_backward(halo, source, target, state.maximum, state.total, output)
@@ -163,21 +147,21 @@ class _Halo(torch.autograd.Function):
         *given, maximum, total, output = ctx.saved_tensors
         # By linearity, the sum over a row's edges of weight times (z times gradient) is the output times the gradient:
         # no extra pass over the edges.
-        space = ctx.step.attention.workspace
-        gradient = space.contiguous(gradient)
-        ctx.step.gradient = SoftmaxGradient(maximum, total, gradient, head_sums(gradient, output, space))
+        place = ctx.step.attention.place
+        gradient = place.contiguous(gradient)
+        ctx.step.gradient = SoftmaxGradient(maximum, total, gradient, head_sums(gradient, output, place))
         with ctx.step.attention.traffic.timing(SPMM):
             # The gradient of `begun` is passed on only to make autograd visit the own columns next; they use
             # `step.gradient`.
-            return None, gradient, *_gradients(ctx.step.attention.halo, given, ctx.step.gradient, space)
+            return None, gradient, *_gradients(ctx.step.attention.halo, given, ctx.step.gradient, place)
 
 
 def _gradients(
-    softmax: EdgeSoftmax, given: Sequence[Tensor], gradient: SoftmaxGradient, workspace: Workspace
+    softmax: EdgeSoftmax, given: Sequence[Tensor], gradient: SoftmaxGradient, place: Place
 ) -> tuple[Tensor, ...]:
     """Gradients of the values, the source scores and the target scores, through the columns of one pattern."""
     values, source, target = given
-    of_values, of_source, of_target = (workspace.like(each).zero_() for each in given)
+    of_values, of_source, of_target = (place.like(each).zero_() for each in given)
     softmax.add_target_gradient(values, source, target, gradient, of_target)
     softmax.add_source_gradient(values, source, target, gradient, of_values, of_source)
     return of_values, of_source, of_target

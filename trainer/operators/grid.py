@@ -22,7 +22,6 @@ from gnnloom.trainer.kernels.dispatch import (
     converted,
     matmul,
     scaled_rows,
-    sum_dtype,
     weight_gradient,
 )
 from gnnloom.trainer.layout.layout import Layout
@@ -55,12 +54,11 @@ class GridOperator(ABC):
     """
 
     def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, weight_axes: tuple[str, ...]) -> None:
-        self.grid = grid
+        self.grid, self.place = grid, grid.place
         self.adjacency = adjacency
         self.weight_axes = weight_axes
-        self.workspace = adjacency.workspace
         self._layouts: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Layout] = {}
-        self._realigner = Realigner(adjacency, self.workspace)
+        self._realigner = Realigner(adjacency)
 
     @abstractmethod
     def layout(self, layer: int) -> Layout:
@@ -121,7 +119,7 @@ class GridOperator(ABC):
         return self.gemm(gradient, weight.T) if of_features else None, self.weight_gradient(features, gradient)
 
     def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:
-        features = converted(features, self.adjacency.feature_dtype, self.workspace)
+        features = converted(features, self.place.feature_dtype, self.place)
         result: Tensor = _Propagate.apply(features, self, layer, as_sums)  # type: ignore[no-untyped-call]
         return result
 
@@ -161,39 +159,39 @@ class GridOperator(ABC):
     def gemm(self, left: Tensor, right: Tensor) -> Tensor:
         """A dense product, timed. Communicates nothing."""
         with self.grid.comm.traffic.timing(GEMM):
-            return matmul(left, right, self.workspace)
+            return matmul(left, right, self.place)
 
     def add_gemm(self, total: Tensor, left: Tensor, right: Tensor) -> None:
         """Add a dense product to a sum, which is float32 for bfloat16. Communicates nothing."""
-        add_widened(total, self.gemm(left, right), self.workspace)
+        add_widened(total, self.gemm(left, right), self.place)
 
     def weight_gradient(self, features: Tensor, gradient: Tensor, *, transposed: bool = False) -> Tensor:
         """H^T dQ, or the transpose of dQ^T H (``transposed``), in the dtype of sums; timed. Communicates nothing."""
         with self.grid.comm.traffic.timing(GEMM):
-            return weight_gradient(features, gradient, self.workspace, transposed=transposed)
+            return weight_gradient(features, gradient, self.place, transposed=transposed)
 
     def summed(self, group: Communicator, matrix: Tensor, kind: Kind) -> Tensor:
         """The sum of a matrix over a group, in its dtype; bfloat16 is summed in float32. Overwrites it. Collective."""
         if group.size == 1:
             return matrix
-        total = converted(matrix, sum_dtype(matrix.dtype), self.workspace)
+        total = converted(matrix, self.place.sum_dtype, self.place)
         group.all_reduce(total, kind)
-        return converted(total, matrix.dtype, self.workspace)
+        return converted(total, matrix.dtype, self.place)
 
     def all_gather(self, group: Communicator, block: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
         """See :meth:`Communicator.all_gather`; the result is in the workspace. Collective."""
         if group.size == 1:
             return block
-        out = self.workspace.empty((sum(sizes), *block.shape[1:]), block.dtype)
+        out = self.place.empty((sum(sizes), *block.shape[1:]), block.dtype)
         return group.all_gather(block, sizes, kind, out)
 
     def reduce_scatter(self, group: Communicator, whole: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
         """See :meth:`Communicator.reduce_scatter`; bfloat16 is summed in float32. In the workspace. Collective."""
         if group.size == 1:
             return whole
-        wide = converted(whole, sum_dtype(whole.dtype), self.workspace)
-        out = self.workspace.empty((sizes[group.rank], *whole.shape[1:]), wide.dtype)
-        return converted(group.reduce_scatter(wide, sizes, kind, out), whole.dtype, self.workspace)
+        wide = converted(whole, self.place.sum_dtype, self.place)
+        out = self.place.empty((sizes[group.rank], *whole.shape[1:]), wide.dtype)
+        return converted(group.reduce_scatter(wide, sizes, kind, out), whole.dtype, self.place)
 
     def multiply_locally(
         self,
@@ -231,13 +229,13 @@ class GridOperator(ABC):
         sides = self.adjacency.scaling(self.adjacency.order(layer + backward), self.rows(row_axes))
         factor = sides.left if backward else sides.right
         if len(factor) < len(features):  # (0,) stands for ones
-            return self.workspace.contiguous(features)
-        return scaled_rows(features, torch.from_numpy(factor), self.workspace)
+            return self.place.contiguous(features)
+        return scaled_rows(features, factor, self.place)
 
     def row_scale(self, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Tensor:
         """The normalization's factors on the left side, for the kernel: (num_rows,), or (0,) for ones."""
         sides = self.adjacency.scaling(self.adjacency.order(layer + (not backward)), self.rows(row_axes))
-        return torch.from_numpy(sides.right if backward else sides.left)
+        return sides.right if backward else sides.left
 
 
 class _Propagate(torch.autograd.Function):
@@ -245,12 +243,12 @@ class _Propagate(torch.autograd.Function):
     def forward(ctx: Any, features: Tensor, operator: GridOperator, layer: int, as_sums: bool) -> Tensor:
         # The product is linear in the features, so the backward pass needs none of them.
         ctx.operator, ctx.layer, ctx.dtype = operator, layer, features.dtype
-        dtype = sum_dtype(features.dtype) if as_sums else features.dtype
+        dtype = operator.place.sum_dtype if as_sums else features.dtype
         return operator.multiply(features.detach(), layer, dtype, backward=False)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gradient = converted(gradient, ctx.dtype, ctx.operator.workspace)
+        gradient = converted(gradient, ctx.dtype, ctx.operator.place)
         return ctx.operator.multiply(gradient, ctx.layer, ctx.dtype, backward=True), None, None, None
 
 
@@ -270,6 +268,6 @@ class _Transform(torch.autograd.Function):
         operator, layer = ctx.operator, ctx.layer
         # Autograd may pass a gradient that is not contiguous, which a transport cannot send.
         of_features, of_weight = operator.weight_adjoints(
-            operator.workspace.contiguous(gradient), rows, weight, layer, of_features=ctx.needs_input_grad[0]
+            operator.place.contiguous(gradient), rows, weight, layer, of_features=ctx.needs_input_grad[0]
         )
         return of_features, operator.scatter_gradient(of_weight, layer), None, None

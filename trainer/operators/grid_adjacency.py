@@ -7,10 +7,7 @@ single one, both are the same matrix. The double permutation is that of Ranjan e
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.grid_shards import GridShards
@@ -19,15 +16,14 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
-from gnnloom.trainer.kernels.arrays import tensor_dtype
 from gnnloom.trainer.kernels.dispatch import (
     SparseProduct,
     SparseRows,
-    Threads,
-    Workspace,
     listed_rows,
     sparse_product,
 )
+from gnnloom.trainer.place.arrays import array_dtype
+from gnnloom.trainer.place.place import Place
 
 #: A stored variant, rows of it, and ranges of columns.
 _Key = tuple[str, Span, tuple[Span, ...]]
@@ -45,19 +41,12 @@ class GridAdjacency:
         self,
         shards: GridShards,
         normalization: str,
-        dtype: np.dtype[Any],
-        threads: Threads,
+        place: Place,
         counter: ReadCounter | None = None,
-        workspace: Workspace | None = None,
-        feature_dtype: torch.dtype | None = None,
     ) -> None:
         self.shards = shards
         self.num_vertices = shards.num_vertices
-        self.dtype = dtype
-        #: dtype of the matrices that the blocks multiply.
-        self.feature_dtype = feature_dtype or tensor_dtype(dtype)
-        self.threads = threads
-        self.workspace = workspace or Workspace()
+        self._place = place
         self._normalization = normalization
         self._counter = counter
         self._stored = stored_variants(symmetric=shards.symmetric, double=shards.permutation == "double")
@@ -79,7 +68,9 @@ class GridAdjacency:
         """
         key = self._key(layer, rows, columns, transposed=transposed)
         if key not in self._blocks:
-            self._blocks[key] = self.shards.windows(key[0], rows, columns, self._counter, self.dtype)
+            self._blocks[key] = self.shards.windows(
+                key[0], rows, columns, self._counter, array_dtype(self._place.sum_dtype)
+            )
         return self._blocks[key]
 
     def _key(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool) -> _Key:
@@ -107,7 +98,7 @@ class GridAdjacency:
 
     def product(self, block: CSR | SparseRows) -> SparseProduct:
         """A block, prepared for products."""
-        return sparse_product(block, self.threads, self.feature_dtype)
+        return sparse_product(block, self._place)
 
     def products(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[SparseProduct]:
         """Like :meth:`listed`, prepared for products."""
@@ -134,7 +125,7 @@ class GridAdjacency:
         if self._normalization != "none":
             # A window has only some columns of its rows, so it cannot count their degrees.
             degree = self.shards.vertex_data("degree", order, span, self._counter).astype(np.float64)
-        return scaling(where, self._normalization, degree, self.dtype)
+        return scaling(where, self._normalization, degree, self._place)
 
     def positions(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
         """(len(vertex),) int64 positions of vertices in an order."""

@@ -15,7 +15,8 @@ from torch import Tensor
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Workspace, scaled_rows
+from gnnloom.trainer.kernels.dispatch import scaled_rows
+from gnnloom.trainer.place.place import Place
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,12 @@ class Arrival:
 class HaloExchange:
     """Which rows of a rank go where, for the products with one matrix. Methods are collective."""
 
-    def __init__(self, comm: Communicator, matrix: ShardMatrix[Any], workspace: Workspace | None = None) -> None:
-        self.comm, self.workspace = comm, workspace or Workspace()
+    def __init__(self, comm: Communicator, matrix: ShardMatrix[Any], place: Place) -> None:
+        self.comm, self.place = comm, place
         self.num_own = matrix.own.num_rows
         self._halo_offset = matrix.halo_offset.tolist()
         self._send_offset = matrix.send_offset.tolist()
-        self._send_row = torch.from_numpy(matrix.send_row)
+        self._send_row = place.from_numpy(matrix.send_row)
 
     def begin(self, own: Tensor, kind: Kind, scale: Tensor | None = None) -> Arrival:
         """Begin to fetch the halo rows: (num_halo, dim), ordered by owner, then by the owner's local number.
@@ -57,13 +58,13 @@ class HaloExchange:
             own: (num_own, dim) this rank's rows.
             scale: (number of rows sent,) their factors, in the order of :meth:`sent`; None for ones.
         """
-        halo = self.workspace.empty((self._halo_offset[-1], own.shape[1]), own.dtype)
+        halo = self.place.empty((self._halo_offset[-1], own.shape[1]), own.dtype)
         # Receives are posted first, so that arriving rows go to their buffer without another copy.
         receives = self._receive(halo, self._halo_offset)
-        packed = self.workspace.empty((len(self._send_row), own.shape[1]), own.dtype)
+        packed = self.place.empty((len(self._send_row), own.shape[1]), own.dtype)
         torch.index_select(own, 0, self._send_row, out=packed)
         if scale is not None:
-            scaled_rows(packed, scale, self.workspace, packed)
+            scaled_rows(packed, scale, self.place, packed)
         return Arrival(halo, receives, self._send(packed, self._send_offset, kind), packed)
 
     def halo_of(self, rank: int) -> slice:
@@ -92,8 +93,8 @@ class HaloExchange:
             halo: (num_halo, dim), usually gradients.
         """
         # The adjoint swaps the roles of the offsets: halo rows are sent, and rows that were sent before arrive.
-        packed = self.workspace.contiguous(halo)
-        returned = self.workspace.empty((self._send_offset[-1], halo.shape[1]), halo.dtype)
+        packed = self.place.contiguous(halo)
+        returned = self.place.empty((self._send_offset[-1], halo.shape[1]), halo.dtype)
         receives = self._receive(returned, self._send_offset)
         return Arrival(returned, receives, self._send(packed, self._halo_offset, kind), packed)
 
@@ -103,7 +104,7 @@ class HaloExchange:
         # A row comes back once from each rank that fetched it. The buffer is ordered by rank, whatever the order of
         # arrival, so the order of the sum and its last bits are the same in every run.
         returned = arrival.rows
-        total = self.workspace.zeros((self.num_own, returned.shape[1]), returned.dtype)
+        total = self.place.zeros((self.num_own, returned.shape[1]), returned.dtype)
         return total.index_add_(0, self._send_row, returned)
 
     def _send(self, rows: Tensor, offset: list[int], kind: Kind) -> list[Request]:

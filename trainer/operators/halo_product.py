@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
@@ -19,11 +18,9 @@ from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.kernels.dispatch import (
     SparseProduct,
-    Threads,
     converted,
     products_by_columns,
     sparse_product,
-    sum_dtype,
 )
 from gnnloom.trainer.operators.halo import Arrival, HaloExchange
 
@@ -47,16 +44,15 @@ class LocalProducts:
     halo: list[_Neighbors]
 
     @classmethod
-    def of(
-        cls, exchange: HaloExchange, matrix: ShardMatrix[Any], threads: Threads, dtype: torch.dtype
-    ) -> LocalProducts:
-        """Prepare the products with features of a dtype. Communicates nothing."""
-        own, ranks, halo = sparse_product(matrix.own, threads, dtype), exchange.owners(), matrix.halo
+    def of(cls, exchange: HaloExchange, matrix: ShardMatrix[Any]) -> LocalProducts:
+        """Prepare the products with the matrix of an exchange. Communicates nothing."""
+        place, ranks, halo = exchange.place, exchange.owners(), matrix.halo
+        own = sparse_product(matrix.own, place)
         # A matrix on disk is read in whole rows, which have columns of several neighbors.
         if len(ranks) <= 1 or isinstance(halo, StoredCSR):
-            return cls(own, [_Neighbors(ranks, sparse_product(halo, threads, dtype))] if ranks else [])
+            return cls(own, [_Neighbors(ranks, sparse_product(halo, place))] if ranks else [])
         owners = sorted(ranks)
-        products = products_by_columns(halo, [exchange.halo_of(rank) for rank in owners], threads, dtype)
+        products = products_by_columns(halo, [exchange.halo_of(rank) for rank in owners], place)
         found = dict(zip(owners, products, strict=True))
         return cls(own, [_Neighbors([rank], found[rank]) for rank in ranks])
 
@@ -67,8 +63,7 @@ class HaloProduct:
     def __init__(self, exchange: HaloExchange, products: LocalProducts, sides: Scaling, kind: Kind) -> None:
         self._exchange = exchange
         self._kind = kind
-        self._left = torch.from_numpy(sides.left)
-        self._right = torch.from_numpy(sides.right) if len(sides.right) else None
+        self._left, self._right = sides.left, sides.right if len(sides.right) else None
         # Owners scale the rows that they send, so no rank needs the factors of its halo.
         self._sent = None if self._right is None else exchange.sent(self._right)
         self._own, self._halo = products.own, products.halo
@@ -83,13 +78,12 @@ class HaloProduct:
         Returns:
             (num_own, dim).
         """
-        comm, space = self._exchange.comm, self._exchange.workspace
-        own = space.contiguous(features)
+        comm, place = self._exchange.comm, self._exchange.place
+        own = place.contiguous(features)
         with comm.traffic.timing(self._kind):
             arrival = self._exchange.begin(own, self._kind, self._sent)
         # Several summands are added in the dtype of sums.
-        sums = sum_dtype(own.dtype)
-        product = space.empty(own.shape, sums if self._halo or as_sums else own.dtype)
+        product = place.empty(own.shape, place.sum_dtype if self._halo or as_sums else own.dtype)
         # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
         # of it. It overwrites every row, so the buffer need not be zeroed.
         progress = self._progress(arrival)
@@ -99,7 +93,7 @@ class HaloProduct:
         # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
         with comm.traffic.timing(self._kind):
             comm.wait(arrival.sends)
-        return converted(product, sums if as_sums else own.dtype, space)
+        return converted(product, place.sum_dtype if as_sums else own.dtype, place)
 
     def _add_neighbors(self, arrival: Arrival, product: Tensor, progress: Callable[[], None] | None) -> None:
         """Add what the neighbors' rows contribute, each as soon as it is there. Collective.

@@ -21,12 +21,12 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
 from gnnloom.trainer.data.batch_data import without_halo
-from gnnloom.trainer.kernels.arrays import array_dtype, tensor_dtype
-from gnnloom.trainer.kernels.dispatch import Threads, Workspace, converted, sparse_product, sum_dtype
+from gnnloom.trainer.kernels.dispatch import converted, sparse_product
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.weight_product import timed_product
+from gnnloom.trainer.place.place import Place
 
 AXIS = "row"
 
@@ -46,23 +46,15 @@ class Layered:
         comm: Communicator,
         num_layers: int,
         normalization: str,
-        dtype: np.dtype[Any],
-        threads: Threads,
-        workspace: Workspace | None = None,
-        feature_dtype: torch.dtype | None = None,
+        place: Place,
     ) -> None:
         """Begin without vertices; :meth:`load` gives the operator a batch.
 
         Args:
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
-            dtype: float32 or float64, of weights of edges, factors and sums.
-            feature_dtype: of the features: ``dtype`` by default, or bfloat16 with float32 sums.
         """
-        self.grid = ProcessGrid(comm, {AXIS: comm.size})
-        self.workspace = workspace or Workspace()
-        self.threads = threads
-        self._normalization, self._dtype = normalization, dtype
-        self._feature_dtype = feature_dtype or tensor_dtype(dtype)
+        self.grid, self.place = ProcessGrid(comm, {AXIS: comm.size}, place), place
+        self._normalization = normalization
         self.load(empty_batch(num_layers))
 
     def load(self, batch: LayeredBatch) -> None:
@@ -72,15 +64,10 @@ class Layered:
             InputError: a degree is negative or not finite.
         """
         where = "the vertices of a batch"
-        sides = scaling(where, self._normalization, batch.degree, self._dtype)
+        sides = scaling(where, self._normalization, batch.degree, self.place)
         self._layouts = [Layout(self.grid, batch.vertices[:size], row_axes=(AXIS,)) for size in batch.layer_sizes]
-        self._blocks = [
-            ScaledBlock(block, batch.row_nnz, sides, self._feature_dtype, self.threads) for block in batch.blocks
-        ]
-        traffic = self.grid.comm.traffic
-        self._neighbors = [
-            NeighborRows(without_halo(block), None, self.threads, traffic, self.workspace) for block in batch.blocks
-        ]
+        self._blocks = [ScaledBlock(block, batch.row_nnz, sides, self.place) for block in batch.blocks]
+        self._neighbors = [NeighborRows(without_halo(block), None, self.grid) for block in batch.blocks]
 
     def rest(self, vertex: NDArray[np.int64]) -> None:
         """Have these rows in every layer, and multiply with nothing, until a batch is loaded.
@@ -103,7 +90,7 @@ class Layered:
     def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:  # noqa: ARG002
         if target.num_rows == len(features):
             return features
-        result: Tensor = _Leading.apply(features, target.num_rows, self.workspace)  # type: ignore[no-untyped-call]
+        result: Tensor = _Leading.apply(features, target.num_rows, self.place)  # type: ignore[no-untyped-call]
         return result
 
     def release(self, layer: int) -> None:
@@ -114,54 +101,50 @@ class Layered:
         return self._neighbors[layer]
 
     def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:
-        features = converted(features, self._feature_dtype, self.workspace)
+        features = converted(features, self.place.feature_dtype, self.place)
         result: Tensor = _Propagate.apply(features, self._blocks[layer], self, as_sums)  # type: ignore[no-untyped-call]
         return result
 
     def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
-        return timed_product(features, weight, self.grid.comm.traffic, self.workspace, spends=spends)
+        return timed_product(features, weight, self.grid, spends=spends)
 
 
 class ScaledBlock:
     """diag(left) B diag(right) of one block B, and its transpose once that is needed."""
 
-    def __init__(
-        self, block: CSR, row_nnz: NDArray[np.int64], sides: Scaling, dtype: torch.dtype, threads: Threads
-    ) -> None:
+    def __init__(self, block: CSR, row_nnz: NDArray[np.int64], sides: Scaling, place: Place) -> None:
         """Prepare the product.
 
         Args:
             row_nnz: (num_vertices,) nonzeros of the vertices' rows in the graph.
             sides: of all vertices of the batch.
-            dtype: of the features.
         """
-        self._block, self._dtype, self._threads = block, dtype, threads
+        self._block, self._place = block, place
         drawn = np.diff(block.indptr)
         # A row without nonzeros has none to draw; its factor does not matter.
-        share = (row_nnz[: block.num_rows] / np.maximum(drawn, 1)).astype(array_dtype(sum_dtype(dtype)))
-        left = share * sides.left[: block.num_rows] if len(sides.left) else share
-        self._left = torch.from_numpy(left)
-        self._right = torch.from_numpy(sides.right[: block.num_columns])
+        share = place.from_numpy(row_nnz[: block.num_rows] / np.maximum(drawn, 1)).to(place.sum_dtype)
+        self._left = share * sides.left[: block.num_rows] if len(sides.left) else share
+        self._right = sides.right[: block.num_columns]
 
     @cached_property
     def _forward(self) -> Any:
-        return sparse_product(self._block, self._threads, self._dtype)
+        return sparse_product(self._block, self._place)
 
     @cached_property
     def _backward(self) -> Any:
-        return sparse_product(transposed(self._block), self._threads, self._dtype)
+        return sparse_product(transposed(self._block), self._place)
 
-    def multiply(self, features: Tensor, workspace: Workspace, *, as_sums: bool = False) -> Tensor:
+    def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:
         """(num_rows, dim) the product with (num_columns, dim) features, of their dtype or that of their sums."""
-        dtype = sum_dtype(features.dtype) if as_sums else features.dtype
-        product = workspace.empty((self._block.num_rows, features.shape[1]), dtype)
-        self._forward.multiply(workspace.contiguous(features), product, self._left, column_scale=self._right)
+        dtype = self._place.sum_dtype if as_sums else features.dtype
+        product = self._place.empty((self._block.num_rows, features.shape[1]), dtype)
+        self._forward.multiply(self._place.contiguous(features), product, self._left, column_scale=self._right)
         return product
 
-    def multiply_transposed(self, gradient: Tensor, workspace: Workspace) -> Tensor:
+    def multiply_transposed(self, gradient: Tensor) -> Tensor:
         """(num_columns, dim) the product of the transpose with (num_rows, dim) gradients."""
-        product = workspace.empty((self._block.num_columns, gradient.shape[1]), gradient.dtype)
-        self._backward.multiply(workspace.contiguous(gradient), product, self._right, column_scale=self._left)
+        product = self._place.empty((self._block.num_columns, gradient.shape[1]), gradient.dtype)
+        self._backward.multiply(self._place.contiguous(gradient), product, self._right, column_scale=self._left)
         return product
 
 
@@ -173,28 +156,28 @@ class _Propagate(torch.autograd.Function):
         # The block, not the layer: the operator may have loaded the next batch before the backward pass.
         ctx.block, ctx.operator, ctx.dtype = block, operator, features.dtype
         with operator.grid.comm.traffic.timing(SPMM):
-            return block.multiply(features.detach(), operator.workspace, as_sums=as_sums)
+            return block.multiply(features.detach(), as_sums=as_sums)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        space = ctx.operator.workspace
+        gradient = converted(gradient, ctx.dtype, ctx.operator.place)
         with ctx.operator.grid.comm.traffic.timing(SPMM):
-            return ctx.block.multiply_transposed(converted(gradient, ctx.dtype, space), space), None, None, None
+            return ctx.block.multiply_transposed(gradient), None, None, None
 
 
 class _Leading(torch.autograd.Function):
     """The leading rows of a matrix."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, num_rows: int, workspace: Workspace) -> Tensor:
-        ctx.shape, ctx.workspace = features.shape, workspace
+    def forward(ctx: Any, features: Tensor, num_rows: int, place: Place) -> Tensor:
+        ctx.shape, ctx.place = features.shape, place
         # A copy, as models write to what they get: a view would let them change the layer's input.
-        taken = workspace.empty((num_rows, features.shape[1]), features.dtype)
+        taken = place.empty((num_rows, features.shape[1]), features.dtype)
         return taken.copy_(features.detach()[:num_rows])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        whole = ctx.workspace.empty(ctx.shape, gradient.dtype)
+        whole = ctx.place.empty(ctx.shape, gradient.dtype)
         whole[: len(gradient)] = gradient
         whole[len(gradient) :] = 0
         return whole, None, None

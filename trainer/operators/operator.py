@@ -7,7 +7,6 @@ from typing import Protocol
 from torch import Tensor
 
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 
@@ -19,14 +18,12 @@ class Operator(Protocol):
     the same order.
 
     Attributes:
-        grid: the ranks.
+        grid: the ranks, and where the results of both products are.
         weight_axes: axes along which to sum the gradients of a parameter that all ranks hold.
-        workspace: where the results of both products are.
     """
 
     grid: ProcessGrid
     weight_axes: tuple[str, ...]
-    workspace: Workspace
 
     def layout(self, layer: int) -> Layout:
         """Layout of the input of a layer, which is the output of the layer before."""

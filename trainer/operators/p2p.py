@@ -6,22 +6,18 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import torch
 
 from gnnloom.storage.artifacts.row_shards import RowShard
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
-from gnnloom.trainer.kernels.arrays import tensor_dtype
-from gnnloom.trainer.kernels.dispatch import Threads, Workspace
 from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.operators.halo_product import HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
+from gnnloom.trainer.place.place import Place
 
 
 class PointToPoint(WholeRows):
@@ -32,37 +28,30 @@ class PointToPoint(WholeRows):
         comm: Communicator,
         shard: RowShard,
         normalization: str,
-        dtype: np.dtype[Any],
-        threads: Threads,
-        workspace: Workspace | None = None,
+        place: Place,
         *,
         multiplies: bool = True,
-        feature_dtype: torch.dtype | None = None,
     ) -> None:
         """Read this rank's adjacency. Communicates nothing.
 
         Args:
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
-            dtype: float32 or float64, of weights of edges, factors and sums.
-            workspace: where products and rows on their way are; of its own by default.
             multiplies: the model differentiates products with the adjacency. Attention does not, and needs no
                 transpose; none is read for it.
-            feature_dtype: of the features: ``dtype`` by default, or bfloat16 with float32 sums.
 
         Raises:
             InputError: a degree is negative or not finite.
         """
-        grid = ProcessGrid(comm, {AXIS: comm.size})
-        super().__init__(grid, shard.vertex(), workspace or Workspace(), feature_dtype or tensor_dtype(dtype))
+        super().__init__(ProcessGrid(comm, {AXIS: comm.size}, place), shard.vertex())
         matrix = shard.operand()
         where = f"{shard.shards.artifact.path}/{shard.prefix}"
         # Degrees of weighted rows take a pass over the matrix, which may be on disk.
         degree = np.empty(0) if normalization == "none" else degrees(matrix.own, matrix.halo)
-        sides = scaling(where, normalization, degree, dtype)
+        sides = scaling(where, normalization, degree, place)
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
-        self.matrix, self.exchange, self.threads = matrix, HaloExchange(comm, matrix, self.workspace), threads
-        self._neighbors = NeighborRows(matrix, self.exchange, threads, comm.traffic, self.workspace)
-        products = LocalProducts.of(self.exchange, matrix, threads, self.feature_dtype)
+        self.matrix, self.exchange = matrix, HaloExchange(comm, matrix, place)
+        self._neighbors = NeighborRows(matrix, self.exchange, self.grid)
+        products = LocalProducts.of(self.exchange, matrix)
         self.forward_product = HaloProduct(self.exchange, products, sides, Kind.HALO_FORWARD)
         self.backward_product = self._adjoint(shard, products, sides) if multiplies else None
 
@@ -75,6 +64,6 @@ class PointToPoint(WholeRows):
         if not shard.shards.symmetric:
             # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
             transpose = shard.operand(transpose=True)
-            exchange = HaloExchange(self.grid.comm, transpose, self.workspace)
-            products = LocalProducts.of(exchange, transpose, self.threads, self.feature_dtype)
+            exchange = HaloExchange(self.grid.comm, transpose, self.place)
+            products = LocalProducts.of(exchange, transpose)
         return HaloProduct(exchange, products, sides.transposed, Kind.HALO_BACKWARD)

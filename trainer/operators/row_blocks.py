@@ -12,7 +12,7 @@ from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.trainer.comm.communicator import Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, sum_dtype
+from gnnloom.trainer.kernels.dispatch import SparseProduct, converted
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
@@ -77,7 +77,7 @@ class RowBlocks(GridOperator):
         first, last = self.rows(_ROW)
         # Several summands are added in the dtype of sums.
         is_one = len(products) == 1 and copies.size == 1
-        result = self.workspace.empty((last - first, own.shape[1]), dtype if is_one else sum_dtype(own.dtype))
+        result = self.place.empty((last - first, own.shape[1]), dtype if is_one else self.place.sum_dtype)
         if not products:
             result.zero_()
         row_scale = self.row_scale(layer, _ROW, backward=backward)
@@ -91,7 +91,7 @@ class RowBlocks(GridOperator):
             arrival.finish()
             self.multiply_locally(product, source, result, row_scale, arriving[1], accumulate=number > 0)
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
-        return converted(self.reduce_scatter(copies, result, sizes, kind), dtype, self.workspace)
+        return converted(self.reduce_scatter(copies, result, sizes, kind), dtype, self.place)
 
     def _collect(self, own: Tensor, kind: Kind) -> Tensor:
         """The whole block of the features on the copy that broadcasts it, from all copies' rows. Collective.
@@ -110,7 +110,7 @@ class RowBlocks(GridOperator):
             if copies.rank != self._collector:
                 copies.wait(copies.send(own, self._collector, kind))
                 return own
-            block = self.workspace.empty((sum(sizes), own.shape[1]), own.dtype)
+            block = self.place.empty((sum(sizes), own.shape[1]), own.dtype)
             requests: list[Request] = []
             for copy, rows in enumerate(torch.split(block, sizes)):
                 if copy == copies.rank:
@@ -136,7 +136,7 @@ class RowBlocks(GridOperator):
         sizes = [stop - start for start, stop in (self._bounds[source] for source in sources)]
         # The own block is multiplied where it is, unless others lie around it.
         is_own = list(sources) == [group.rank]
-        rows = own if is_own else self.workspace.empty((sum(sizes), own.shape[1]), own.dtype)
+        rows = own if is_own else self.place.empty((sum(sizes), own.shape[1]), own.dtype)
         requests: list[Request] = []
         for source, block in zip(sources, torch.split(rows, sizes), strict=True):
             if source == group.rank and not is_own:

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.arrays import as_array, tensor_dtype
-from gnnloom.trainer.kernels.dispatch import PackedRows, SparseProduct, SparseRows, converted, sum_dtype
+from gnnloom.trainer.kernels.dispatch import PackedRows, SparseProduct, SparseRows, converted, listed_rows
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
@@ -77,7 +75,7 @@ class _Operands:
 
 
 #: What follows the last stage.
-_NO_BLOCK = PackedRows(np.empty(0, np.int32), np.empty(0, np.int32), None, 0, 0, lists_entries=False)
+_NO_BLOCK = listed_rows(CSR(0, np.zeros(1, np.int64), np.empty(0, np.int32), None, 0))
 
 
 class Summa(GridOperator):
@@ -166,7 +164,7 @@ class Summa(GridOperator):
         fiber = self.grid.group(self._layer_axes)
         # Several summands are added in the dtype of sums.
         is_one = len(self._stages) == 1 and fiber.size == 1
-        result = self.workspace.empty((last - first, own.shape[1]), dtype if is_one else sum_dtype(own.dtype))
+        result = self.place.empty((last - first, own.shape[1]), dtype if is_one else self.place.sum_dtype)
         if not self._stages:
             result.zero_()
         # Both operands of a stage are broadcast; then every rank multiplies them locally, while those of the next stage
@@ -179,7 +177,7 @@ class Summa(GridOperator):
                 self._product(stage.block), stage.rows, result, row_scale, arriving.moving, accumulate=number > 0
             )
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
-        return converted(self.reduce_scatter(fiber, result, sizes, kind), dtype, self.workspace)
+        return converted(self.reduce_scatter(fiber, result, sizes, kind), dtype, self.place)
 
     def _begin_stage(self, number: int, own: Tensor, kind: Kind, layer: int, *, backward: bool) -> _Operands:
         """Begin to broadcast both operands of a stage; of nothing after the last one. Collective."""
@@ -190,7 +188,7 @@ class Summa(GridOperator):
         stage = self._stages[number]
         rows = own[stage.offset : stage.offset + stage.width]
         if stage.row != down.rank:
-            rows = self.workspace.empty((stage.width, own.shape[1]), own.dtype)
+            rows = self.place.empty((stage.width, own.shape[1]), own.dtype)
         return _Operands(
             block,
             rows,
@@ -220,24 +218,21 @@ class Summa(GridOperator):
         own = self._blocks[layer, backward].get(number)
         packed = self._empty_block(nnz, self._stages[number].width) if own is None else self._pack(own)
         requests: list[Request] = []
-        for array in packed.arrays:
-            requests += along.begin_broadcast(torch.from_numpy(array), root, Kind.ADJACENCY)
+        for tensor in packed.tensors:
+            requests += along.begin_broadcast(tensor, root, Kind.ADJACENCY)
         return own or packed, requests
 
     def _pack(self, block: SparseRows) -> PackedRows:
         """A block that this rank holds, as it is sent in every epoch: packed once."""
         if id(block) not in self._packed:
-            self._packed[id(block)] = PackedRows.of(block, lists_entries=self._lists_entries)
+            self._packed[id(block)] = PackedRows.of(block, self.place, lists_entries=self._lists_entries)
         return self._packed[id(block)]
 
     def _empty_block(self, nnz: int, width: int) -> PackedRows:
         """Buffers for a block to receive, with the dtypes of a packed one."""
         first, last = self.rows(_ROW)
-        dtype = self.adjacency.dtype if self.adjacency.shards.weighted else None
-        return PackedRows.empty(nnz, last - first, width, dtype, self._buffer, lists_entries=self._lists_entries)
-
-    def _buffer(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        return as_array(self.workspace.empty((count,), tensor_dtype(dtype)))
+        weighted, lists = self.adjacency.shards.weighted, self._lists_entries
+        return PackedRows.empty(nnz, last - first, width, self.place, weighted=weighted, lists_entries=lists)
 
     def _count_entries(self, along: Communicator, layer: int, *, backward: bool) -> list[int]:
         """Nonzeros of the blocks of all stages on this process row. Collective at the first call for a product."""
@@ -256,11 +251,11 @@ class Summa(GridOperator):
         layout, (dim, dim_out) = self.layout(layer), weight.shape
         columns = layout.columns(dim_out)
         # Several products are added in the dtype of sums.
-        sums = sum_dtype(features.dtype)
-        result = self.workspace.zeros((len(features), columns.stop - columns.start), sums)
+        sums = self.place.sum_dtype
+        result = self.place.zeros((len(features), columns.stop - columns.start), sums)
         for block, inner in self._column_blocks(features, dim, Kind.TRANSFORM_FORWARD):
             self.add_gemm(result, block, weight[inner, columns])
-        return converted(result, features.dtype, self.workspace)
+        return converted(result, features.dtype, self.place)
 
     def weight_adjoints(
         self, gradient: Tensor, features: Tensor, weight: Tensor, layer: int, *, of_features: bool
@@ -269,15 +264,15 @@ class Summa(GridOperator):
             return super().weight_adjoints(gradient, features, weight, layer, of_features=of_features)
         dim, dim_out = weight.shape
         inner = self.layout(layer).columns(dim)
-        back = self.workspace.zeros(features.shape, sum_dtype(features.dtype)) if of_features else None
+        back = self.place.zeros(features.shape, self.place.sum_dtype) if of_features else None
         # This rank's rows and columns contribute to the rows ``inner`` of the gradient; the sum over all ranks is the
         # whole gradient.
-        of_weight = self.workspace.zeros(weight.shape, weight.dtype)
+        of_weight = self.place.zeros(weight.shape, weight.dtype)
         for block, columns in self._column_blocks(gradient, dim_out, Kind.TRANSFORM_BACKWARD):
             if back is not None:
                 self.add_gemm(back, block, weight[inner, columns].T)
             of_weight[inner, columns] = self.weight_gradient(features, block)
-        return None if back is None else converted(back, features.dtype, self.workspace), of_weight
+        return None if back is None else converted(back, features.dtype, self.place), of_weight
 
     def _column_blocks(self, piece: Tensor, dim: int, kind: Kind) -> Iterator[tuple[Tensor, slice]]:
         """Broadcast the blocks of columns of a (n, dim) matrix along the process row, one at a time. Collective.
@@ -289,14 +284,14 @@ class Summa(GridOperator):
             A block, and its columns.
         """
         along = self.grid.group(_COLUMN)
-        own = self.workspace.contiguous(piece)
+        own = self.place.contiguous(piece)
         arriving = []
         # The next block arrives during the product with one. The last turn begins nothing.
         for source in range(along.size + 1):
             if source < along.size:
                 columns = slice(*split_range(dim, along.size, source))
                 shape = len(own), columns.stop - columns.start
-                block = own if source == along.rank else self.workspace.empty(shape, own.dtype)
+                block = own if source == along.rank else self.place.empty(shape, own.dtype)
                 arriving.append((block, columns, along.begin_broadcast(block, source, kind)))
             if source > 0:
                 block, columns, requests = arriving.pop(0)

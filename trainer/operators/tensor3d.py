@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, sum_dtype
+from gnnloom.trainer.kernels.dispatch import SparseProduct, converted
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.grid import GridOperator, InFlight
@@ -129,8 +130,8 @@ class Tensor3D(GridOperator):
 
     def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece:
         roles = self._roles[layer]
-        rows = torch.arange(*self.grid.span(shape[0], roles.weight_rows))
-        return Piece(self.grid.comm, shape, rows, slice(*self.grid.span(shape[1], (roles.weight_columns,))))
+        rows = self.place.from_numpy(np.arange(*self.grid.span(shape[0], roles.weight_rows)))
+        return Piece(self.grid, shape, rows, slice(*self.grid.span(shape[1], (roles.weight_columns,))))
 
     def multiply(self, features: Tensor, layer: int, dtype: torch.dtype, *, backward: bool) -> Tensor:
         roles = self._roles[layer]
@@ -148,7 +149,7 @@ class Tensor3D(GridOperator):
         scatters, group = takes_input and backward, self.grid.group((source,))
         result = self._aggregate(products, scaled, row_scale, dtype, group, kind, reduces=not scatters)
         result = self._scatter_input(result, kind) if scatters else result
-        return converted(result, dtype, self.workspace)
+        return converted(result, dtype, self.place)
 
     def _aggregate(
         self,
@@ -164,8 +165,8 @@ class Tensor3D(GridOperator):
         """The product of ``dtype``, or this rank's summand of it, to be summed over a group. Collective."""
         # Blocks of rows are contiguous, so each is reduced in place, and in the dtype of sums.
         num_rows = sum(product.num_rows for _, product in products)
-        dtype = dtype if group.size == 1 else sum_dtype(features.dtype)
-        result = self.workspace.empty((num_rows, features.shape[1]), dtype)
+        dtype = dtype if group.size == 1 else self.place.sum_dtype
+        result = self.place.empty((num_rows, features.shape[1]), dtype)
         requests: list[Request] = []
         for rows, product in products:
             in_flight = InFlight(group, requests, kind)
@@ -222,9 +223,7 @@ class Tensor3D(GridOperator):
         transposed = self._transposed[layer]
         # All ranks reach a layer's first gradient in the same epoch, so the collective measurement is safe.
         if transposed is None:
-            transposed = self._transposed[layer] = transposed_is_faster(
-                features, gradient, self.grid.comm, self.workspace
-            )
+            transposed = self._transposed[layer] = transposed_is_faster(features, gradient, self.grid)
         return self.weight_gradient(features, gradient, transposed=transposed)
 
     def release(self, layer: int) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.kernels.dispatch import Workspace, converted
+from gnnloom.trainer.kernels.dispatch import converted
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.halo_product import HaloProduct
@@ -29,15 +29,13 @@ class WholeRows:
     forward_product: HaloProduct
     backward_product: HaloProduct | None
 
-    def __init__(
-        self, grid: ProcessGrid, vertex: NDArray[np.int64], workspace: Workspace, feature_dtype: torch.dtype
-    ) -> None:
+    def __init__(self, grid: ProcessGrid, vertex: NDArray[np.int64]) -> None:
         """Communicates nothing.
 
         Args:
             vertex: (num_rows,) int64 global ids of this rank's rows.
         """
-        self.grid, self.workspace, self.feature_dtype = grid, workspace, feature_dtype
+        self.grid, self.place = grid, grid.place
         self._layout = Layout(grid, vertex, row_axes=(AXIS,))
 
     def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
@@ -56,12 +54,12 @@ class WholeRows:
         """All layers multiply with the same matrix, so nothing can be freed."""
 
     def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:  # noqa: ARG002
-        features = converted(features, self.feature_dtype, self.workspace)
+        features = converted(features, self.place.feature_dtype, self.place)
         result: Tensor = _Propagate.apply(features, self, as_sums)  # type: ignore[no-untyped-call]
         return result
 
     def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
-        return timed_product(features, weight, self.grid.comm.traffic, self.workspace, spends=spends)
+        return timed_product(features, weight, self.grid, spends=spends)
 
 
 class _Propagate(torch.autograd.Function):
@@ -70,7 +68,7 @@ class _Propagate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, operator: WholeRows, as_sums: bool) -> Tensor:
         # The product, not the operator: an operator of batches may have loaded the next one before the backward pass.
-        ctx.transposed, ctx.given = operator.backward_product, (features.dtype, operator.workspace)
+        ctx.transposed, ctx.given = operator.backward_product, (features.dtype, operator.place)
         return operator.forward_product.multiply(features.detach(), as_sums=as_sums)
 
     @staticmethod

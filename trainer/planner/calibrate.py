@@ -26,15 +26,13 @@ from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import (
-    Dropout,
     SparseProduct,
-    Threads,
-    Workspace,
     matmul,
     rectify,
     sparse_product,
     weight_gradient,
 )
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.planner.profile import MEASURED_BYTES, CollectiveRate, Link, MachineProfile, Rates, Table
 from gnnloom.trainer.training.alike import alike_command
 
@@ -72,11 +70,13 @@ class _Bench:
     """Measures calls on all ranks.
 
     Attributes:
+        place: of tensors of float32.
         late: ranks come to short messages at different times, up to this many seconds. A rank that waits uses its
             processor, which processor time counts; a wall clock would count the wait for others twice.
     """
 
     comm: Communicator
+    place: Place
     clock: Callable[[], float]
     repeats: int
     late: float = 0.0
@@ -142,11 +142,12 @@ def calibrate(
     together(comm, lambda: None, lambda _: alike_command("calibrate", asked))
     torch.set_num_threads(num_threads)
     repeats = max(2, int(_REPEATS * min(1.0, scale * 4)))
-    bench = _Bench(comm, CLOCKS[clock], repeats, _LATE if clock == "processor" else 0.0)
-    threads, here = Threads(num_threads), comm.ranks_on_this_machine()
-    call, stream = _measure_call(bench, threads), _measure_stream(bench, scale)
+    wide, narrow = (Place(dtype, num_threads) for dtype in _DTYPES)
+    bench = _Bench(comm, wide, CLOCKS[clock], repeats, _LATE if clock == "processor" else 0.0)
+    here = comm.ranks_on_this_machine()
+    call, stream = _measure_call(bench), _measure_stream(bench, scale)
     intra, inter = _measure_links(bench, here)
-    wide, narrow = (_measure_rates(bench, threads, scale, call, stream, kind) for kind in _DTYPES)
+    rates, in_bf16 = (_measure_rates(bench, place, scale, call, stream) for place in (wide, narrow))
     return MachineProfile(
         name=name,
         clock=clock,
@@ -154,37 +155,34 @@ def calibrate(
         memory_per_rank=_memory() // here,
         intra=intra,
         inter=inter,
-        spmm=wide.spmm,
-        gemm=wide.gemm,
-        gradient=wide.gradient,
-        passes=wide.passes,
-        bf16=narrow,
+        spmm=rates.spmm,
+        gemm=rates.gemm,
+        gradient=rates.gradient,
+        passes=rates.passes,
+        bf16=in_bf16,
         stream=stream,
         call=call,
-        overlap=_measure_overlap(bench, threads, scale) if comm.size > 1 else _CPU_OVERLAP,
+        overlap=_measure_overlap(bench, scale) if comm.size > 1 else _CPU_OVERLAP,
         collectives=_measure_collectives(bench),
         spread=bench.spread,
         sources={"measured": f"{comm.size} ranks of {num_threads} threads, {here} on a node"},
     )
 
 
-def _measure_rates(
-    bench: _Bench, threads: Threads, scale: float, call: float, stream: float, dtype: torch.dtype
-) -> Rates:
-    """The rates of work on numbers of a dtype. Collective."""
-    space = Workspace()
+def _measure_rates(bench: _Bench, place: Place, scale: float, call: float, stream: float) -> Rates:
+    """The rates of work on features of a place. Collective."""
 
     def product(features: torch.Tensor, _: torch.Tensor, weight: torch.Tensor) -> None:
-        matmul(features, weight, space)
+        matmul(features, weight, place)
 
     def gradient(features: torch.Tensor, output: torch.Tensor, _: torch.Tensor) -> None:
-        weight_gradient(features, output, space)
+        weight_gradient(features, output, place)
 
     return Rates(
-        spmm=_measure_sparse(bench, threads, scale, call, dtype),
-        gemm=_measure_dense(bench, scale, call, dtype, "gemm", product),
-        passes=_measure_passes(bench, threads, scale, call, stream, dtype),
-        gradient=_measure_dense(bench, scale, call, dtype, "gradient", gradient),
+        spmm=_measure_sparse(bench, place, scale, call),
+        gemm=_measure_dense(bench, place, scale, call, "gemm", product),
+        passes=_measure_passes(bench, place, scale, call, stream),
+        gradient=_measure_dense(bench, place, scale, call, "gradient", gradient),
     )
 
 
@@ -204,63 +202,68 @@ class _Nothing(torch.autograd.Function):
     """A differentiable operation with a product that has almost nothing to do, forward and backward."""
 
     @staticmethod
-    def forward(ctx: Any, features: torch.Tensor, kernel: SparseProduct) -> torch.Tensor:
-        ctx.kernel = kernel
-        return _multiplied(features, kernel)
+    def forward(ctx: Any, features: torch.Tensor, kernel: SparseProduct, place: Place) -> torch.Tensor:
+        ctx.given = kernel, place
+        return _multiplied(features, *ctx.given)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return _multiplied(gradient, ctx.kernel), None
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return _multiplied(gradient, *ctx.given), None, None
 
 
-def _multiplied(features: torch.Tensor, kernel: SparseProduct) -> torch.Tensor:
-    out = torch.zeros_like(features)
-    kernel.multiply(features.detach().contiguous(), out, torch.empty(0), accumulate=True)
+def _multiplied(features: torch.Tensor, kernel: SparseProduct, place: Place) -> torch.Tensor:
+    out = place.zeros(features.shape, features.dtype)
+    kernel.multiply(features.detach().contiguous(), out, place.zeros((0,), place.sum_dtype), accumulate=True)
     return out
 
 
-def _measure_call(bench: _Bench, threads: Threads) -> float:
+def _ones(place: Place, *shape: int) -> torch.Tensor:
+    """Features whose memory has been written."""
+    return place.lasting(shape, place.feature_dtype).fill_(1)
+
+
+def _measure_call(bench: _Bench) -> float:
     """Seconds of an operation of a model that has almost nothing to do: its share of the way there and back."""
-    kernel = sparse_product(_matrix(1, 1, 1), threads, np.dtype(np.float32))
+    kernel = sparse_product(_matrix(1, 1, 1), bench.place)
 
     def calls() -> None:
-        value = torch.ones(1, 1, requires_grad=True)
+        value = _ones(bench.place, 1, 1).requires_grad_()
         for _ in range(_CALLS):
-            value = _Nothing.apply(value, kernel)  # type: ignore[no-untyped-call]
+            value = _Nothing.apply(value, kernel, bench.place)  # type: ignore[no-untyped-call]
         value.sum().backward()  # type: ignore[no-untyped-call]
 
     return bench.medians("call", {"call": calls})["call"] / (2 * _CALLS)
 
 
-def _measure_sparse(bench: _Bench, threads: Threads, scale: float, call: float, dtype: torch.dtype) -> Table:
-    what = _named("spmm", dtype)
+def _measure_sparse(bench: _Bench, place: Place, scale: float, call: float) -> Table:
+    what = _named("spmm", place)
     values = []
     for width, degree in product(_WIDTHS, _DEGREES):
         nnz = max(degree, int(_SPARSE_WORK * scale) // max(width, 8))
         rows = nnz // degree
         for columns in _COLUMNS:
             held = max(1, int(columns * min(1.0, scale * 4)))
-            kernel = sparse_product(_matrix(rows, degree, held), threads, dtype)
-            features, out = torch.ones(held, width, dtype=dtype), torch.zeros(rows, width, dtype=dtype)
+            kernel = sparse_product(_matrix(rows, degree, held), place)
+            features, out = _ones(place, held, width), _ones(place, rows, width)
+            unscaled = place.zeros((0,), place.sum_dtype)
 
-            def multiply(kernel: object = kernel, features: torch.Tensor = features, out: torch.Tensor = out) -> None:
-                kernel.multiply(features, out, torch.empty(0))  # type: ignore[attr-defined]
+            multiply = partial(kernel.multiply, features, out, unscaled)
 
             seconds = bench.medians(what, {what: multiply})[what]
             values.append(max(seconds - call, 0.1 * seconds) / (rows * degree * width))
     return Table((_WIDTHS, _DEGREES, _COLUMNS), tuple(values))
 
 
-def _named(what: str, dtype: torch.dtype) -> str:
+def _named(what: str, place: Place) -> str:
     """The name of a figure; those of float32 have the plain one."""
-    return what if dtype == torch.float32 else f"{what} bf16"
+    return what if place.feature_dtype == torch.float32 else f"{what} bf16"
 
 
 def _measure_dense(
     bench: _Bench,
+    place: Place,
     scale: float,
     call: float,
-    dtype: torch.dtype,
     what: str,
     multiply: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None],
 ) -> Table:
@@ -272,34 +275,31 @@ def _measure_dense(
     calls, works = {}, {}
     for short, long in combinations_with_replacement(_SIDES, 2):
         rows = max(long, int(_DENSE_NUMBERS * min(1.0, scale * 4)) // max(8, long))
-        sides = [torch.ones(rows, side, dtype=dtype) for side in (short, long)]
+        sides = [_ones(place, rows, side) for side in (short, long)]
         works[short, long] = 2 * rows * short * long
 
         def both(given: list[torch.Tensor] = sides) -> None:
             # Either side may be the inner one.
             for features, output in (given, given[::-1]):
-                multiply(features, output, torch.ones(features.shape[1], output.shape[1], dtype=dtype))
+                multiply(features, output, _ones(place, features.shape[1], output.shape[1]))
 
         calls[f"{short} {long}"] = both
-    seconds = bench.medians(_named(what, dtype), calls).values()
+    seconds = bench.medians(_named(what, place), calls).values()
     rates = {sides: max(each - 2 * call, 0.1 * each) / works[sides] for sides, each in zip(works, seconds, strict=True)}
     lattice = product(_SIDES, _SIDES)
     return Table((_SIDES, _SIDES), tuple(rates[min(sides), max(sides)] for sides in lattice))
 
 
-def _measure_passes(
-    bench: _Bench, threads: Threads, scale: float, call: float, stream: float, dtype: torch.dtype
-) -> float:
+def _measure_passes(bench: _Bench, place: Place, scale: float, call: float, stream: float) -> float:
     """Seconds of the passes over a hidden layer, there and back, relative to the bandwidth's in float32. Collective."""
-    rows, dropout = max(_LEAST_PASS_ROWS, int(_PASS_ROWS * scale)), Dropout(0.0, 0, threads, Workspace())
-    output = torch.ones(rows, _PASS_WIDTH, dtype=dtype, requires_grad=True)
-    bias = torch.zeros(_PASS_WIDTH, requires_grad=True)
-    gradient = torch.ones(rows, _PASS_WIDTH, dtype=dtype)
+    rows = max(_LEAST_PASS_ROWS, int(_PASS_ROWS * scale))
+    output, gradient = _ones(place, rows, _PASS_WIDTH).requires_grad_(), _ones(place, rows, _PASS_WIDTH)
+    bias = place.lasting((_PASS_WIDTH,), place.sum_dtype).requires_grad_()
 
     def passes() -> None:
-        rectify(output, bias, None, dropout).backward(gradient)  # type: ignore[no-untyped-call]
+        rectify(output, bias, None, place).backward(gradient)  # type: ignore[no-untyped-call]
 
-    what = _named("passes", dtype)
+    what = _named("passes", place)
     seconds = bench.medians(what, {what: passes})[what]
     expected = HIDDEN_PASSES * rows * _PASS_WIDTH * MEASURED_BYTES / stream
     return max(seconds - HIDDEN_CALLS * call, 0.1 * seconds) / expected
@@ -308,7 +308,7 @@ def _measure_passes(
 def _measure_stream(bench: _Bench, scale: float) -> float:
     """Bytes per second of a sum of two arrays (STREAM's add)."""
     length = max(1024, int(_STREAM_BYTES * scale) // 4)
-    first, second, out = torch.ones(length), torch.ones(length), torch.empty(length)
+    first, second, out = (_ones(bench.place, length) for _ in range(3))
 
     def add() -> None:
         torch.add(first, second, out=out)
@@ -331,12 +331,12 @@ def _measure_links(bench: _Bench, ranks_per_node: int) -> tuple[Link, Link]:
 def _measure_link(bench: _Bench, what: str, distance: int) -> Link:
     """Exchanges between ranks at a distance, in pairs at the same time. Collective."""
     comm = bench.comm
-    side, place = divmod(comm.rank, distance)
-    peer = (side ^ 1) * distance + place
+    side, number = divmod(comm.rank, distance)
+    peer = (side ^ 1) * distance + number
     peer = peer if peer < comm.size else comm.rank
 
     # In memory allocated beforehand, as in training.
-    given, taken = (torch.zeros(_LONG_BYTES // 4) for _ in range(2))
+    given, taken = (_ones(bench.place, _LONG_BYTES // 4) for _ in range(2))
 
     def exchange(num_bytes: int, count: int) -> None:
         numbers = slice(num_bytes // 4)
@@ -348,7 +348,7 @@ def _measure_link(bench: _Bench, what: str, distance: int) -> Link:
     return Link(latency, _LONG_BYTES / max(seconds - latency, 0.5 * seconds))
 
 
-def _measure_overlap(bench: _Bench, threads: Threads, scale: float) -> float:
+def _measure_overlap(bench: _Bench, scale: float) -> float:
     """The share of an exchange between neighbors that a product hides, while it lets messages advance. Collective.
 
     Both alone, and the exchange behind the product: what the sum takes longer than both together was hidden.
@@ -356,15 +356,16 @@ def _measure_overlap(bench: _Bench, threads: Threads, scale: float) -> float:
     comm, peer = bench.comm, bench.comm.rank ^ 1
     peer = peer if peer < comm.size else comm.rank
     rows = max(1, int(_SPARSE_WORK * scale) // (_OVERLAP_WIDTH * _OVERLAP_DEGREE))
-    kernel = sparse_product(_matrix(rows, _OVERLAP_DEGREE, rows), threads, torch.float32)
-    features, out = torch.ones(rows, _OVERLAP_WIDTH), torch.zeros(rows, _OVERLAP_WIDTH)
-    given, taken = (torch.zeros(_OVERLAP_BYTES // 4) for _ in range(2))
+    kernel = sparse_product(_matrix(rows, _OVERLAP_DEGREE, rows), bench.place)
+    features, out = (_ones(bench.place, rows, _OVERLAP_WIDTH) for _ in range(2))
+    unscaled = bench.place.zeros((0,), bench.place.sum_dtype)
+    given, taken = (_ones(bench.place, _OVERLAP_BYTES // 4) for _ in range(2))
 
     def begin() -> list[Request]:
         return comm.receive(taken, peer) + comm.send(given, peer, Kind.SETUP)
 
     def multiply(requests: Sequence[Request] = ()) -> None:
-        kernel.multiply(features, out, torch.empty(0), progress=lambda: comm.progress(requests))
+        kernel.multiply(features, out, unscaled, progress=lambda: comm.progress(requests))
 
     def behind() -> None:
         requests = begin()
@@ -384,7 +385,7 @@ def _measure_collectives(bench: _Bench) -> tuple[CollectiveRate, ...]:
         if size == 1:
             continue
         group = comm.group(comm.rank // size, comm.rank)
-        for operation, act in _operations(group).items():
+        for operation, act in _operations(group, bench.place).items():
             latency = bench.short(operation.value, partial(act, _SHORT_BYTES // 4))
             seconds = bench.medians(operation.value, {"long": partial(_repeat, act, _LONG_BYTES // 4, 4)})["long"] / 4
             share = {Operation.ALL_REDUCE: 2 * (size - 1) / size, Operation.BROADCAST: 1.0}
@@ -399,9 +400,9 @@ def _repeat(act: Callable[[int], None], count: int, times: int) -> None:
         act(count)
 
 
-def _operations(group: Communicator) -> dict[Operation, Callable[[int], None]]:
+def _operations(group: Communicator, place: Place) -> dict[Operation, Callable[[int], None]]:
     """Collectives of a number of elements in a group, in memory that is there before, as in training."""
-    given, taken = (torch.zeros(_LONG_BYTES // 4) for _ in range(2))
+    given, taken = (_ones(place, _LONG_BYTES // 4) for _ in range(2))
 
     def sizes(count: int) -> list[int]:
         return [(rank + 1) * count // group.size - rank * count // group.size for rank in range(group.size)]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gnnloom.storage.format.arrays import Array, digest_bytes
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.arrays import as_array
+from gnnloom.trainer.place.arrays import as_array
 
 #: Hexadecimal digits of a digest that float64 holds exactly.
 _DIGITS = 13

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
-import torch
-
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
-from gnnloom.trainer.kernels.dispatch import Dropout, Threads, Workspace
-from gnnloom.trainer.networks.global_generator import Draws, derived_seed, seeded
+from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.networks.model import Model
 from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.networks.whole_batch_norm import share_batch_norms
 from gnnloom.trainer.operators.layer_plan import LayerPlan
 from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.registry import task_of_data
 
@@ -26,9 +24,8 @@ def build_operator(
     shards: OpenedShards,
     config: TrainConfig,
     plan: LayerPlan,
-    threads: Threads,
+    place: Place,
     counter: ReadCounter,
-    workspace: Workspace,
 ) -> Operator:
     """The operator of the configured algorithm. Reads this rank's adjacency and communicates nothing."""
     algorithm = config.chosen_algorithm
@@ -37,14 +34,11 @@ def build_operator(
         axes=algorithm.settled_grid(config.grid, comm.size),
         shards=shards,
         normalization=config.normalization,
-        dtype=np.dtype(config.dtype),
-        feature_dtype=getattr(torch, config.feature_dtype),
+        place=place,
         plan=plan,
         # Sampled training differentiates the products with its batches only.
         differentiates=config.model_kind.load().multiplies and not config.mode_kind.is_sampled,
-        threads=threads,
         counter=counter,
-        workspace=workspace,
         options=config.own_options(),
     )
     return algorithm.build(context)
@@ -62,19 +56,15 @@ def build_objective(shards: OpenedShards, config: TrainConfig) -> Objective:
     return found
 
 
-def build_model(operator: Operator, config: TrainConfig, options: ModelOptions, threads: Threads) -> Model:
+def build_model(operator: Operator, config: TrainConfig, options: ModelOptions) -> Model:
     """The configured model, with weights from ``config.seed``, the same on every rank. Communicates nothing.
 
     Modules of torch, such as ``nn.Linear``, are created in the dtype of the run.
     """
-    dropout = Dropout(config.dropout, config.seed, threads, operator.workspace)
-    dtype, before = getattr(torch, config.dtype), torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        # What a class draws outside `create_parameters`, in an `__init__` of its own.
-        with seeded(derived_seed(config.seed, Draws.CREATION)):
-            model = config.model_kind.load()(operator, options, dropout, config.seed, dtype)
-    finally:
-        torch.set_default_dtype(before)
+    place = operator.grid.place
+    dropout = Dropout(config.dropout, config.seed, place)
+    # What a class draws outside `create_parameters`, in an `__init__` of its own.
+    with place.creating_modules(), seeded(derived_seed(config.seed, Draws.CREATION)):
+        model = config.model_kind.load()(operator, options, dropout, config.seed)
     share_batch_norms(model, lambda: model.operator)
     return model

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,9 +15,11 @@ from gnnloom.storage.runs.checkpoint import StoredCheckpoint
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, Piece
 from gnnloom.trainer.layout.vertex_arrays import OwnChunks, VertexArray
+from gnnloom.trainer.networks.model import Model
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training.buffers import stored_buffers
 from gnnloom.trainer.training.optimizer import MOMENTS, STEP, Optimizer
 
@@ -87,7 +90,7 @@ def _pieces(model: nn.Module) -> dict[str, Piece]:
     return {_PARAMETER + name: piece for name, piece in pieces.items()} | moments
 
 
-def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
+def restore_parameters(checkpoint: StoredCheckpoint, model: Model) -> None:
     """Copy the parameters and running averages of a checkpoint into a model. Communicates nothing.
 
     Raises:
@@ -96,12 +99,12 @@ def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
     pieces = _pieces(model)
     for name, parameter in model.named_parameters():
         # The detached tensor shares the parameter's memory, so the copy sets the parameter.
-        _copy(checkpoint, _PARAMETER + name, parameter.detach(), pieces)
+        _copy(checkpoint, _PARAMETER + name, parameter.detach(), pieces, model.place)
     for name, buffer in stored_buffers(model).items():
-        _copy(checkpoint, _BUFFER + name, buffer, pieces)
+        _copy(checkpoint, _BUFFER + name, buffer, pieces, model.place)
 
 
-def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer) -> None:
+def restore(checkpoint: StoredCheckpoint, model: Model, optimizer: Optimizer) -> None:
     """Copy the whole state of a checkpoint into a model and its optimizer. Communicates nothing.
 
     Raises:
@@ -112,7 +115,7 @@ def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer
     for name, tensor in optimizer.state.items():
         # Earlier checkpoints have one number of steps, which was that of all parameters.
         shared = name == STEP and checkpoint.shape(_OPTIMIZER + name) == (1,)
-        _copy(checkpoint, _OPTIMIZER + name, tensor[:1] if shared else tensor, pieces)
+        _copy(checkpoint, _OPTIMIZER + name, tensor[:1] if shared else tensor, pieces, model.place)
         if shared:
             tensor.fill_(int(tensor[0]))
 
@@ -121,17 +124,17 @@ def whole_state(checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
     """The parameters and running averages of a checkpoint, whole, by their names in the model's ``state_dict``."""
     arrays = checkpoint.arrays
     prefixed = [(prefix, name) for name in arrays for prefix in (_PARAMETER, _BUFFER) if name.startswith(prefix)]
-    return {name.removeprefix(prefix): torch.from_numpy(arrays[name]) for prefix, name in prefixed}
+    return {name.removeprefix(prefix): Place().from_numpy(arrays[name]) for prefix, name in prefixed}
 
 
-def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, pieces: dict[str, Piece]) -> None:
+def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, pieces: dict[str, Piece], place: Place) -> None:
     stored, piece = checkpoint.shape(name), pieces.get(name)
     shape = tuple(target.shape) if piece is None else piece.shape
     if stored != shape:
         found = "none" if stored is None else f"shape {stored}"
         raise FormatError(f"checkpoint: {name}: expected shape {shape}, found {found}")
     if piece is None:
-        target.copy_(torch.from_numpy(checkpoint.read(name)))
+        target.copy_(place.from_numpy(checkpoint.read(name)))
     else:
         _read_piece(checkpoint.readers[name], piece, target)
 
@@ -143,7 +146,7 @@ def _read_piece(stored: ArrayReader, piece: Piece, target: Tensor) -> None:
     rows = piece.rows[order]
     for start in range(0, piece.shape[0], stored.chunk_rows):
         stop = min(start + stored.chunk_rows, piece.shape[0])
-        first, last = torch.searchsorted(rows, torch.tensor([start, stop])).tolist()
+        first, last = np.searchsorted(as_array(rows), [start, stop]).tolist()
         if first < last:
-            chunk = torch.from_numpy(stored.read(start, stop))
+            chunk = piece.grid.place.from_numpy(stored.read(start, stop))
             target[order[first:last]] = chunk[rows[first:last] - start, piece.columns].to(target.dtype)

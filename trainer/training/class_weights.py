@@ -41,8 +41,8 @@ def class_weights(config: LossConfig, objective: Objective, layout: Layout, labe
     if config.class_weights == NO_WEIGHTS:
         return None
     if config.class_weights != BALANCED:
-        return torch.tensor(config.given_class_weights, dtype=torch.float64)
-    counts = torch.zeros(objective.num_outputs, dtype=torch.int64)
+        return layout.place.tensor(config.given_class_weights, torch.float64)
+    counts = layout.place.zeros((objective.num_outputs,), torch.int64)
     # The layout does not split labels, so one rank counts the rows that it shares with others.
     if layout.speaks_for_rows:
         counts += objective.class_counts(labels.label[objective.known(labels, "train")])

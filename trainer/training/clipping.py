@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
 
@@ -13,7 +13,7 @@ from gnnloom.trainer.layout.partial_parameters import PartialParameter
 _EPSILON = 1e-6
 
 
-def clip_gradients(parameters: list[nn.Parameter], limit: float, comm: Communicator) -> float:
+def clip_gradients(parameters: list[nn.Parameter], limit: float, grid: ProcessGrid) -> float:
     """Scale all gradients so that their length together is at most ``limit``. Collective.
 
     Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks" (ICML 2013), Algorithm 1.
@@ -21,12 +21,12 @@ def clip_gradients(parameters: list[nn.Parameter], limit: float, comm: Communica
     Args:
         parameters: of the model, with complete gradients; the same ones on every rank, whole or in pieces.
         limit: above 0.
-        comm: all ranks.
+        grid: all ranks.
 
     Returns:
         The length before scaling, the same on every rank.
     """
-    total = torch.zeros(1, dtype=torch.float64)
+    comm, total = grid.comm, grid.place.zeros((1,), torch.float64)
     for parameter in parameters:
         # One rank counts a parameter that all hold, and one a piece of which there are copies.
         counts = parameter.piece.speaks if isinstance(parameter, PartialParameter) else comm.rank == 0

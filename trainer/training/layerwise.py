@@ -11,7 +11,6 @@ import tempfile
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,9 +26,9 @@ from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import normalize_feature
-from gnnloom.trainer.kernels.arrays import array_dtype
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.training.gathered import GATHERED
 from gnnloom.trainer.training.mapped_graph import map_graph
 from gnnloom.trainer.training.modes.sampled import multiplying_by
@@ -49,7 +48,7 @@ def layerwise_scores(session: Session) -> Tensor:
     rows: Tensor | None = None
     for layer in range(session.model.num_layers):
         rows = passes.run(layer, rows)
-    return torch.empty(0) if rows is None else rows
+    return session.place.lasting((0,), session.place.sum_dtype) if rows is None else rows
 
 
 class _Passes:
@@ -61,15 +60,7 @@ class _Passes:
         self._own = LocalNumbers.of(session.operator.layout(0).vertex)
         self._graph, self._feature, self._owner = together(session.comm, self._map)
         config = session.config
-        self._operator = Layered(
-            session.comm,
-            self._model.num_layers,
-            config.normalization,
-            np.dtype(config.dtype),
-            self._model.dropout.threads,
-            session.operator.workspace,
-            self._model.feature_dtype,
-        )
+        self._operator = Layered(session.comm, self._model.num_layers, config.normalization, session.place)
 
     def _map(self) -> tuple[WholeGraph, NDArray[Any], NDArray[np.int32] | None]:
         session = self._session
@@ -80,7 +71,7 @@ class _Passes:
     def run(self, layer: int, rows: Tensor | None) -> Tensor:
         """The output of a layer from its input, of which this rank has ``rows``; None for the features. Collective."""
         comm, model = self._session.comm, self._model
-        exchange = None if rows is None else RowExchange(comm, self._own, rows, self._owner)
+        exchange = None if rows is None else RowExchange(comm, self._own, rows, self._owner, self._session.place)
         out = self._new_rows(model.options.dims[layer + 1])
         bounds = self._bounds(model.options.dims[layer])
         # Ranks fetch rows from each other in every step, also those that have no vertices left.
@@ -92,7 +83,7 @@ class _Passes:
                 batch = self._batch(layer, vertices)
                 inputs = self._features(batch) if exchange is None else exchange.fetch(batch.vertices)
                 self._operator.load(batch)
-                out[torch.from_numpy(self._own(vertices))] = _output(model, inputs, layer).to(out.dtype)
+                out[self._session.place.from_numpy(self._own(vertices))] = _output(model, inputs, layer).to(out.dtype)
         return out
 
     def _new_rows(self, dim: int) -> Tensor:
@@ -100,9 +91,9 @@ class _Passes:
         dtype = array_dtype(self._model.dtype)
         count = len(self._own.ascending)
         if not count:
-            return torch.empty((0, dim), dtype=self._model.dtype)
+            return self._session.place.lasting((0, dim), self._model.dtype)
         with tempfile.TemporaryFile(dir=self._session.dataset.path) as file:
-            return torch.from_numpy(np.memmap(file, dtype, "w+", shape=(count, dim)))
+            return self._session.place.from_numpy(np.memmap(file, dtype, "w+", shape=(count, dim)))
 
     def _bounds(self, dim: int) -> list[int]:
         """Bounds of the ranges of this rank's vertices that are treated together."""
@@ -129,7 +120,7 @@ class _Passes:
 
     def _features(self, batch: LayeredBatch) -> Tensor:
         rows = take_rows(self._feature, batch.vertices).astype(array_dtype(self._model.dtype), copy=False)
-        return normalize_feature(torch.from_numpy(rows), self._session.feature_norm)
+        return normalize_feature(self._session.place.from_numpy(rows), self._session.feature_norm)
 
 
 def _output(model: Model, rows: Tensor, layer: int) -> Tensor:

@@ -23,7 +23,7 @@ from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
 from gnnloom.trainer.config.continuation import run_of
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.networks.global_generator import Draws
+from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Metrics
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
@@ -140,11 +140,10 @@ class Training:
         layout = self.session.operator.layout(self.model.num_layers)
         self.layout, self.labels = layout, start.labels
         labels = self.labels
-        space = self.session.operator.workspace
         weights = class_weights(self.config, self.session.objective, layout, labels)
         self.session.objective = replace(self.session.objective, class_weights=weights, own_loss=start.own_loss)
         self.objective = self.session.objective
-        self.loss = self.objective.loss(layout, labels, space)
+        self.loss = self.objective.loss(layout, labels)
         self.metrics = self._build_metrics(start.own_metric)
         if self.loss.num_examples == 0 or self.loss.num_terms == 0:
             message = f"{self.session.shards.artifact.path}: no vertex has a label and is in the training split"
@@ -164,7 +163,7 @@ class Training:
         self.course = together(comm, lambda: Course(self.config, self.figures, start.best))
         self.val_loss = None
         if self.course.needs_val_loss:
-            self.val_loss = replace(self.objective, class_weights=None).loss(layout, labels, space, "valid")
+            self.val_loss = replace(self.objective, class_weights=None).loss(layout, labels, "valid")
         for line in self.lines:
             self._follow(line)
         context = ModeContext(self.session, self.inputs, labels, self.loss, self.first_epoch)
@@ -190,7 +189,7 @@ class Training:
 
     def _note_threads(self) -> None:
         """Say if a resumed run has another number of threads than before, which changes its last bits."""
-        now = torch.get_num_threads()
+        now = self.session.place.threads.num_threads
         before = self.lines[-1]["threads"] if self.lines else now
         if self.comm.rank == 0 and before != now:
             logger.warning(
@@ -237,7 +236,11 @@ class Training:
             line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
             line |= dict(zip(EXPOSED, report.exposed, strict=True)) | report.figures
             last = self._measure(line, is_last=done == self.config.epochs)
-            line |= {"bytes": report.bytes, "messages": report.messages, "threads": torch.get_num_threads()}
+            line |= {
+                "bytes": report.bytes,
+                "messages": report.messages,
+                "threads": self.session.place.threads.num_threads,
+            }
             # The line precedes the checkpoint. After a kill in between, the resumed run drops the line and repeats the
             # epoch; in the other order the line would be lost.
             self._write_line({**line, "profile": report.profile} if self.config.profile else line)
@@ -269,7 +272,7 @@ class Training:
 
         def update() -> None:
             self.comm.traffic.watch.step = "sum of the gradients"
-            sum_gradients(self.trained, operator.grid.group(operator.weight_axes), operator.workspace)
+            sum_gradients(self.trained, operator)
             figures.update(self._limit_step(epoch))
             self.optimizer.step()
 
@@ -284,7 +287,7 @@ class Training:
             # The request to stop is summed along with the loss, so all ranks stop after the same epoch.
             # float64 whatever the model's dtype, so that the reported loss does not lose digits when it is summed over
             # ranks.
-            totals = torch.tensor([contribution, float(stop())], dtype=torch.float64)
+            totals = self.session.place.tensor([contribution, float(stop())], torch.float64)
             self.comm.all_reduce(totals, Kind.LOSS)
         read = self.session.counter.bytes - read_before
         return self._report(totals, time.perf_counter() - started, counts, figures, read)
@@ -300,7 +303,7 @@ class Training:
         if not self.course.schedule.is_constant:
             figures["lr"] = self.optimizer.lr
         if self.config.clip_norm:
-            length = clip_gradients(self.trained, self.config.clip_norm, self.comm)
+            length = clip_gradients(self.trained, self.config.clip_norm, self.session.operator.grid)
             self._check_finite(epoch, length, "length of the gradient")
             figures["gradient_norm"] = length
         return figures
@@ -350,10 +353,10 @@ class Training:
     def _of_first_rank(self, figures: dict[str, float | None]) -> dict[str, float | None]:
         """The figures as the first rank has them: sums over ranks may end in other bits on each. Collective."""
         # Whether a figure has a value depends on counts, which are exact.
-        names = [name for name, value in figures.items() if value is not None]
-        values = torch.tensor([figures[name] for name in names], dtype=torch.float64)
+        known = {name: value for name, value in figures.items() if value is not None}
+        values = self.session.place.tensor(list(known.values()), torch.float64)
         self.comm.broadcast(values, 0, Kind.METRICS)
-        return figures | dict(zip(names, values.tolist(), strict=True))
+        return figures | dict(zip(known, values.tolist(), strict=True))
 
     def _total_loss(self, loss: MaskedLoss, scores: torch.Tensor) -> float | None:
         """A loss over all ranks; None if it has no vertex. Collective."""

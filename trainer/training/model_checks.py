@@ -15,9 +15,10 @@ from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, Piece
-from gnnloom.trainer.networks.global_generator import has_drawn
 from gnnloom.trainer.networks.model import Model
 from gnnloom.trainer.networks.norm import Norm
+from gnnloom.trainer.place.global_generator import has_drawn
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training.buffers import short_digest, stored_buffers, tensor_digest
 from gnnloom.trainer.training.optimizer import STEP
 
@@ -58,7 +59,7 @@ def check_model(model: Model, name: str) -> None:
             or buffer cannot be stored in a checkpoint; or a module of torch does not see whole rows.
     """
     for what, tensor in _state(model):
-        problem = _problem(what.partition(" ")[2], tensor, model.dtype)
+        problem = _problem(what.partition(" ")[2], tensor, model.place)
         if problem:
             raise InputError(f"model {name}: {what} {problem}")
     _check_rows(model, name)
@@ -101,15 +102,15 @@ def _state(model: Model) -> Iterator[tuple[str, Tensor]]:
         yield f"buffer {name}", buffer
 
 
-def _problem(name: str, tensor: Tensor, dtype: torch.dtype) -> str | None:
+def _problem(name: str, tensor: Tensor, place: Place) -> str | None:
     """What keeps a parameter or buffer from being trained or stored."""
     if nn.parameter.is_lazy(tensor):
         return "has no size yet; use a module that is given all its sizes, such as nn.Linear instead of nn.LazyLinear"
     if not _NAME.fullmatch(name) or name == STEP:
         return f"needs another name: of letters, digits and underscores, and not {STEP!r}"
-    if tensor.requires_grad and tensor.dtype != dtype:
-        return f"is {tensor.dtype}, expected {dtype}; create it with dtype=self.dtype, or without a dtype"
-    if tensor.dtype not in _STORED_DTYPES or tensor.layout != torch.strided or tensor.device.type != "cpu":
+    if tensor.requires_grad and tensor.dtype != place.sum_dtype:
+        return f"is {tensor.dtype}, expected {place.sum_dtype}; create it with dtype=self.dtype, or without a dtype"
+    if tensor.dtype not in _STORED_DTYPES or tensor.layout != torch.strided or not place.has(tensor):
         found = f"{tensor.dtype} with {tensor.layout} on {tensor.device}"
         return f"cannot be stored in a checkpoint: expected dense numbers on the CPU, found {found}"
     if isinstance(tensor, nn.Parameter) and not torch.isfinite(tensor.detach()).all():

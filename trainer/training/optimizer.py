@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
+from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.place.place import Place
 
 if TYPE_CHECKING:
     from gnnloom.trainer.config.train_config import TrainConfig
@@ -49,15 +49,15 @@ class SGD:
     """Gradient descent: p -= lr (g + decay p)."""
 
     def __init__(
-        self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float, workspace: Workspace
+        self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float, place: Place
     ) -> None:
-        self._parameters, self._decay, self.lr, self._workspace = parameters, decay, lr, workspace
+        self._parameters, self._decay, self.lr, self._place = parameters, decay, lr, place
         self.state: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def step(self) -> None:
         for name, parameter in self._parameters.items():
-            gradient = _gradient(parameter, self._decay[name], self._workspace)
+            gradient = _gradient(parameter, self._decay[name], self._place)
             if gradient is not None:
                 parameter.sub_(gradient, alpha=self.lr)
 
@@ -70,20 +70,20 @@ class Adam:
     EPSILON = 1e-8
 
     def __init__(
-        self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float, workspace: Workspace
+        self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float, place: Place
     ) -> None:
-        self._parameters, self._decay, self.lr, self._workspace = parameters, decay, lr, workspace
+        self._parameters, self._decay, self.lr, self._place = parameters, decay, lr, place
         # Of every parameter, as in torch: one without a gradient takes no step. A tensor, because a checkpoint holds
         # tensors only, and a resumed run needs it for the bias corrections.
-        self.state = {STEP: torch.zeros(len(parameters), dtype=torch.int64)}
+        self.state = {STEP: place.lasting((len(parameters),), torch.int64)}
         for name, parameter in parameters.items():
             for moment in MOMENTS:
-                self.state[f"{name}/{moment}"] = torch.zeros_like(parameter, requires_grad=False)
+                self.state[f"{name}/{moment}"] = place.lasting(parameter.shape, parameter.dtype)
 
     @torch.no_grad()
     def step(self) -> None:
         for number, (name, parameter) in enumerate(self._parameters.items()):
-            gradient = _gradient(parameter, self._decay[name], self._workspace)
+            gradient = _gradient(parameter, self._decay[name], self._place)
             if gradient is None:
                 continue
             self.state[STEP][number] += 1
@@ -91,9 +91,7 @@ class Adam:
             first, second = self.state[f"{name}/first"], self.state[f"{name}/second"]
             first.lerp_(gradient, 1 - self.BETAS[0])
             second.mul_(self.BETAS[1]).addcmul_(gradient, gradient, value=1 - self.BETAS[1])
-            size = (
-                torch.sqrt(second, out=self._workspace.like(second)).div_(math.sqrt(corrections[1])).add_(self.EPSILON)
-            )
+            size = torch.sqrt(second, out=self._place.like(second)).div_(math.sqrt(corrections[1])).add_(self.EPSILON)
             parameter.addcdiv_(first, size, value=-self.lr / corrections[0])
 
 
@@ -124,7 +122,7 @@ def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
         if (name != "feature" if config.weight_decay_layers == "all" else id(parameter) in first)
     ]
     decay = {name: config.weight_decay if name in chosen else 0.0 for name in parameters}
-    return OPTIMIZERS[config.optimizer](parameters, decay, config.lr, model.operator.workspace)
+    return OPTIMIZERS[config.optimizer](parameters, decay, config.lr, model.place)
 
 
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
@@ -132,7 +130,7 @@ def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator, workspace: Workspace) -> None:
+def sum_gradients(parameters: Iterable[nn.Parameter], operator: Operator) -> None:
     """Sum the gradients of the parameters that all ranks hold, in one buffer and so in one message. Collective.
 
     A rank without a gradient of a parameter adds zeros. If no rank has one, none has one afterwards: see
@@ -141,11 +139,12 @@ def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator, works
     Args:
         parameters: the same ones on every rank, without frozen ones.
     """
+    group, place = operator.grid.group(operator.weight_axes), operator.grid.place
     parameters = [p for p in parameters if p.numel() and not isinstance(p, PartialParameter)]
     if not parameters or group.size == 1:
         return
-    flat = workspace.empty((sum(p.numel() for p in parameters),), parameters[0].dtype)
-    torch.cat([_flat_gradient(parameter) for parameter in parameters], out=flat)
+    flat = place.empty((sum(p.numel() for p in parameters),), parameters[0].dtype)
+    torch.cat([_flat_gradient(parameter, place) for parameter in parameters], out=flat)
     pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
     for parameter, piece in zip(parameters, pieces, strict=True):
         if parameter.grad is not None:
@@ -157,14 +156,14 @@ def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator, works
         parameter.grad = None if _is_absent(piece) else piece.view_as(parameter)
 
 
-def _flat_gradient(parameter: nn.Parameter) -> Tensor:
+def _flat_gradient(parameter: nn.Parameter, place: Place) -> Tensor:
     """(number of elements,) the gradient, or -0 for a parameter without one.
 
     Only a sum of -0 alone is -0 (IEEE 754, section 6.3), so the sum over the ranks says whether any has a gradient, and
     no further message has to.
     """
     if parameter.grad is None:
-        return torch.full((parameter.numel(),), -0.0, dtype=parameter.dtype)
+        return place.empty((parameter.numel(),), parameter.dtype).fill_(-0.0)
     return parameter.grad.reshape(-1)
 
 
@@ -173,8 +172,8 @@ def _is_absent(summed: Tensor) -> bool:
     return first == 0 and math.copysign(1, first) < 0
 
 
-def _gradient(parameter: nn.Parameter, decay: float, workspace: Workspace) -> Tensor | None:
+def _gradient(parameter: nn.Parameter, decay: float, place: Place) -> Tensor | None:
     """The gradient with decay; None for a parameter without a gradient."""
     if parameter.grad is None or not decay:
         return parameter.grad
-    return torch.add(parameter.grad, parameter, alpha=decay, out=workspace.like(parameter))
+    return torch.add(parameter.grad, parameter, alpha=decay, out=place.like(parameter))

@@ -23,8 +23,8 @@ from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
-from gnnloom.trainer.networks.global_generator import Draws
 from gnnloom.trainer.networks.model import Inputs
+from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.checkpoint import restore_parameters
 from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing

@@ -20,7 +20,8 @@ from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS, OpenedShards
 from gnnloom.trainer.data.unread_shards import unread
-from gnnloom.trainer.kernels.dispatch import IdleThreads, Unperformed, Workspace
+from gnnloom.trainer.kernels.dispatch import Unperformed
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.build import build_model, build_objective
 from gnnloom.trainer.training.clipping import clip_gradients
@@ -75,11 +76,11 @@ def _open(config: TrainConfig, rank: int) -> OpenedShards:
 
 def _rehearse(config: TrainConfig, rank: int) -> int:
     """Bytes of the workspace of one rank after some epochs and an evaluation."""
-    space = Workspace(is_rehearsed=True)
+    place = Place(getattr(torch, config.feature_dtype), rehearses=True)
     # Small tensors are computed, from meaningless values.
     with np.errstate(all="ignore"), Unperformed():  # type: ignore[no-untyped-call]
-        _Rehearsal(config, rank, space).run()
-    return space.nbytes
+        _Rehearsal(config, rank, place).run()
+    return place.workspace.nbytes
 
 
 def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - called as a user's loss is
@@ -89,45 +90,45 @@ def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - calle
 class _Rehearsal:
     """What :class:`gnnloom.trainer.training.loop.Training` has of one rank's training, as far as tensors go."""
 
-    def __init__(self, config: TrainConfig, rank: int, workspace: Workspace) -> None:
+    def __init__(self, config: TrainConfig, rank: int, place: Place) -> None:
         self.config, self.comm = config, UnconnectedRank(rank, config.ranks)
         opened = unread(_open(config, rank), rank)
-        self.session = self._session(opened, workspace)
+        self.session = self._session(opened, place)
         session = self.session
-        labels = session.objective.read(session.label_rows)
+        labels = session.objective.read(session.label_rows, place)
         inputs = session.take_inputs()
         self.optimizer = build_optimizer(session.model, config)
         layout = session.operator.layout(session.model.num_layers)
-        loss = session.objective.loss(layout, labels, session.operator.workspace)
+        loss = session.objective.loss(layout, labels)
         self.mode = FullMode(ModeContext(session, inputs, labels, loss, 0))
 
-    def _session(self, opened: OpenedShards, workspace: Workspace) -> Session:
+    def _session(self, opened: OpenedShards, place: Place) -> Session:
         """As :func:`gnnloom.trainer.training.session.open_session` makes it, with features that are zeros."""
-        config, shards, counter, threads = self.config, opened.shards, ReadCounter(), IdleThreads()
+        config, shards, counter = self.config, opened.shards, ReadCounter()
         objective = build_objective(opened, config)
         options = model_options(config, shards.num_features, objective.num_outputs)
-        share = build_share(self.comm, config, opened, options, threads, counter, workspace)
+        share = build_share(self.comm, config, opened, options, place, counter)
         operator, feature_rows, label_rows = share
-        feature = torch.from_numpy(feature_rows.read("feature", np.dtype(config.dtype)))
+        feature = place.from_numpy(feature_rows.read("feature", np.dtype(config.dtype)))
         return Session(
             self.comm,
             config,
             Catalog(config.catalog).dataset(config.dataset),
             shards,
             label_rows,
-            self._weighted(objective),
+            self._weighted(objective, place),
             operator,
-            build_model(operator, config, options, threads),
+            build_model(operator, config, options),
             feature,
             counter,
             Loaded(0.0, 0),
         )
 
-    def _weighted(self, objective: Objective) -> Objective:
+    def _weighted(self, objective: Objective, place: Place) -> Objective:
         # What a function of the user's takes is not in the workspace, whatever it computes.
         own = None if self.config.loss == "auto" else _any_loss
         # The values of weights do not matter, but they take memory.
-        ones = torch.ones(objective.num_outputs, dtype=torch.float64)
+        ones = place.lasting((objective.num_outputs,), torch.float64).fill_(1)
         weights = None if self.config.class_weights == "none" else ones
         return replace(objective, class_weights=weights, own_loss=own)
 
@@ -142,7 +143,7 @@ class _Rehearsal:
 
     def _update(self) -> None:
         operator, parameters = self.session.operator, trained_parameters(self.session.model)
-        sum_gradients(parameters, operator.grid.group(operator.weight_axes), operator.workspace)
+        sum_gradients(parameters, operator)
         if self.config.clip_norm:
-            clip_gradients(parameters, self.config.clip_norm, self.comm)
+            clip_gradients(parameters, self.config.clip_norm, operator.grid)
         self.optimizer.step()

@@ -42,5 +42,4 @@ def model_options(config: TrainConfig, num_features: int, num_outputs: int) -> M
         residual=config.residual,
         unit_embedding=config.unit_embedding,
         own=config.own_model_options(),
-        feature_dtype=config.feature_dtype,
     )

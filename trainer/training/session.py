@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
@@ -26,14 +25,13 @@ from gnnloom.trainer.data.open_samples import open_samples
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.data.vertex_data import normalize_feature, read_feature, settled_feature_norm
 from gnnloom.trainer.data.vertex_rows import VertexRows
-from gnnloom.trainer.kernels.threads import Threads
-from gnnloom.trainer.kernels.workspace import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows
-from gnnloom.trainer.networks.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.build import build_model, build_objective, build_operator
 from gnnloom.trainer.training.requested import check_graph, model_options
@@ -83,6 +81,11 @@ class Session:
     feature_norm: str = "auto"
     samples: Samples | None = None
 
+    @property
+    def place(self) -> Place:
+        """Where this rank's tensors are."""
+        return self.operator.grid.place
+
     def drawing(self, draws: Draws, epoch: int) -> AbstractContextManager[torch.Generator]:
         """Seed torch's global generator inside a block, for the draws of this rank's rows in an epoch."""
         return seeded(derived_seed(self.config.seed, draws, epoch, self.comm.rank))
@@ -95,7 +98,7 @@ class Session:
         if self.samples is not None:
             norm, by_row = self.config.feature_norm, not self.samples.has_negative_feature
             self.feature_norm = norm if norm != "auto" else "row" if by_row else "none"
-            return Inputs(torch.empty((0, self.samples.num_features), dtype=self.model.dtype))
+            return Inputs(self.place.lasting((0, self.samples.num_features), self.model.dtype))
         if self.feature is None:
             raise ValueError("the inputs of a session can be taken only once")
         layout = self.operator.layout(0)
@@ -164,7 +167,7 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     before = peak_memory()
     # By default torch uses all cores in every rank.
     torch.set_num_threads(num_threads)
-    threads = Threads(num_threads)
+    place = Place(getattr(torch, config.feature_dtype), num_threads)
     counter = ReadCounter()
     dataset = Catalog(config.catalog).dataset(config.dataset)
     opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, counter)
@@ -172,13 +175,13 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     check_graph(config.model, shards)
     objective = build_objective(opened, config)
     if config.samples is not None and isinstance(opened, OwnRowShard):
-        return _open_samples(comm, config, dataset, opened.shard, objective, threads, counter)
+        return _open_samples(comm, config, dataset, opened.shard, objective, place, counter)
     options = model_options(config, shards.num_features, objective.num_outputs)
-    operator, feature_rows, label_rows = build_share(comm, config, opened, options, threads, counter, Workspace())
-    feature = read_feature(feature_rows, getattr(torch, config.dtype))
+    operator, feature_rows, label_rows = build_share(comm, config, opened, options, place, counter)
+    feature = read_feature(feature_rows, place)
     loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
-    model = build_model(operator, config, options, threads)
+    model = build_model(operator, config, options)
     return Session(comm, config, dataset, shards, label_rows, objective, operator, model, feature, counter, loaded)
 
 
@@ -187,14 +190,13 @@ def build_share(
     config: TrainConfig,
     opened: OpenedShards,
     options: ModelOptions,
-    threads: Threads,
+    place: Place,
     counter: ReadCounter,
-    workspace: Workspace,
 ) -> tuple[Operator, VertexRows, VertexRows]:
     """This rank's operator, and its rows of the features and the labels, not yet read. Communicates nothing."""
     # The plan of the model comes before the operator, which reads only what the plan multiplies with.
     plan = options.layer_plan()
-    operator = build_operator(comm, opened, config, plan, threads, counter, workspace)
+    operator = build_operator(comm, opened, config, plan, place, counter)
     first, last = operator.layout(0), operator.layout(plan.num_layers)
     # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
     # and exchange columns in `take_inputs`.
@@ -208,7 +210,7 @@ def _open_samples(
     dataset: Dataset,
     shard: RowShard,
     objective: Objective,
-    threads: Threads,
+    place: Place,
     counter: ReadCounter,
 ) -> Session:
     """A session that reads batches from disk: only the ids, labels and split of the rank's vertices are in memory.
@@ -222,11 +224,10 @@ def _open_samples(
     started, before = time.perf_counter(), peak_memory()
     samples = open_samples(dataset, config, shard.shards.artifact, comm.size, counter)
     options = model_options(config, samples.num_features, objective.num_outputs)
-    dtype, layers = np.dtype(config.dtype), len(options.pairs)
-    operator = Layered(comm, layers, config.normalization, dtype, threads)
+    operator = Layered(comm, len(options.pairs), config.normalization, place)
     operator.rest(shard.vertex())
     loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
-    model = build_model(operator, config, options, threads)
+    model = build_model(operator, config, options)
     shards = shard.shards
     return Session(
         comm, config, dataset, shards, shard, objective, operator, model, None, counter, loaded, samples=samples

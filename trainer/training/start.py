@@ -129,10 +129,10 @@ class ReadStart:
         share = (comm.rank, comm.size)
         checkpoint = _read_checkpoint(run, first_epoch, share, session.counter) if first_epoch else None
         objective, layout = session.objective, session.operator.layout(session.model.num_layers)
-        labels, scores = objective.read(session.label_rows), (objective.num_outputs, session.model.dtype)
+        labels = objective.read(session.label_rows, session.place)
         check_class_weights(config, objective)
         own_loss, own_metric = (
-            None if text in {"auto", "none"} else load_function(option, text, layout, labels, *scores)
+            None if text in {"auto", "none"} else load_function(option, text, layout, labels, objective.num_outputs)
             for option, text in (("loss", config.loss), ("metric", config.metric))
         )
         best = None if checkpoint is None else KeptBest.read(run)

@@ -75,7 +75,8 @@ def check_sparse_product() -> Finding:
     import torch
 
     from gnnloom.storage.matrix.csr import CSR
-    from gnnloom.trainer.kernels.dispatch import Threads, sparse_product, sparse_product_kernel
+    from gnnloom.trainer.kernels.dispatch import sparse_product, sparse_product_kernel
+    from gnnloom.trainer.place.place import Place
 
     rng = np.random.default_rng(0)
     indptr = np.arange(0, _PRODUCT_NONZEROS + 1, _PRODUCT_NONZEROS // _PRODUCT_ROWS)
@@ -84,7 +85,7 @@ def check_sparse_product() -> Finding:
     dense[:, 0] = torch.arange(_PRODUCT_ROWS)
     # Not left empty: fresh memory may still hold the right result of an earlier product.
     out = torch.full_like(dense, torch.nan)
-    product = sparse_product(CSR(0, indptr, columns, None, _PRODUCT_ROWS), Threads(1), dense.dtype)
+    product = sparse_product(CSR(0, indptr, columns, None, _PRODUCT_ROWS), Place(dense.dtype))
     seconds = []
     # The first product loads or compiles the kernel.
     for _ in range(4):

@@ -151,34 +151,33 @@ def _call_trainer() -> list[str]:
         Dropout,
         SoftmaxGradient,
         SoftmaxState,
-        Threads,
-        Workspace,
         edge_softmax,
         rectify,
         sparse_product,
     )
+    from gnnloom.trainer.place.place import Place
 
-    indptr, indices, threads = np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), Threads(1)
+    indptr, indices = np.array([0, 2, 3]), np.array([0, 1, 1], np.int32)
     for dtype, tensor_dtype in ((np.dtype(np.float32), torch.float32), (np.dtype(np.float64), torch.float64)):
-        dense = torch.ones((2, 4), dtype=tensor_dtype)
+        place, dense = Place(tensor_dtype), torch.ones((2, 4), dtype=tensor_dtype)
         for data in (None, np.ones(3, dtype)):
-            product = sparse_product(CSR(0, indptr, indices, data, 2), threads, dtype)
+            product = sparse_product(CSR(0, indptr, indices, data, 2), place)
             product.multiply(dense, torch.zeros_like(dense), torch.ones(2, dtype=tensor_dtype))
-        dropout = Dropout(0.5, 0, threads)
+        dropout = Dropout(0.5, 0, place)
         dropped = dropout.apply(dense.requires_grad_(), np.arange(2), 0, 0, 0)
         for mask in (None, dropout.mask(np.arange(2), 0, 0, 0)):
-            dropped = rectify(dropped, torch.ones(4, dtype=tensor_dtype), mask, dropout)
+            dropped = rectify(dropped, torch.ones(4, dtype=tensor_dtype), mask, place)
         dropped.sum().backward()  # type: ignore[no-untyped-call]
         values, scores = torch.ones((2, 1, 4), dtype=tensor_dtype), torch.ones((2, 1), dtype=tensor_dtype)
-        softmax = edge_softmax(CSR(0, indptr, indices, None, 2), 0.2, threads)
-        softmax.accumulate(values, scores, scores, SoftmaxState.begin(values.shape, tensor_dtype, Workspace()))
+        softmax = edge_softmax(CSR(0, indptr, indices, None, 2), 0.2, place)
+        softmax.accumulate(values, scores, scores, SoftmaxState.begin(values.shape, tensor_dtype, place))
         gradient = SoftmaxGradient(scores, scores, values, scores)
         softmax.add_target_gradient(values, scores, scores, gradient, torch.zeros_like(scores))
         softmax.add_source_gradient(values, scores, scores, gradient, values.clone(), scores.clone())
     stored = torch.ones((2, 4), dtype=torch.bfloat16, requires_grad=True)
     dropped = dropout.apply(stored, np.arange(2), 0, 0, 0)
     for mask in (None, dropout.mask(np.arange(2), 0, 0, 0)):
-        dropped = rectify(dropped, torch.ones(4), mask, dropout)
+        dropped = rectify(dropped, torch.ones(4), mask, place)
     dropped.sum().backward()  # type: ignore[no-untyped-call]
     return []
 

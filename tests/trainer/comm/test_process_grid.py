@@ -7,6 +7,7 @@ import pytest
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.factors import factorizations, most_square
 from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.place.place import Place
 from support.lone import LoneCommunicator
 
 AXES = {"x": 2, "y": 3, "z": 2}
@@ -15,7 +16,7 @@ AXES = {"x": 2, "y": 3, "z": 2}
 def grid_of(rank: int) -> ProcessGrid:
     comm = LoneCommunicator()
     comm.rank, comm.size = rank, 12
-    return ProcessGrid(comm, AXES)
+    return ProcessGrid(comm, AXES, Place())
 
 
 def test_the_last_axis_varies_fastest() -> None:
@@ -40,7 +41,7 @@ def test_sizes_along_the_last_axis_are_those_of_the_ranks_that_differ_there() ->
 
 def test_a_grid_of_another_number_of_ranks_is_refused() -> None:
     with pytest.raises(InputError, match="12 ranks, the job has 1"):
-        ProcessGrid(LoneCommunicator(), AXES)
+        ProcessGrid(LoneCommunicator(), AXES, Place())
 
 
 def test_factorizations_are_complete_and_the_most_even_one_is_chosen() -> None:

@@ -14,7 +14,6 @@ from gnnloom.storage import Catalog, ReadCounter
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import MpiCommunicator, world
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.kernels.dispatch import Threads
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 from gnnloom.trainer.operators.layer_plan import LayerPlan
@@ -23,13 +22,13 @@ from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.operators.row_blocks import RowBlocks
 from gnnloom.trainer.operators.summa import Summa
 from gnnloom.trainer.operators.tensor3d import Tensor3D
+from gnnloom.trainer.place.place import Place
 from support.dense import normalized
 from support.lone import LoneCommunicator
 from support.problems import Problem, problem
 
 PLAN = LayerPlan(dims=(5, 3), propagates_first=(True,), input_needs_gradient=True)
 GRIDS = {RowBlocks: ("row",), Summa: ("row", "column"), Tensor3D: ("x", "y", "z")}
-FLOAT64 = np.dtype(np.float64)
 
 
 def conforming() -> tuple[Communicator, Communicator]:
@@ -68,14 +67,14 @@ def check_product(operator: Operator, given: Problem) -> None:
 
 def test_a_product_over_row_shards_runs_without_mpi(given: Problem, tmp_path: Path) -> None:
     shard = given.store(Catalog(tmp_path), 1).row_shards(parts=1).shard(0)
-    check_product(PointToPoint(LoneCommunicator(), shard, "symmetric", FLOAT64, Threads()), given)
+    check_product(PointToPoint(LoneCommunicator(), shard, "symmetric", Place(torch.float64)), given)
 
 
 @pytest.mark.parametrize("kind", GRIDS)
 def test_a_product_over_grid_shards_runs_without_mpi(kind: type[GridOperator], given: Problem, tmp_path: Path) -> None:
     shards = given.store_grid(Catalog(tmp_path), "double", grid=(3, 2)).grid_shards()
-    grid = ProcessGrid(LoneCommunicator(), dict.fromkeys(GRIDS[kind], 1))
-    adjacency = GridAdjacency(shards, "symmetric", FLOAT64, Threads(), ReadCounter())
+    grid = ProcessGrid(LoneCommunicator(), dict.fromkeys(GRIDS[kind], 1), Place(torch.float64))
+    adjacency = GridAdjacency(shards, "symmetric", grid.place, ReadCounter())
     check_product(kind(grid, adjacency, PLAN), given)  # type: ignore[arg-type]
 
 

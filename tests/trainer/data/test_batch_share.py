@@ -15,6 +15,7 @@ from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.whole_graph import read_whole_graph
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.trainer.data.batch_share import EpochShare
+from gnnloom.trainer.place.place import Place
 from support.graphs import random_adjacency, store_graph
 
 N, SIZE, PARTS = 200, 20, 3
@@ -44,7 +45,7 @@ def test_shares_are_the_rows_of_the_induced_graph_and_lists_fit_each_other(catal
     dense = adjacency.toarray()
     for batch in (0, 4, 9):
         ids = sampler.draw(3, batch)
-        rows = [share.rows(batch, "none", np.dtype(np.float64)) for share in shares(shards, 3)]
+        rows = [share.rows(batch, "none", Place()) for share in shares(shards, 3)]
         assert sorted(np.concatenate([each.vertex for each in rows])) == ids.tolist()
         for side, whole in (("matrix", dense), ("transpose", dense.T)):
             matrices = [getattr(each, side) for each in rows]
@@ -70,7 +71,7 @@ def test_batches_send_the_rows_that_the_stochastic_partition_forecast(catalog: C
     chosen = {"stochastic": "batch_volume_expected", "hypergraph": "batch_volume_full_expected"}
     forecast = quality[chosen[quality["batch_model"]]]
     sent = [
-        sum(len(share.rows(batch, "none", np.dtype(np.float32)).matrix.send_row) for share in epoch)
+        sum(len(share.rows(batch, "none", Place()).matrix.send_row) for share in epoch)
         for epoch in (shares(shards, number) for number in range(25))
         for batch in range(N // SIZE)
     ]

@@ -10,7 +10,6 @@ from gnnloom.trainer.kernels import gemm
 from gnnloom.trainer.kernels.bfloat16 import narrow, widen
 from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
 from gnnloom.trainer.kernels.dispatch import (
-    Workspace,
     add_widened,
     column_sums,
     converted,
@@ -18,6 +17,7 @@ from gnnloom.trainer.kernels.dispatch import (
     scaled_rows,
     weight_gradient,
 )
+from gnnloom.trainer.place.place import Place
 
 
 def _numbers(*shape: int) -> torch.Tensor:
@@ -39,7 +39,7 @@ def test_numbers_are_rounded_as_torch_rounds_them() -> None:
 
 def test_column_sums_are_formed_in_float32() -> None:
     matrix = (_numbers(5000, 7) + 1).bfloat16()
-    found = column_sums(matrix, Workspace())
+    found = column_sums(matrix, Place())
     assert found.dtype == torch.float32
     np.testing.assert_allclose(found, matrix.double().sum(0), rtol=1e-5)
 
@@ -50,7 +50,7 @@ def test_rows_are_scaled_in_float32_and_rounded_once(num_rows: int, in_place: bo
     # More rows than are widened at a time.
     matrix, factors = _numbers(num_rows, 100).bfloat16(), _numbers(num_rows)
     expected = (matrix.float() * factors.unsqueeze(1)).bfloat16()
-    found = scaled_rows(matrix, factors, Workspace(), matrix if in_place else None)
+    found = scaled_rows(matrix, factors, Place(), matrix if in_place else None)
     assert torch.equal(found, expected)
     assert (found is matrix) is in_place
 
@@ -59,7 +59,7 @@ def test_rows_are_scaled_in_float32_and_rounded_once(num_rows: int, in_place: bo
 def test_bfloat16_is_added_to_float32_without_rounding(num_rows: int) -> None:
     total, summand = _numbers(num_rows, 100), (_numbers(num_rows, 100) + 1).bfloat16()
     expected = total + summand.float()
-    add_widened(total, summand, Workspace())
+    add_widened(total, summand, Place())
     assert torch.equal(total, expected)
 
 
@@ -70,18 +70,18 @@ def test_groups_of_chunks_cover_every_row_once_and_sums_add_up(num_rows: int, mo
     matrix, total = torch.arange(num_rows * 3).reshape(num_rows, 3).float(), torch.ones(3)
     for rows in groups:
         assert rows.stop - rows.start <= 5 * max(1, most)
-        add_in_order(total, in_chunks(matrix[rows], 5).sum(1), Workspace())
+        add_in_order(total, in_chunks(matrix[rows], 5).sum(1), Place())
     assert torch.equal(total, 1 + matrix.sum(0))
 
 
 def test_conversion_goes_back_with_the_gradient() -> None:
     leaf = _numbers(4, 3).requires_grad_()
-    found = converted(leaf, torch.bfloat16, Workspace())
+    found = converted(leaf, torch.bfloat16, Place())
     found.float().square().sum().backward()  # type: ignore[no-untyped-call]
     assert leaf.grad is not None
     assert leaf.grad.dtype == torch.float32
     assert torch.equal(leaf.grad, (2 * found.detach().float()).bfloat16().float())
-    assert converted(leaf, torch.float32, Workspace()) is leaf
+    assert converted(leaf, torch.float32, Place()) is leaf
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -90,7 +90,7 @@ def test_products_are_rounded_once_and_gradients_of_weights_are_float32(
 ) -> None:
     if not fast:
         monkeypatch.setattr(gemm, "_multiplies_bfloat16", lambda: False)
-    space = Workspace()
+    space = Place()
     features, gradient, weight = _numbers(5000, 24).bfloat16(), _numbers(5000, 9).bfloat16(), _numbers(24, 9)
     product = matmul(features, weight, space)
     exact = features.double() @ weight.bfloat16().double()

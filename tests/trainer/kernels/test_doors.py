@@ -1,4 +1,4 @@
-"""Each way out of torch has one door: arrays are made in the kernels and the transport, MPI is called in one file."""
+"""Each way out of torch has one door: the place of tensors makes arrays, as does the transport, which calls MPI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import gnnloom.trainer
 
 TRAINER = Path(gnnloom.trainer.__file__).parent
 #: Opens the tensor's memory to compiled code or to MPI.
-ARRAY_DOORS = ("kernels/", "comm/mpi.py")
+ARRAY_DOORS = ("place/", "comm/mpi.py")
 MPI_DOORS = {"comm/mpi.py", "comm/ending.py"}
 #: Implementations; everyone else asks ``kernels.dispatch``.
 _BEHIND = "c|numba_rows|numba_spmm|operands|row_pass|sparse_rows|attention|dropout|elementwise|gemm|rectify"
@@ -28,12 +28,12 @@ def _lines(root: Path) -> list[tuple[str, str]]:
 
 def test_the_search_sees_the_doors_themselves() -> None:
     lines = _lines(TRAINER)
-    assert any(path == "kernels/arrays.py" and TO_ARRAY.search(line) for path, line in lines)
+    assert any(path == "place/arrays.py" and TO_ARRAY.search(line) for path, line in lines)
     assert all(any(path == door and "mpi4py" in line for path, line in lines) for door in MPI_DOORS)
     assert any(path == "kernels/dispatch.py" and IMPLEMENTATIONS.search(line) for path, line in lines)
 
 
-def test_tensors_become_arrays_in_kernels_and_transport_only() -> None:
+def test_tensors_become_arrays_at_their_place_and_in_the_transport_only() -> None:
     found = [where for where in _lines(TRAINER) if TO_ARRAY.search(where[1]) and not where[0].startswith(ARRAY_DOORS)]
     assert found == []
 
@@ -53,7 +53,7 @@ def test_kernels_are_reached_through_the_dispatch_only() -> None:
 
 
 def test_kernels_neither_communicate_nor_know_layouts() -> None:
-    upward = re.compile(r"gnnloom\.trainer\.(?!kernels\b)\w+")
+    upward = re.compile(r"gnnloom\.trainer\.(?!kernels\b|place\b)\w+")
     imports = [line for path, line in _lines(TRAINER / "kernels") if line.startswith(("from ", "import "))]
     assert imports
     assert [line for line in imports if upward.search(line)] == []

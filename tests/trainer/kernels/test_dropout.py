@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnloom.trainer.kernels.dispatch import Dropout, Threads
+from gnnloom.trainer.kernels.dispatch import Dropout
+from gnnloom.trainer.place.place import Place
 
 
 def _drop(
@@ -21,7 +22,7 @@ def _drop(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Ones, and the same after dropout."""
     ones = torch.ones(len(vertex), columns.stop - columns.start, dtype=torch.float64, requires_grad=True)
-    return ones, Dropout(probability, seed, Threads(2)).apply(ones, vertex, columns.start, epoch, layer)
+    return ones, Dropout(probability, seed, Place(num_threads=2)).apply(ones, vertex, columns.start, epoch, layer)
 
 
 def test_dropout_drops_the_stated_share_and_keeps_the_mean() -> None:
@@ -70,7 +71,7 @@ def test_probability_zero_returns_the_features_themselves() -> None:
 
 
 def test_bfloat16_loses_the_same_features_as_float32_and_is_rounded_once() -> None:
-    vertex, dropout = np.arange(300), Dropout(0.3, 1, Threads(2))
+    vertex, dropout = np.arange(300), Dropout(0.3, 1, Place(num_threads=2))
     given = torch.randn((300, 37), generator=torch.Generator().manual_seed(0)).bfloat16()
     wide, narrow = (dropout.apply(each, vertex, 0, 0, 0) for each in (given.float(), given))
     assert torch.equal(wide.bfloat16(), narrow)

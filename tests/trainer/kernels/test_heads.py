@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gnnloom.trainer.kernels.heads import head_scores
-from gnnloom.trainer.kernels.workspace import Workspace
+from gnnloom.trainer.place.place import Place
 from support.tolerance import assert_close
 
 #: Rows of several ranges that are formed at a time, the last of them short.
@@ -21,7 +21,7 @@ def test_gradients_of_attention_vectors_are_those_of_dense_torch(num_targets: in
     weight = torch.randn(ROWS, HEADS), torch.randn(num_targets, HEADS)
 
     given = [tensor.clone().requires_grad_() for tensor in (values, source, target)]
-    _, *scores = head_scores(given[0], given[1], given[2] if has_target else None, num_targets, Workspace())
+    _, *scores = head_scores(given[0], given[1], given[2] if has_target else None, num_targets, Place())
     of_source, of_target = scores
     loss = (of_source * weight[0]).sum()
     if has_target:
@@ -40,10 +40,10 @@ def test_gradients_of_attention_vectors_are_those_of_dense_torch(num_targets: in
 
 
 def test_no_matrix_as_large_as_the_values_is_formed_for_the_gradient_of_a_vector() -> None:
-    workspace, values = Workspace(), torch.randn(ROWS, HEADS, DIM)
+    place, values = Place(), torch.randn(ROWS, HEADS, DIM)
     source, target = torch.randn(HEADS, DIM, requires_grad=True), torch.randn(HEADS, DIM, requires_grad=True)
-    _, of_source, of_target = head_scores(values.requires_grad_(), source, target, ROWS, workspace)
+    _, of_source, of_target = head_scores(values.requires_grad_(), source, target, ROWS, place)
     (of_source.sum() + of_target.sum()).backward()  # type: ignore[no-untyped-call]
     assert source.grad is not None
     # Two matrices of scores, and a few rows.
-    assert workspace.nbytes < values.numel() * values.element_size() // 2
+    assert place.workspace.nbytes < values.numel() * values.element_size() // 2

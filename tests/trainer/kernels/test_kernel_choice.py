@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -21,9 +20,11 @@ from torch import Tensor
 from gnnloom.trainer.kernels.c import library
 from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
 from gnnloom.trainer.kernels.contract import SparseProduct
-from gnnloom.trainer.kernels.dispatch import Threads, sparse_product, sparse_product_kernel
+from gnnloom.trainer.kernels.dispatch import sparse_product, sparse_product_kernel
 from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct
 from gnnloom.trainer.kernels.sparse_rows import SparseRows, listed_rows
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.place.threads import Threads
 from support.sparse_products import Case, cases, random_csr
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -76,7 +77,7 @@ def test_sums_are_rounded_to_the_nearest_even_bfloat16_and_nan_stays_nan() -> No
     dense[3, :] = torch.nan
     dense[4, :] = torch.inf
     expected = torch.empty((40, 70))
-    sparse_product(matrix, Threads(), torch.float32).multiply(dense.float(), expected, torch.empty(0))
+    sparse_product(matrix, Place()).multiply(dense.float(), expected, torch.empty(0))
     for product in _products(listed_rows(matrix), 1, torch.bfloat16):
         out = torch.empty((40, 70), dtype=torch.bfloat16)
         product.multiply(dense, out, torch.empty(0))
@@ -98,7 +99,7 @@ def test_large_outputs_are_written_around_the_caches_with_the_same_bits(monkeypa
 def test_the_environment_chooses_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(library.VARIABLE, "numba")
     assert sparse_product_kernel() == "numba"
-    product = sparse_product(random_csr(4, 4, 0.5, weighted=False), Threads(), np.dtype(np.float32))
+    product = sparse_product(random_csr(4, 4, 0.5, weighted=False), Place())
     assert isinstance(product, NumbaSparseProduct)
 
 

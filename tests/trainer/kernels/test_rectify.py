@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import sum_dtype
 from gnnloom.trainer.kernels.c.library import all_libraries
 from gnnloom.trainer.kernels.c.rows import c_rows
 from gnnloom.trainer.kernels.contract import LANES, RowPass, Step
-from gnnloom.trainer.kernels.dispatch import Dropout, Threads, rectify
+from gnnloom.trainer.kernels.dispatch import Dropout, rectify
 from gnnloom.trainer.kernels.numba_rows import numba_rows
+from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.place import Place
 
 VERTEX = np.arange(5, 205, dtype=np.int64)
 
@@ -31,13 +32,13 @@ def _gradients(result: Tensor, output: Tensor, bias: Tensor) -> tuple[Tensor, ..
 @pytest.mark.parametrize("dim", [1, 31, 32, 70])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_one_pass_has_the_bits_of_three(probability: float, dim: int, in_place: bool) -> None:
-    generator, dropout = torch.Generator().manual_seed(dim), Dropout(probability, 3, Threads(2))
+    generator, dropout = torch.Generator().manual_seed(dim), Dropout(probability, 3, Place(num_threads=2))
     pair = torch.randn(len(VERTEX), dim, generator=generator), torch.randn(dim, generator=generator)
     separate, joint = ([tensor.clone().requires_grad_() for tensor in pair] for _ in range(2))
     expected = dropout.apply(torch.relu(separate[0] + separate[1]), VERTEX, 4, 1, 2)
     # A leaf cannot be overwritten.
     output = joint[0] * 1
-    found = rectify(output, joint[1], dropout.mask(VERTEX, 4, 1, 2), dropout, in_place=in_place)
+    found = rectify(output, joint[1], dropout.mask(VERTEX, 4, 1, 2), dropout.place, in_place=in_place)
     assert (found.data_ptr() == output.data_ptr()) == in_place
     for one, other in zip(_gradients(expected, *separate), _gradients(found, *joint), strict=True):
         assert torch.equal(one, other)
@@ -45,7 +46,7 @@ def test_one_pass_has_the_bits_of_three(probability: float, dim: int, in_place: 
 
 def test_numbers_that_are_not_finite_pass() -> None:
     odd = torch.tensor([[torch.nan, torch.inf, -torch.inf, -1.0]])
-    result = rectify(odd, None, None, Dropout(0.0, 0, Threads(1)))
+    result = rectify(odd, None, None, Place())
     assert bool(result[0, 0].isnan())
     assert result[0, 1:].tolist() == [torch.inf, 0.0, 0.0]
 
@@ -53,13 +54,13 @@ def test_numbers_that_are_not_finite_pass() -> None:
 @pytest.mark.parametrize("probability", [0.0, 0.4])
 @pytest.mark.parametrize("dim", [1, 31, 70])
 def test_bfloat16_is_computed_in_float32_and_rounded_once(probability: float, dim: int) -> None:
-    generator, dropout = torch.Generator().manual_seed(dim), Dropout(probability, 3, Threads(2))
+    generator, dropout = torch.Generator().manual_seed(dim), Dropout(probability, 3, Place(num_threads=2))
     output = torch.randn(len(VERTEX), dim, generator=generator).bfloat16()
     bias, mask = torch.randn(dim, generator=generator), dropout.mask(VERTEX, 4, 1, 2)
     results, gradients, of_biases = list[Tensor](), list[Tensor](), list[Tensor]()
     for rows in (output.float(), output):
         leaf, added = rows.clone().requires_grad_(), bias.clone().requires_grad_()
-        results.append(rectify(leaf, added, mask, dropout))
+        results.append(rectify(leaf, added, mask, dropout.place))
         numbers = torch.randn(output.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
         results[-1].backward(numbers.to(rows.dtype))  # type: ignore[no-untyped-call]
         assert leaf.grad is not None
@@ -75,7 +76,7 @@ def test_bfloat16_is_computed_in_float32_and_rounded_once(probability: float, di
 
 def test_bfloat16_that_is_not_finite_passes() -> None:
     odd = torch.tensor([[torch.nan, torch.inf, -torch.inf, -1.0]]).bfloat16()
-    result = rectify(odd, None, None, Dropout(0.0, 0, Threads(1)))
+    result = rectify(odd, None, None, Place())
     assert bool(result[0, 0].isnan())
     assert result[0, 1:].tolist() == [torch.inf, 0.0, 0.0]
 
@@ -98,7 +99,7 @@ def test_numba_and_every_instruction_set_give_the_same_bits(
     source.view(-1)[::7] = torch.tensor([0.0, -0.0, torch.nan, torch.inf, -torch.inf], dtype=dtype)[seed % 5]
     words = torch.randint(-(2**31), 2**31, (num_rows, -(-dim // LANES)), dtype=torch.int32, generator=generator)
     bias = torch.randn(dim, generator=generator).to(sum_dtype(dtype))
-    mask = Dropout(0.4, seed, Threads()).mask(np.arange(num_rows) + (1 << 33), 5, 1, 2)
+    mask = Dropout(0.4, seed, Place()).mask(np.arange(num_rows) + (1 << 33), 5, 1, 2)
     chosen = mask if masked or step is Step.DROP else None
     found = []
     for library in (None, *all_libraries()):
@@ -114,7 +115,7 @@ def test_numba_and_every_instruction_set_give_the_same_bits(
 @pytest.mark.parametrize("spends", [False, True])
 def test_a_gradient_that_nothing_else_needs_is_overwritten(spends: bool) -> None:
     output = torch.randn((4, 8), requires_grad=True)
-    result = rectify(output, None, None, Dropout(0.0, 0, Threads()), spends_gradient=spends)
+    result = rectify(output, None, None, Place(), spends_gradient=spends)
     gradient = torch.ones(4, 8)
     result.backward(gradient)  # type: ignore[no-untyped-call]
     assert output.grad is not None

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.storage import CSR
-from gnnloom.trainer.kernels.dispatch import Threads, products_by_columns, sparse_product
+from gnnloom.trainer.kernels.dispatch import products_by_columns, sparse_product
 from gnnloom.trainer.kernels.sparse_rows import PackedRows, listed_columns, listed_rows
+from gnnloom.trainer.place.place import Place
 from support.sparse_products import Case, cases, random_csr
 
 NO_SCALE = torch.empty(0)
@@ -38,7 +39,7 @@ def threads_for_the_smallest_products() -> Iterator[None]:
 def test_product_equals_scipy(case: Case, threads: int, kernel: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GNNLOOM_KERNELS", kernel)
-        product = sparse_product(case.matrix, Threads(threads), case.dtype)
+        product = sparse_product(case.matrix, Place(case.dtype, threads))
     assert (product.num_rows, product.num_columns) == (case.matrix.num_rows, case.matrix.num_columns)
     chosen = product if case.rows is None else product.restricted(case.rows)
     dense, out = case.dense(), case.before()
@@ -57,7 +58,7 @@ def test_empty_matrices_are_multiplied(kernel: str) -> None:
     for rows, columns, dim in ((0, 9, 3), (3, 0, 5), (3, 4, 0)):
         out = torch.ones((rows, dim))
         matrix = CSR(0, np.zeros(rows + 1, np.int64), np.empty(0, np.int32), None, columns)
-        sparse_product(matrix, Threads(2), np.dtype(np.float32)).multiply(torch.ones((columns, dim)), out, NO_SCALE)
+        sparse_product(matrix, Place(num_threads=2)).multiply(torch.ones((columns, dim)), out, NO_SCALE)
         assert not out.any()
 
 
@@ -67,7 +68,7 @@ def test_neither_repetition_nor_the_number_of_threads_changes_a_bit(kernel: str)
     results = []
     for threads in (1, 1, 2, 3, 5):
         out = torch.empty(300, 33)
-        sparse_product(matrix, Threads(threads), np.dtype(np.float32)).multiply(dense, out, NO_SCALE)
+        sparse_product(matrix, Place(num_threads=threads)).multiply(dense, out, NO_SCALE)
         results.append(out)
     assert all(torch.equal(results[0], other) for other in results[1:])
 
@@ -77,11 +78,11 @@ def test_a_product_copies_neither_the_matrix_nor_the_dense_operands(kernel: str)
 
     matrix = random_csr(2000, 2000, 0.05, weighted=False)
     dense, out = torch.ones(2000, 64), torch.zeros(2000, 64)
-    sparse_product(matrix, Threads(), np.dtype(np.float32)).multiply(dense, out, NO_SCALE)  # compiles
+    sparse_product(matrix, Place()).multiply(dense, out, NO_SCALE)  # compiles
     address = out.data_ptr()
     tracemalloc.start()
     try:
-        product = sparse_product(matrix, Threads(), np.dtype(np.float32))
+        product = sparse_product(matrix, Place())
         product.multiply(dense, out, NO_SCALE)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -92,7 +93,7 @@ def test_a_product_copies_neither_the_matrix_nor_the_dense_operands(kernel: str)
 
 
 def test_operands_that_do_not_match_are_refused(kernel: str) -> None:
-    product = sparse_product(random_csr(4, 5, 0.5, weighted=False), Threads(), np.dtype(np.float32))
+    product = sparse_product(random_csr(4, 5, 0.5, weighted=False), Place())
     dense, out = torch.ones((5, 2)), torch.ones((4, 2))
     with pytest.raises(ValueError, match=r"\(4, 5\) times \(4, 2\) into \(4, 2\)"):
         product.multiply(out, out, NO_SCALE)
@@ -125,7 +126,7 @@ def test_products_by_columns_read_only_their_rows_and_copy_nothing(kernel: str, 
     dense = torch.randn(40, 5, generator=torch.Generator().manual_seed(3))
     data = np.ones(matrix.nnz) if matrix.data is None else matrix.data
     whole = scipy.sparse.csr_array((data, matrix.indices, matrix.indptr), (200, 40)).toarray()
-    products = products_by_columns(matrix, parts, Threads(2), np.dtype(np.float32))
+    products = products_by_columns(matrix, parts, Place(num_threads=2))
     for part, product in zip(parts, products, strict=True):
         arrived, out = torch.full_like(dense, torch.nan), torch.ones(200, 5)
         arrived[part] = dense[part]
@@ -145,16 +146,16 @@ def test_packed_rows_are_as_long_as_stated_and_lose_nothing(
     num_rows: int, num_columns: int, density: float, weighted: bool, lists_entries: bool
 ) -> None:
     matrix = random_csr(num_rows, num_columns, density, weighted=weighted)
-    packed = PackedRows.of(listed_rows(matrix), lists_entries=lists_entries)
+    packed = PackedRows.of(listed_rows(matrix), Place(torch.float64), lists_entries=lists_entries)
     assert len(packed.rows) == (matrix.nnz if lists_entries else num_rows)
-    assert [array.dtype for array in packed.arrays] == [np.int32] * 2 + (
-        [] if matrix.data is None else [matrix.data.dtype]
+    assert [tensor.dtype for tensor in packed.tensors] == [torch.int32] * 2 + (
+        [] if matrix.data is None else [torch.float64]
     )
     found = packed.unpacked()
     dense = torch.randn(num_columns, 5, generator=torch.Generator().manual_seed(3))
     expected, out = torch.ones(num_rows, 5), torch.zeros(num_rows, 5)
     for rows, result in ((matrix, expected), (found, out)):
-        sparse_product(rows, Threads(), np.dtype(np.float32)).multiply(dense, result, NO_SCALE)
+        sparse_product(rows, Place()).multiply(dense, result, NO_SCALE)
     np.testing.assert_array_equal(out, expected)
     if lists_entries:
         # Work and memory for rows with entries only.

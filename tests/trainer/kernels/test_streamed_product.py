@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from gnnloom.storage import CSR
 from gnnloom.storage.errors import CorruptError
-from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, sparse_product
+from gnnloom.trainer.kernels.dispatch import SparseProduct, sparse_product
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
+from gnnloom.trainer.place.place import Place
 from support.sparse_products import Case, cases, random_csr
 from support.stored_matrices import store_matrix
 
@@ -30,7 +31,7 @@ def test_it_has_the_bits_of_the_product_in_memory(case: Case, kernel: str, chunk
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setenv("GNNLOOM_KERNELS", kernel)
         stored = store_matrix(Path(folder), case.matrix, chunk_rows=chunk_rows, block_entries=block_entries)
-        products = [sparse_product(matrix, Threads(2), case.dtype) for matrix in (case.matrix, stored)]
+        products = [sparse_product(matrix, Place(case.dtype, 2)) for matrix in (case.matrix, stored)]
         if case.rows is not None:
             products = [product.restricted(case.rows) for product in products]
         assert products[0].nnz == products[1].nnz
@@ -48,7 +49,7 @@ def test_it_has_the_bits_of_the_product_in_memory(case: Case, kernel: str, chunk
 def test_the_product_works_after_a_failed_one(tmp_path: Path) -> None:
     matrix = random_csr(50, 50, 0.2, weighted=False)
     stored = store_matrix(tmp_path, matrix, chunk_rows=30, block_entries=40)
-    product, dense, out = sparse_product(stored, Threads(1), torch.float32), torch.ones((50, 2)), torch.empty((50, 2))
+    product, dense, out = sparse_product(stored, Place()), torch.ones((50, 2)), torch.empty((50, 2))
     chunk = tmp_path / "indices/c/5"
     content = chunk.read_bytes()
     chunk.unlink()
@@ -68,12 +69,12 @@ def test_messages_advance_between_blocks(tmp_path: Path) -> None:
 
 
 def _prepared(rows: CSR, dtype: torch.dtype) -> SparseProduct:
-    return sparse_product(rows, Threads(1), dtype)
+    return sparse_product(rows, Place(dtype))
 
 
 def test_wrong_shapes_and_rows_are_refused(tmp_path: Path) -> None:
     stored = store_matrix(tmp_path, random_csr(5, 4, 0.5, weighted=False), chunk_rows=30, block_entries=40)
-    product = sparse_product(stored, Threads(1), torch.float32)
+    product = sparse_product(stored, Place())
     with pytest.raises(ValueError, match=r"\(5, 4\) times \(5, 2\) into \(5, 2\)"):
         product.multiply(torch.ones((5, 2)), torch.ones((5, 2)), torch.empty(0))
     with pytest.raises(ValueError, match="strictly ascending"):

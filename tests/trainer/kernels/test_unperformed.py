@@ -10,16 +10,14 @@ import torch
 
 from gnnloom.storage import CSR
 from gnnloom.trainer.kernels.dispatch import (
-    Dropout,
-    IdleThreads,
     SoftmaxState,
     Unperformed,
-    Workspace,
     edge_softmax,
     rectify,
     sparse_product,
 )
-from gnnloom.trainer.kernels.workspace import SMALL
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.place.workspace import SMALL
 
 ROWS, DIM = SMALL, 3
 
@@ -52,17 +50,17 @@ def test_small_operations_are_performed() -> None:
 
 
 def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:
-    threads, space = IdleThreads(), Workspace(is_rehearsed=True)
+    place = Place(rehearses=True)
     pattern = CSR(0, np.zeros(ROWS + 1, np.int64), np.empty(0, np.int32), None, ROWS)
     given, out = _given(), _given()
     with Unperformed():  # type: ignore[no-untyped-call]
-        sparse_product(pattern, threads, torch.float32).multiply(given, out, torch.empty(0))
+        sparse_product(pattern, place).multiply(given, out, torch.empty(0))
         values = given.view(ROWS, 1, DIM)
         scores = values[:, :, 0].contiguous()
-        state = SoftmaxState.begin(values.shape, values.dtype, space)
-        edge_softmax(pattern, 0.2, threads).accumulate(values, scores, scores, state)
+        state = SoftmaxState.begin(values.shape, values.dtype, place)
+        edge_softmax(pattern, 0.2, place).accumulate(values, scores, scores, state)
         parameter = _given().requires_grad_()
-        rectify(parameter, torch.zeros(DIM), None, Dropout(0.5, 0, threads, space)).sum().backward()  # type: ignore[no-untyped-call]
+        rectify(parameter, torch.zeros(DIM), None, place).sum().backward()  # type: ignore[no-untyped-call]
     assert torch.equal(out, _given())
     assert parameter.grad is not None
     assert parameter.grad.shape == (ROWS, DIM)
@@ -72,8 +70,8 @@ def test_a_rehearsed_workspace_may_be_larger_than_the_memory() -> None:
     strict = Path("/proc/sys/vm/overcommit_memory")
     if strict.exists() and strict.read_text().strip() == "2":
         pytest.skip("the system counts address space as memory")
-    space = Workspace(is_rehearsed=True)
-    tensor = space.empty((1 << 38,), torch.float32)
+    place = Place(rehearses=True)
+    tensor = place.empty((1 << 38,), torch.float32)
     with Unperformed():  # type: ignore[no-untyped-call]
         tensor.add_(1)
-    assert space.nbytes == 1 << 40
+    assert place.workspace.nbytes == 1 << 40

@@ -8,6 +8,7 @@ import torch
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
+from gnnloom.trainer.place.place import Place
 from support.lone import LoneCommunicator
 
 AXES = {"row": 2, "column": 3, "copy": 2}
@@ -18,7 +19,7 @@ def layout_of(rank: int) -> Layout:
     """Rows over ``row``, columns over ``column``, copies along ``copy``."""
     comm = LoneCommunicator()
     comm.rank, comm.size = rank, 12
-    grid = ProcessGrid(comm, AXES)
+    grid = ProcessGrid(comm, AXES, Place())
     return Layout(grid, np.arange(*grid.span(NUM_VERTICES, ("row",))), ("row",), ("column",))
 
 

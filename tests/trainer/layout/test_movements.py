@@ -18,6 +18,7 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.realignment import Realigner
 from gnnloom.trainer.layout.redistribute import VertexOrder
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
+from gnnloom.trainer.place.place import Place
 from support.lone import LoneCommunicator
 
 NUM_VERTICES = 11
@@ -37,7 +38,7 @@ class Orders:
 
 
 def layouts(orders: Orders) -> tuple[Layout, Layout]:
-    grid = ProcessGrid(LoneCommunicator(), {"row": 1})
+    grid = ProcessGrid(LoneCommunicator(), {"row": 1}, Place())
     plain = np.arange(NUM_VERTICES)
     return Layout(grid, plain, ("row",)), Layout(grid, orders.shuffled, ("row",), order="columns")
 

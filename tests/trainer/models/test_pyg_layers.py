@@ -13,11 +13,12 @@ from mpi4py import MPI
 from gnnloom.storage import Catalog
 from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.model_config import settled_normalization
-from gnnloom.trainer.kernels.dispatch import Dropout, Threads
+from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.p2p import PointToPoint
+from gnnloom.trainer.place.place import Place
 from support.problems import Problem, problem
 from support.tolerance import assert_close
 
@@ -35,11 +36,11 @@ PROBLEMS = {
 def _model(given: Problem, kind: str, folder: Path, threads: int = 1) -> Model:
     dataset = given.store(Catalog(folder / "catalog"), 1)
     shard = dataset.row_shards(parts=1).shard(0)
-    pool = Threads(threads)
+    place = Place(torch.float64, threads)
     normalization = settled_normalization(kind, "auto")
-    operator = PointToPoint(MpiCommunicator(MPI.COMM_SELF), shard, normalization, np.dtype(np.float64), pool)
+    operator = PointToPoint(MpiCommunicator(MPI.COMM_SELF), shard, normalization, place)
     options = ModelOptions(dims=DIMS, own={"heads": HEADS, "negative_slope": 0.2})
-    model = MODELS[kind].load()(operator, options, Dropout(0.0, 0, pool), 5, torch.float64)
+    model = MODELS[kind].load()(operator, options, Dropout(0.0, 0, place), 5)
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
         if not name.startswith("weights"):  # biases start at 0, which would hide mistakes

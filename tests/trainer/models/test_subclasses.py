@@ -16,9 +16,10 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.kernels.dispatch import Dropout, Threads
+from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.kind import ModelKind
 from gnnloom.trainer.networks.model import Model
+from gnnloom.trainer.place.place import Place
 from support.covering import FEW_OR_EVERY
 from support.dense_models import DenseModel
 from support.mpi import train_all
@@ -77,7 +78,7 @@ class DenseSubclass(DenseModel):
 
     def _mask(self, hidden: Tensor, layer: int) -> Tensor:
         """The factors of dropout, which are a function of the seed, epoch, layer, vertex and feature."""
-        dropout, vertex = Dropout(self.dropout, SEED, Threads(1)), np.arange(len(hidden))
+        dropout, vertex = Dropout(self.dropout, SEED, Place()), np.arange(len(hidden))
         return dropout.apply(torch.ones_like(hidden).detach(), vertex, 0, self.epoch, layer)
 
     def __getitem__(self, name: str) -> Tensor:

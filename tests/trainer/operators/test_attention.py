@@ -16,9 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gnnloom.storage import CSR
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.trainer.comm.traffic import Traffic
-from gnnloom.trainer.kernels.dispatch import Threads
 from gnnloom.trainer.operators.attention import Attending, Attention
 from gnnloom.trainer.operators.halo import Arrival, HaloFetch
+from gnnloom.trainer.place.place import Place
 
 ROWS, HALO, HEADS, DIM, SLOPE = 30, 12, 3, 4, 0.2
 
@@ -38,7 +38,7 @@ def _attention() -> tuple[Attention, torch.Tensor]:
     (own, own_dense), (halo, halo_dense) = _pattern(ROWS, 1), _pattern(HALO, 2)
     nothing = np.empty(0, np.int64)
     matrix = ShardMatrix(own, halo, nothing, nothing, nothing, nothing)
-    return Attention(matrix, SLOPE, Threads(1), Traffic()), torch.from_numpy(np.hstack([own_dense, halo_dense]))
+    return Attention(matrix, SLOPE, Place(), Traffic()), torch.from_numpy(np.hstack([own_dense, halo_dense]))
 
 
 def _attend(
@@ -126,7 +126,7 @@ def test_memory_holds_nothing_of_the_size_of_edges_and_features() -> None:
     own = CSR(0, np.arange(rows + 1, dtype=np.int64) * degree, indices, None, rows)
     halo = CSR(0, np.zeros(rows + 1, np.int64), np.empty(0, np.int32), None, 0)
     nothing = np.empty(0, np.int64)
-    attention = Attention(ShardMatrix(own, halo, nothing, nothing, nothing, nothing), SLOPE, Threads(1), Traffic())
+    attention = Attention(ShardMatrix(own, halo, nothing, nothing, nothing, nothing), SLOPE, Place(), Traffic())
     given = [
         torch.randn(*shape, requires_grad=True) for shape in ((rows, 2, dim), (0, 2, dim), (rows, 2), (0, 2), (rows, 2))
     ]

@@ -22,9 +22,9 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.grid_rows import GridRows
 from gnnloom.trainer.data.open_shards import SharedGridShards
 from gnnloom.trainer.data.vertex_data import read_feature
-from gnnloom.trainer.kernels.dispatch import Threads, Workspace
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training.build import build_operator
 from gnnloom.trainer.training.requested import model_options
 from support.graphs import random_adjacency, store_graph, store_vertices
@@ -49,7 +49,7 @@ def test_blocks_of_rows_are_slices() -> None:
 def test_the_same_window_is_read_and_kept_once(tmp_path: Path) -> None:
     given = problem("graph", 60, 240, symmetric=True)
     shards = given.store_grid(Catalog(tmp_path), "single").grid_shards()
-    adjacency = GridAdjacency(shards, "symmetric", np.dtype("float64"), Threads())
+    adjacency = GridAdjacency(shards, "symmetric", Place(torch.float64))
     blocks = [(0, 20), (20, 60)]
     forward = adjacency.blocks(0, (0, 20), blocks)
     assert adjacency.blocks(1, (0, 20), blocks) is forward
@@ -102,7 +102,7 @@ def _build(shards: GridShards, algorithm: str, grid: tuple[int, ...], rank: int,
     )
     plan = model_options(config, 5, 3).layer_plan()
     comm, opened = Rank(rank, ranks), SharedGridShards(shards, counter)
-    return build_operator(comm, opened, config, plan, Threads(), counter, Workspace())  # type: ignore[arg-type,return-value]
+    return build_operator(comm, opened, config, plan, Place(), counter)  # type: ignore[arg-type,return-value]
 
 
 @pytest.mark.parametrize(("algorithm", "grid", "ranks"), PLANES)
@@ -154,11 +154,11 @@ def test_reading_features_takes_little_more_memory_than_the_features(tmp_path: P
     graph = store_graph(dataset, random_adjacency(6000, 6000, 0, symmetric=True), symmetric=True)
     store_vertices(dataset, rng.normal(size=(6000, 256)), None, None)
     shards = shard_grid(dataset, graph, GridOptions((3, 3)), InProcessCluster())
-    read_feature(GridRows(shards, "rows", (0, 10), ReadCounter()), dtype)
+    read_feature(GridRows(shards, "rows", (0, 10), ReadCounter()), Place(dtype))
     rows = GridRows(shards, "columns", (1500, 5100), ReadCounter())
     tracemalloc.start()
     try:
-        feature = read_feature(rows, dtype)
+        feature = read_feature(rows, Place(dtype))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -12,11 +12,12 @@ from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.sampling.fanouts import ALL
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
-from gnnloom.trainer.kernels.dispatch import Dropout, Threads, Workspace
+from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.place.place import Place
 from support.dense import normalized
 from support.dense_models import DenseModel
 from support.graphs import random_adjacency
@@ -44,12 +45,12 @@ def all_neighbors(adjacency: Any, *, weighted: bool = False) -> LayeredBatch:
 
 def build(kind: str, **options: Any) -> tuple[Model, Layered]:
     """A model over an operator that has no batch yet."""
-    threads, workspace = Threads(1), Workspace()
+    place = Place(torch.float64)
     normalization = NORMALIZATION[kind]
-    operator = Layered(LoneCommunicator(), 3, normalization, np.dtype(np.float64), threads, workspace)
+    operator = Layered(LoneCommunicator(), 3, normalization, place)
     given = ModelOptions(DIMS, **options)
-    dropout = Dropout(0.0, 0, threads, workspace)
-    return MODELS[kind].load()(operator, given, dropout, 3, torch.float64), operator
+    dropout = Dropout(0.0, 0, place)
+    return MODELS[kind].load()(operator, given, dropout, 3), operator
 
 
 @pytest.mark.parametrize("order", ["propagate-first", "transform-first"])
@@ -82,7 +83,7 @@ def test_unlimited_fanouts_give_the_gradient_of_the_whole_graph_for_the_seeds(
 def test_products_of_weighted_rows_are_those_of_the_whole_graph(normalization: str) -> None:
     adjacency = small_graph(weighted=True)
     batch = all_neighbors(adjacency, weighted=True)
-    operator = Layered(LoneCommunicator(), 3, normalization, np.dtype(np.float64), Threads(1))
+    operator = Layered(LoneCommunicator(), 3, normalization, Place(torch.float64))
     operator.load(batch)
     whole = normalized(adjacency.toarray(), normalization)
     feature = np.random.default_rng(1).standard_normal((90, 4))
@@ -97,7 +98,7 @@ def test_products_of_sampled_rows_are_unbiased(normalization: str, replace: bool
     adjacency = random_adjacency(60, 1500, 3, symmetric=False)
     graph = in_memory(adjacency)
     sampler = NeighborSampler(graph, 0, np.arange(60), [4], 60, replace=replace)
-    operator = Layered(LoneCommunicator(), 1, normalization, np.dtype(np.float64), Threads(1))
+    operator = Layered(LoneCommunicator(), 1, normalization, Place(torch.float64))
     feature = np.random.default_rng(1).random((60, 1))
     found = []
     for epoch in range(600):
@@ -123,7 +124,7 @@ def test_a_batch_without_vertices_has_no_gradient(kind: str) -> None:
 def test_dropout_of_a_vertex_is_the_same_in_every_batch() -> None:
     """It depends on the vertex, not on where a batch has it."""
     model, operator = build("gcn")
-    model.dropout = Dropout(0.5, 0, Threads(1), Workspace())
+    model.dropout = Dropout(0.5, 0, Place(torch.float64))
     graph = in_memory(small_graph())
     sampler = NeighborSampler(graph, 0, np.arange(90), [ALL] * 3, 12)
     dropped = np.full((90, 8), np.nan)

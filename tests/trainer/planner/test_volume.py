@@ -29,6 +29,7 @@ from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS, scaling
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.planner.describe import SCALED_SIDES, epoch_steps
 from support import traffic
 
@@ -189,7 +190,7 @@ def test_only_factors_other_than_1_take_a_pass(name: str) -> None:
     given_work = work((5, 17, 3), input_is_kept=False)
     passes = {}
     for normalization in NORMALIZATIONS:
-        found = scaling("", normalization, np.full(4, 2.0), np.dtype(np.float32))
+        found = scaling("", normalization, np.full(4, 2.0), Place())
         sides = tuple(len(side) > 0 for side in (found.right, found.left))
         assert sides == SCALED_SIDES[normalization]
         steps = algorithm.steps(replace(given_work, scaled_sides=sides), axes, OPTIONS)

@@ -17,6 +17,7 @@ from gnnloom.trainer.comm.mpi import MAX_COUNT, MpiCommunicator, world
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
 from gnnloom.trainer.tasks.objectives.classes import predicted_class
 from gnnloom.trainer.tasks.objectives.cross_entropy import MaskedCrossEntropy
@@ -89,7 +90,9 @@ def group_in_reverse() -> dict[str, Any]:
 def split_loss() -> dict[str, Any]:
     """7 classes split over 3 ranks, every rank with all rows."""
     comm = world()
-    layout = Layout(ProcessGrid(comm, {"row": 1, "column": comm.size}), np.arange(5), ("row",), ("column",))
+    layout = Layout(
+        ProcessGrid(comm, {"row": 1, "column": comm.size}, Place(torch.float64)), np.arange(5), ("row",), ("column",)
+    )
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(5, 7, generator=generator, dtype=torch.float64) * 50
     label, mask = torch.tensor([0, 6, -1, 3, 2]), torch.tensor([True, True, False, True, False])
@@ -115,7 +118,9 @@ def split_loss() -> dict[str, Any]:
 def split_binary_loss() -> dict[str, Any]:
     """7 columns of zeros and ones split over 3 ranks, with scores whose exponentials overflow."""
     comm = world()
-    layout = Layout(ProcessGrid(comm, {"row": 1, "column": comm.size}), np.arange(5), ("row",), ("column",))
+    layout = Layout(
+        ProcessGrid(comm, {"row": 1, "column": comm.size}, Place(torch.float64)), np.arange(5), ("row",), ("column",)
+    )
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(5, 7, generator=generator, dtype=torch.float64) * 1000
     label, mask = torch.randint(0, 2, (5, 7), generator=generator), torch.tensor([True, True, False, True, False])

@@ -15,6 +15,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.place.place import Place
 
 NUM_VERTICES, WIDTH = 200, 3
 
@@ -26,7 +27,7 @@ def fetched(comm: Communicator, given: dict[str, Any]) -> dict[str, Any]:
     own = np.flatnonzero(owner == comm.rank)
     # The rank's rows are in another order than their ids.
     own = np.random.default_rng(comm.rank).permutation(own)
-    exchange = RowExchange(comm, LocalNumbers.of(own), table[own].clone(), owner if comm.size > 1 else None)
+    exchange = RowExchange(comm, LocalNumbers.of(own), table[own].clone(), owner if comm.size > 1 else None, Place())
     exchange.cache(np.array([v for v in given["cached"] if owner[v] != comm.rank], np.int64))
     asked = np.random.default_rng(comm.rank).permutation(NUM_VERTICES)[: 50 * comm.rank]
     with comm.traffic.recording() as counts:

@@ -20,7 +20,8 @@ from gnnloom.pipeline.sources.formats import open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.kernels.workspace import SMALL, Workspace
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.place.workspace import SMALL
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.rehearsal import workspace_memory
 from support.allocations import EPOCHS, Allocations, Watched, watched_epochs
@@ -170,11 +171,11 @@ def test_two_ranks_allocate_nothing_large_after_the_first_epoch_and_no_more_than
 
 
 def test_the_watch_sees_what_torch_allocates() -> None:
-    workspace = Workspace()
-    given = workspace.zeros((SMALL,), torch.float32)
-    with Allocations(workspace) as allocations:
+    place = Place()
+    given = place.zeros((SMALL,), torch.float32)
+    with Allocations(place.workspace) as allocations:
         torch.relu(given)
-        torch.mul(given, 2, out=workspace.like(given))
+        torch.mul(given, 2, out=place.like(given))
         given.view(2, -1).add_(1)
     assert len(allocations.found) == 1
     assert "relu" in allocations.found[0]

@@ -12,7 +12,7 @@ from torch import nn
 from gnnloom.storage.faults import VARIABLE, forget_plans
 from gnnloom.storage.runs import checkpoint as stored
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs, read_checkpoint
-from gnnloom.trainer.kernels.workspace import Workspace
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training import checkpoint_writer
 from gnnloom.trainer.training.checkpoint import whole_state
 from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter, Destination
@@ -25,7 +25,7 @@ class State:
 
     def __init__(self, folder: Path) -> None:
         self.model = nn.Linear(1, 1, bias=False)
-        self.optimizer: Optimizer = SGD(dict(self.model.named_parameters()), {"weight": 0.0}, 0.1, Workspace())
+        self.optimizer: Optimizer = SGD(dict(self.model.named_parameters()), {"weight": 0.0}, 0.1, Place())
         self.folder = folder
         self.writer = CheckpointWriter(LoneCommunicator())
 

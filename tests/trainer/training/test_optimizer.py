@@ -10,7 +10,7 @@ from torch import nn
 
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.trainer.comm.agreement import CollectiveError
-from gnnloom.trainer.kernels.workspace import Workspace
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter, Destination
 from gnnloom.trainer.training.optimizer import OPTIMIZERS
 from support.lone import LoneCommunicator
@@ -28,7 +28,7 @@ def test_ten_steps_equal_those_of_torch(name: str, decay: float) -> None:
     mine, theirs = ({key: nn.Parameter(value.clone()) for key, value in start.items()} for _ in range(2))
     # The bias does not decay, as the first layer alone does with --weight-decay-layers first.
     decays = {"weight": decay, "bias": 0.0, "unreached": decay, "seldom": decay}
-    optimizer = OPTIMIZERS[name](mine, decays, 0.05, Workspace())
+    optimizer = OPTIMIZERS[name](mine, decays, 0.05, Place())
     groups = [{"params": [theirs[key]], "weight_decay": decays[key]} for key in theirs]
     peer = PEERS[name](groups, lr=0.05)
     for step in range(10):
@@ -47,7 +47,7 @@ def test_ten_steps_equal_those_of_torch(name: str, decay: float) -> None:
 
 def test_a_diverged_model_is_not_kept(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
-    optimizer = OPTIMIZERS["sgd"](dict(model.named_parameters()), {"weight": 0.0, "bias": 0.0}, 0.1, Workspace())
+    optimizer = OPTIMIZERS["sgd"](dict(model.named_parameters()), {"weight": 0.0, "bias": 0.0}, 0.1, Place())
     writer = CheckpointWriter(LoneCommunicator())
     writer.save(1, model, optimizer, [Destination(tmp_path, 2, {})])
     writer.finish()

@@ -17,7 +17,8 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.kernels.workspace import SMALL, Workspace
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.place.workspace import SMALL
 from gnnloom.trainer.training.loop import train
 from support.graphs import store_graph
 from support.lone import LoneCommunicator
@@ -100,15 +101,15 @@ def config(catalog: Catalog, **options: Any) -> TrainConfig:
 @pytest.mark.parametrize("count", [8, SMALL])
 def test_poisoned_memory_is_not_a_number(count: int) -> None:
     with poisoned_memory():
-        workspace = Workspace()
-        tensor = workspace.empty((count,), torch.float32)
+        place = Place()
+        tensor = place.empty((count,), torch.float32)
         assert tensor.isnan().all()
         tensor.fill_(1)
-        assert workspace.like(tensor).isnan().all()
-        assert workspace.empty((count,), torch.bfloat16).isnan().all()
+        assert place.like(tensor).isnan().all()
+        assert place.empty((count,), torch.bfloat16).isnan().all()
         assert torch.empty(count).isnan().all()
         assert np.isnan(np.empty(count)).all()
-    assert not np.isnan(workspace.zeros((count,), torch.float32).numpy()).any()
+    assert not np.isnan(place.zeros((count,), torch.float32).numpy()).any()
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.registry import TASKS as DESCRIPTORS
 from gnnloom.trainer.training.loop import train
@@ -117,7 +118,7 @@ def test_weights_of_vertices_multiply_their_terms() -> None:
         objective: Objective = DESCRIPTORS[name].load()(DESCRIPTORS[name], 3, class_weights, own)
         found = []
         for rows, given in ((torch.arange(6), weights), (repeated, None)):
-            layout = Layout(ProcessGrid(LoneCommunicator(), {"row": 1}), rows.numpy(), ("row",))
+            layout = Layout(ProcessGrid(LoneCommunicator(), {"row": 1}, Place()), rows.numpy(), ("row",))
             loss = objective.loss(layout, Labels(label, split).take(rows), row_weights=given)
             loss.divisor = 4.0
             entered = scores[rows].clone().requires_grad_()

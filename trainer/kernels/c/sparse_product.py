@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import array_dtype, sum_dtype
 from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, Library, Product
 from gnnloom.trainer.kernels.operands import Operands, prepare
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
-from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.place.arrays import array_dtype, sum_dtype
+from gnnloom.trainer.place.threads import Threads
 
 #: Outputs from this size on are written around the caches, which could not hold them for the next reader.
 _STREAMED_BYTES: Final = 32 << 20

@@ -19,9 +19,9 @@ class _ByElement(MaskedLoss):
 
     def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of the losses, and its derivative in the place of the scores. Communicates nothing."""
-        total, step = torch.zeros((), dtype=torch.float64), max(1, _NUMBERS // max(1, scores.shape[1]))
+        total, step = self.place.zeros((), torch.float64), max(1, _NUMBERS // max(1, scores.shape[1]))
         shape = min(step, len(scores)), scores.shape[1]
-        scratch = self.workspace.empty(shape, scores.dtype), self.workspace.empty(shape, scores.dtype)
+        scratch = self.place.empty(shape, scores.dtype), self.place.empty(shape, scores.dtype)
         for start in range(0, len(scores), step):
             rows = slice(start, min(start + step, len(scores)))
             some = scores[rows]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
@@ -30,12 +31,9 @@ _CONFUSION_CLASSES = 256
 class Classes(Objective):
     """Labels are (num_rows,) int64, -1 for none; the class with the highest score is predicted."""
 
-    def read_label(self, rows: VertexRows) -> Tensor:
+    def read_label(self, rows: VertexRows) -> NDArray[Any]:
         # int64, because torch indexes with labels.
-        label, num_classes = (
-            torch.from_numpy(read_array(rows, self.task.array).astype(np.int64)),
-            rows.shards.num_classes,
-        )
+        label, num_classes = read_array(rows, self.task.array).astype(np.int64), rows.shards.num_classes
         if len(label) and (int(label.max()) >= num_classes or int(label.min()) < NO_LABEL):
             raise InputError(
                 f"{rows.shards.artifact.path}/{rows.prefix}/label: labels from {int(label.min())} to"
@@ -98,7 +96,7 @@ class Accuracy:
         label, split = self.labels.label, self.labels.split
         right = predicted_class(self.layout, scores, self.num_classes) == label
         # Integer counts, not shares, are summed over the ranks: the result is exact for any number of ranks.
-        counts = torch.zeros(len(CODES), 2, dtype=torch.int64)
+        counts = self.layout.place.zeros((len(CODES), 2), torch.int64)
         if self.layout.speaks_for_rows:
             for number, code in enumerate(CODES.values()):
                 chosen = (split == code) & (label >= 0)
@@ -115,18 +113,18 @@ def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
     Args:
         scores: (num_rows, columns held) of the layout.
     """
-    group = layout.column_group
+    group, place = layout.column_group, layout.place
     # Not a number counts as the highest score, wherever the columns are: MPI leaves its maximum undefined.
     if torch.isnan(scores).any():
         scores = scores.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
     if group.size == 1:
         return scores.argmax(1)
-    highest = scores.amax(1) if scores.shape[1] else scores.new_full((len(scores),), -torch.inf)
+    highest = scores.amax(1) if scores.shape[1] else place.zeros((len(scores),), scores.dtype).fill_(-torch.inf)
     # First the ranks agree on the highest score, then on the lowest class that has it.
     overall = highest.clone()
     group.all_reduce(overall, Kind.METRICS, Reduction.MAX)
     # A number above all classes, so a rank without the highest score does not change the minimum.
-    winner = torch.full((len(scores),), num_classes, dtype=torch.int64)
+    winner = place.zeros((len(scores),), torch.int64).fill_(num_classes)
     if scores.shape[1]:
         mine = highest == overall
         winner[mine] = scores[mine].argmax(1) + layout.columns(num_classes).start

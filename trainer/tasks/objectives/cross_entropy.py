@@ -52,7 +52,7 @@ class MaskedCrossEntropy(MaskedLoss):
         maximum = self._row_maximum(scores)
         group.all_reduce(maximum, Kind.LOSS, Reduction.MAX)
         # One message for both sums: of the exponentials, and of the label's score. One rank of the group has that.
-        total, logit = both = self.workspace.zeros((2, *maximum.shape), scores.dtype)
+        total, logit = both = self.place.zeros((2, *maximum.shape), scores.dtype)
         if scores.shape[1]:
             torch.gather(scores, 1, self._target, out=logit).mul_(self._held)
         softmax = scores.sub_(maximum).exp_()
@@ -61,18 +61,18 @@ class MaskedCrossEntropy(MaskedLoss):
         softmax /= total
         if scores.shape[1]:
             # Memory of the workspace, as the indicator is as long as the rows.
-            indicator = self.workspace.like(total).copy_(self._held).neg_()
+            indicator = self.place.like(total).copy_(self._held).neg_()
             softmax.scatter_add_(1, self._target, indicator)
         # The largest score of the row adds exp(0) = 1 to the total, so the logarithm is finite.
         losses = total.log_().add_(maximum).sub_(logit)
         if self._weight is not None:
-            weight = self.workspace.like(losses).copy_(self._weight)
+            weight = self.place.like(losses).copy_(self._weight)
             losses.mul_(weight)
             softmax.mul_(weight)
         return losses.sum(dtype=torch.float64), softmax
 
     def _row_maximum(self, scores: Tensor) -> Tensor:
-        maximum = self.workspace.empty((len(scores), 1), scores.dtype)
+        maximum = self.place.empty((len(scores), 1), scores.dtype)
         # A rank has no column if the group has more ranks than there are classes, and amax of nothing is an error.
         if scores.shape[1] == 0:
             return maximum.fill_(-torch.inf)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.layout import Layout
 
 
@@ -19,7 +18,6 @@ class MaskedLoss(ABC):
     Attributes:
         num_examples: number of these vertices over all ranks.
         speaks: this rank adds its sum to the loss; ranks that hold copies of the same scores do not.
-        workspace: where scores and their gradients are.
         divisor: what the sum is divided by instead of ``num_terms``, such as the terms of more vertices than these.
     """
 
@@ -34,20 +32,19 @@ class MaskedLoss(ABC):
             layout: layout of the scores.
             mask: (num_rows,) bool, the vertices that contribute to the loss.
         """
-        self._layout = layout
-        self.workspace = Workspace()
+        self._layout, self.place = layout, layout.place
         self._rows = mask.nonzero().squeeze(1)
         self.num_examples = self._total(len(self._rows) if layout.speaks_for_rows else 0)
         self.speaks = layout.speaks_for_rows
 
     def _total(self, number: int) -> int:
-        count = torch.tensor([number], dtype=torch.int64)
+        count = self.place.tensor([number], torch.int64)
         self._layout.grid.comm.all_reduce(count, Kind.SETUP)
         return int(count)
 
     def _total_weight(self, weights: Tensor) -> float:
         """The sum of the weights of all ranks. Collective."""
-        total = weights.sum(dtype=torch.float64).reshape(1) if self.speaks else torch.zeros(1, dtype=torch.float64)
+        total = weights.sum(dtype=torch.float64).reshape(1) if self.speaks else self.place.zeros((1,), torch.float64)
         self._layout.grid.comm.all_reduce(total, Kind.SETUP)
         return float(total)
 
@@ -62,12 +59,12 @@ class MaskedLoss(ABC):
 
     def take_rows(self, scores: Tensor) -> Tensor:
         """(number of this rank's vertices in the mask, columns held) a copy of their scores."""
-        taken = self.workspace.empty((len(self._rows), scores.shape[1]), scores.dtype)
+        taken = self.place.empty((len(self._rows), scores.shape[1]), scores.dtype)
         return torch.index_select(scores, 0, self._rows, out=taken)
 
     def put_rows(self, derivative: Tensor, num_rows: int) -> Tensor:
         """(num_rows, columns held) the gradient of all scores, from that of the vertices in the mask."""
-        whole = self.workspace.zeros((num_rows, derivative.shape[1]), derivative.dtype)
+        whole = self.place.zeros((num_rows, derivative.shape[1]), derivative.dtype)
         return whole.index_copy_(0, self._rows, derivative)
 
     def weigh_rows(self, weights: Tensor | None) -> None:
@@ -101,7 +98,7 @@ class _MaskedMean(torch.autograd.Function):
         divisor = loss.num_terms if loss.divisor is None else loss.divisor
         ctx.save_for_backward(derivative.div_(divisor))
         ctx.loss, ctx.num_rows = loss, len(scores)
-        return total / divisor if loss.speaks else torch.zeros((), dtype=torch.float64)
+        return total / divisor if loss.speaks else loss.place.zeros((), torch.float64)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
@@ -25,12 +26,12 @@ from gnnloom.trainer.tasks.splits import CODES
 class Multilabel(Objective):
     """Labels are (num_rows, num_outputs) int8, 1 or 0, -1 for unknown; those whose score is positive are predicted."""
 
-    def read_label(self, rows: VertexRows) -> Tensor:
-        label, num_classes = torch.from_numpy(read_array(rows, self.task.array)), rows.shards.num_classes
+    def read_label(self, rows: VertexRows) -> NDArray[Any]:
+        label, num_classes = read_array(rows, self.task.array), rows.shards.num_classes
         where = f"{rows.shards.artifact.path}/{rows.prefix}/multilabel"
         if label.shape[1] != num_classes:
             raise InputError(f"{where}: {label.shape[1]} columns, expected the {num_classes} classes of the dataset")
-        if label.numel() and not NO_LABEL <= int(label.min()) <= int(label.max()) <= 1:
+        if label.size and not NO_LABEL <= int(label.min()) <= int(label.max()) <= 1:
             found = f"labels from {int(label.min())} to {int(label.max())}"
             raise InputError(f"{where}: {found}, expected 0, 1 or {NO_LABEL}")
         return label
@@ -81,7 +82,7 @@ class LabelScores:
 
     def counts(self, scores: Tensor) -> Tensor:
         """(splits, 4, num_classes) int64 over all ranks, in the order that ``_figures`` expects. Collective."""
-        counts = torch.zeros(len(CODES), 4, self.num_classes, dtype=torch.int64)
+        counts = self.layout.place.zeros((len(CODES), 4, self.num_classes), torch.int64)
         if self.layout.speaks_for_piece(self.layout.grid.axes):
             columns = self.layout.columns(self.num_classes)
             label, predicted = self.labels.label[:, columns], scores > 0

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
@@ -23,13 +26,14 @@ from gnnloom.trainer.tasks.splits import CODES
 class Numbers(Objective):
     """Labels are (num_rows, num_outputs) float, NaN for unknown; the scores are the prediction."""
 
-    def read_label(self, rows: VertexRows) -> Tensor:
-        target, num_targets = torch.from_numpy(read_array(rows, self.task.array)), rows.shards.num_targets
+    def read_label(self, rows: VertexRows) -> NDArray[Any]:
+        target, num_targets = read_array(rows, self.task.array), rows.shards.num_targets
         where = f"{rows.shards.artifact.path}/{rows.prefix}/target"
         if target.shape[1] != num_targets:
             raise InputError(f"{where}: {target.shape[1]} columns, expected {num_targets}")
-        if bool(target.isinf().any()):
-            row = int(target.isinf().any(1).nonzero()[0, 0])
+        is_infinite = np.isinf(target).any(1)
+        if is_infinite.any():
+            row = int(is_infinite.argmax())
             raise InputError(f"{where}: vertex {int(rows.vertex()[row])} has an infinite value")
         return target
 
@@ -97,7 +101,7 @@ class RegressionErrors:
 
     def _sums(self, columns: list[Tensor]) -> Tensor:
         """(len(columns), num_targets) float64, the column sums of all ranks. Collective."""
-        total = torch.zeros(len(columns), self._num_targets, dtype=torch.float64)
+        total = self._layout.place.zeros((len(columns), self._num_targets), torch.float64)
         if self._layout.speaks_for_piece(self._layout.grid.axes):
             total[:, self._columns] = torch.stack([each.sum(0) for each in columns])
         self._layout.grid.comm.all_reduce(total, Kind.METRICS)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
@@ -19,9 +19,9 @@ from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels, read_array
 from gnnloom.trainer.data.vertex_rows import VertexRows
-from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.own_functions import MaskedOwnLoss, OwnFunction
 from gnnloom.trainer.tasks.task import Task
@@ -46,17 +46,17 @@ class Objective(ABC):
     class_weights: Tensor | None = None
     own_loss: OwnFunction | None = None
 
-    def read(self, rows: VertexRows) -> Labels:
+    def read(self, rows: VertexRows, place: Place) -> Labels:
         """Read what some rows are to predict, and their split. Communicates nothing.
 
         Raises:
             InputError: an array is missing, or has values that the task cannot use.
         """
-        label = self.read_label(rows)
-        return Labels(label, torch.from_numpy(read_array(rows, "split")))
+        label, split = self.read_label(rows), read_array(rows, "split")
+        return Labels(place.from_numpy(label), place.from_numpy(split))
 
     @abstractmethod
-    def read_label(self, rows: VertexRows) -> Tensor:
+    def read_label(self, rows: VertexRows) -> NDArray[Any]:
         """(num_rows, ...) the labels of some rows, checked; see :meth:`read`."""
 
     def is_known(self, label: Tensor) -> Tensor:
@@ -72,7 +72,6 @@ class Objective(ABC):
         self,
         layout: Layout,
         labels: Labels,
-        workspace: Workspace | None = None,
         split: str = "train",
         row_weights: Tensor | None = None,
     ) -> MaskedLoss:
@@ -80,7 +79,6 @@ class Objective(ABC):
 
         Args:
             layout: layout of the scores.
-            workspace: where scores and their gradients are; of its own by default.
             row_weights: (num_rows,) float64 factors of the rows' terms; ``num_terms`` does not depend on them.
         """
         mask = self.known(labels, split)
@@ -89,7 +87,6 @@ class Objective(ABC):
         else:
             loss = MaskedOwnLoss(layout, labels.label, mask, self.own_loss, self.class_weights)
         loss.weigh_rows(row_weights)
-        loss.workspace = workspace or loss.workspace
         return loss
 
     @abstractmethod

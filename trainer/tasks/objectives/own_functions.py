@@ -30,16 +30,14 @@ OwnFunction = Callable[[Tensor, Tensor], Tensor]
 _TRIED = 3
 
 
-def load_function(
-    option: str, text: str, layout: Layout, labels: Labels, num_outputs: int, dtype: torch.dtype
-) -> OwnFunction:
+def load_function(option: str, text: str, layout: Layout, labels: Labels, num_outputs: int) -> OwnFunction:
     """Import a function and try it on a few rows. Communicates nothing.
 
     Args:
         option: ``loss`` or ``metric``.
         text: ``package.module:function``.
         layout: layout of the scores.
-        num_outputs, dtype: width and dtype of the scores.
+        num_outputs: width of the scores.
 
     Raises:
         InputError: it cannot be imported, does not return a number per vertex, cannot be differentiated (loss), or the
@@ -53,9 +51,10 @@ def load_function(
             f"{option} {text}: a function of your own needs whole rows of scores, which this algorithm and grid split"
             f" over {layout.column_group.size} ranks; use p2p, broadcast or replicated, or a grid that keeps rows whole"
         )
-    scores = torch.zeros(_TRIED, num_outputs, dtype=dtype, requires_grad=option == "loss")
+    place = layout.place
+    scores = place.zeros((_TRIED, num_outputs), place.sum_dtype).requires_grad_(option == "loss")
     try:
-        found = function(scores, torch.zeros((_TRIED, *labels.label.shape[1:]), dtype=labels.label.dtype))
+        found = function(scores, place.zeros((_TRIED, *labels.label.shape[1:]), labels.label.dtype))
     # Whatever the function raises is the user's to fix: one line says what.
     except Exception as error:
         raise InputError(f"{option} {text}: the function fails: {type(error).__name__}: {error}") from error
@@ -101,7 +100,7 @@ class MaskedOwnLoss(MaskedLoss):
         """The sum of the vertices' losses, and its derivative by automatic differentiation. Communicates nothing."""
         # A function such as a maximum may fail on no rows at all.
         if not len(scores):
-            return torch.zeros((), dtype=torch.float64), torch.zeros_like(scores)
+            return self.place.zeros((), torch.float64), self.place.like(scores)
         with torch.enable_grad():
             scores = scores.requires_grad_()
             losses = self._function(scores, self._label)
@@ -110,4 +109,4 @@ class MaskedOwnLoss(MaskedLoss):
             total = losses.sum(dtype=torch.float64)
             (derivative,) = torch.autograd.grad(total, scores)
         # A copy, because torch may give memory that the function still needs, or the same number for all elements.
-        return total.detach(), self.workspace.like(derivative).copy_(derivative)
+        return total.detach(), self.place.like(derivative).copy_(derivative)

@@ -40,7 +40,7 @@ class WithOwnMetric:
     def __call__(self, scores: Tensor) -> dict[str, float | None]:
         """The figures over all ranks; None for a split without known labels. Collective."""
         figures = self._metrics(scores)
-        totals = torch.zeros(len(self._names), 2, dtype=torch.float64)
+        totals = self._layout.place.zeros((len(self._names), 2), torch.float64)
         for number, rows in enumerate(self._rows):
             # A function may fail on no rows at all.
             if len(rows) and self._layout.speaks_for_rows:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
 
-import numpy as np
 import torch
 
 from gnnloom.storage.artifacts.row_shards import RowShard, ShardMatrix
@@ -69,7 +68,7 @@ class MinibatchMode(Mode):
         self._num_vertices = session.shards.num_vertices
         self._batches = -(-self._num_vertices // config.batch_size)
         #: A grid of this rank alone, for losses of its own rows.
-        self._alone = ProcessGrid(self._whole.grid.group(()), {AXIS: 1})
+        self._alone = ProcessGrid(self._whole.grid.group(()), {AXIS: 1}, session.place)
         self._lock = Lock()
         self._epoch_share = lru_cache(_EPOCHS)(self._divide)
         ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
@@ -99,18 +98,18 @@ class MinibatchMode(Mode):
         # Two threads would divide the same epoch.
         with self._lock:
             share = self._epoch_share(epoch)
-        rows = share.rows(batch, config.normalization, np.dtype(config.dtype))
+        rows = share.rows(batch, config.normalization, context.place)
         operator = batch_operator(context, self._whole.grid, rows)
-        members = torch.from_numpy(share.members(batch))
+        members = context.place.from_numpy(share.members(batch))
         layout = Layout(self._alone, rows.vertex, (AXIS,))
-        loss = context.objective.loss(layout, context.labels.take(members), operator.workspace)
+        loss = context.objective.loss(layout, context.labels.take(members))
         return _Share(number, operator, members, loss)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
         total = 0.0
         for _ in range(self._batches):
             share = next(self._ready)
-            terms = torch.tensor([share.loss.num_terms], dtype=torch.float64)
+            terms = self.context.place.tensor([share.loss.num_terms], torch.float64)
             self.context.comm.all_reduce(terms, Kind.LOSS)
             # A batch without training vertices has no gradient on any rank.
             if float(terms):

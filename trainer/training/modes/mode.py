@@ -12,6 +12,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.networks.model import Inputs, Model
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.session import Session
@@ -38,6 +39,10 @@ class ModeContext:
     @property
     def comm(self) -> Communicator:
         return self.session.comm
+
+    @property
+    def place(self) -> Place:
+        return self.session.place
 
     @property
     def objective(self) -> Objective:

@@ -25,9 +25,9 @@ from gnnloom.trainer.data.drawn_batches import DrawnBatches
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.stored_batches import StoredBatches
 from gnnloom.trainer.data.vertex_data import Labels
-from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.training.layerwise import layerwise_scores
 from gnnloom.trainer.training.mapped_graph import map_graph
@@ -48,11 +48,7 @@ class NeighborMode(Mode):
         comm, model, config = context.comm, context.model, context.config
         self._samples = context.session.samples
         self._fanouts = together(comm, lambda: _checked(context))
-        whole = context.session.operator
-        dtype, threads = np.dtype(config.dtype), context.model.dropout.threads
-        self._operator = Layered(
-            comm, model.num_layers, config.normalization, dtype, threads, whole.workspace, model.feature_dtype
-        )
+        self._operator = Layered(comm, model.num_layers, config.normalization, context.place)
         self._batches = self._draw() if self._samples is None else self._read(self._samples)
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
 
@@ -65,7 +61,7 @@ class NeighborMode(Mode):
                 samples,
                 context.comm.rank,
                 session.feature_norm,
-                session.model.dtype,
+                session.place,
                 context.labels.label[:0],
                 session.counter,
                 ahead=context.config.sampler_threads > 0,
@@ -87,12 +83,11 @@ class NeighborMode(Mode):
             return NeighborSampler(graph, config.seed, seeds, self._fanouts, config.batch_size, replace=config.replace)
 
         sampler = together(context.comm, make)
-        exchange = RowExchange(context.comm, own, feature, owner, session.operator.workspace)
+        exchange = RowExchange(context.comm, own, feature, owner, session.place)
         batches = DrawnBatches(
             graph,
             sampler,
             len(self._fanouts),
-            own,
             context.labels.label,
             exchange,
             config.sampler_threads,
@@ -138,9 +133,9 @@ class NeighborMode(Mode):
     def _loss(self, drawn: Drawn) -> MaskedLoss:
         """The mean loss over the seeds of all ranks' batches. Collective."""
         context, operator = self.context, self._operator
-        split = torch.full((drawn.batch.num_seeds,), SPLIT["train"], dtype=torch.uint8)
+        split = operator.grid.place.zeros((drawn.batch.num_seeds,), torch.uint8).fill_(SPLIT["train"])
         layout = operator.layout(context.model.num_layers)
-        return context.objective.loss(layout, Labels(drawn.label, split), operator.workspace)
+        return context.objective.loss(layout, Labels(drawn.label, split))
 
     @contextmanager
     def _on_blocks(self) -> Iterator[None]:

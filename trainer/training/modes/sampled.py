@@ -33,15 +33,7 @@ def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generato
 
 def batch_operator(context: ModeContext, grid: ProcessGrid, rows: BatchRows) -> SampledRows:
     """Prepare the products of a batch. Communicates nothing; several threads may do so at a time."""
-    model = context.model
-    return SampledRows(
-        grid,
-        rows,
-        model.dropout.threads,
-        context.session.operator.workspace,
-        multiplies=type(model).multiplies,
-        feature_dtype=model.feature_dtype,
-    )
+    return SampledRows(grid, rows, multiplies=type(context.model).multiplies)
 
 
 def add_gradients(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,7 +65,7 @@ class SubgraphMode(Mode):
         session, config = context.session, context.config
         self._graph, self._table, self._sampler, self._balance = together(context.comm, self._open)
         # A grid of this rank alone: a subgraph is not spread over ranks.
-        self._grid = ProcessGrid(session.operator.grid.group(()), {AXIS: 1})
+        self._grid = ProcessGrid(session.operator.grid.group(()), {AXIS: 1}, session.place)
         self._batches = config.batches or self._sampler.num_batches
         ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
         self._ready = awaited(ready, context.comm.traffic)
@@ -77,7 +76,7 @@ class SubgraphMode(Mode):
         graph = map_whole_graph(session.dataset.graph(inputs["graph"]))
         vertices = map_vertices(session.dataset.vertices(inputs["vertices"]))
         label = self.context.objective.task.array, self.context.labels.label.dtype
-        table = VertexTable(vertices, session.feature_norm, session.model.dtype, label)
+        table = VertexTable(vertices, session.feature_norm, session.place, label)
         kind: Callable[..., Any] = SAMPLERS[config.sampler].load()
         arguments = dict(config.sampler_arguments())
         if config.sampler == "cluster":
@@ -109,11 +108,11 @@ class SubgraphMode(Mode):
         session, config = self.context.session, self.context.config
         # The sampler's own epochs: one that covers the vertices has a fixed number of batches in each.
         sample = self._sampler.sample(*divmod(number, self._sampler.num_batches))
-        dtype, symmetric = np.dtype(config.dtype), session.shards.symmetric
+        symmetric = session.shards.symmetric
         weights = None if self._balance is None else self._balance.weights(sample)
         entry_weight = None if weights is None else weights.entry
         rows = subgraph_rows(
-            sample, self._graph, config.normalization, dtype, symmetric=symmetric, entry_weight=entry_weight
+            sample, self._graph, config.normalization, session.place, symmetric=symmetric, entry_weight=entry_weight
         )
         operator = batch_operator(self.context, self._grid, rows)
         loss = self._batch_loss(sample, operator, weights)
@@ -124,9 +123,8 @@ class SubgraphMode(Mode):
         return context.objective.loss(
             operator.layout(context.model.num_layers),
             self._table.labels(sample.vertices),
-            operator.workspace,
             # The weighted sum estimates a mean over all vertices; the divisor makes it one over the training vertices.
-            row_weights=None if weights is None else torch.from_numpy(weights.loss * self._graph.num_vertices),
+            row_weights=None if weights is None else context.place.from_numpy(weights.loss * self._graph.num_vertices),
         )
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
@@ -150,7 +148,7 @@ class SubgraphMode(Mode):
         """What the sum of the losses of a step is divided by, the same on every rank. Collective."""
         if self._balance is not None:
             return self.context.loss.num_terms * in_step
-        terms = torch.tensor([batch.loss.num_terms if batch else 0.0], dtype=torch.float64)
+        terms = self.context.place.tensor([batch.loss.num_terms if batch else 0.0], torch.float64)
         self.context.comm.all_reduce(terms, Kind.LOSS)
         return float(terms)
 

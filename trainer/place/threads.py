@@ -103,13 +103,6 @@ class Threads:
         return [(start, stop) for start, stop in pairs if start < stop]
 
 
-class IdleThreads(Threads):
-    """Runs no kernel: for :mod:`gnnloom.trainer.kernels.unperformed`, where only the memory matters."""
-
-    def run(self, kernel: Callable[[int, int], None], ranges: Iterable[RowRange]) -> None:
-        """Call nothing."""
-
-
 def _take(kernel: Callable[[int, int], None], remaining: deque[RowRange]) -> None:
     """Call a kernel for one remaining range after the other, until none is left."""
     while remaining:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.trainer.kernels.dispatch import give_up
-from gnnloom.trainer.kernels.workspace import ALIGNMENT, SMALL, Workspace
+from gnnloom.trainer.place.workspace import ALIGNMENT, SMALL, Workspace
 
 #: Floats of the smallest tensor that is in the workspace.
 COUNT = SMALL // 4
@@ -23,7 +23,7 @@ def test_a_tensor_gets_the_memory_of_one_that_is_gone() -> None:
 def test_a_view_keeps_the_memory() -> None:
     workspace = Workspace()
     row = workspace.empty((2, COUNT), torch.float32).fill_(7)[1]
-    workspace.zeros((2, COUNT), torch.float32)
+    workspace.empty((2, COUNT), torch.float32).zero_()
     assert bool((row == 7).all())
 
 
@@ -31,7 +31,7 @@ def test_the_backward_pass_keeps_the_memory_that_it_reads() -> None:
     workspace = Workspace()
     factor = torch.ones(1, requires_grad=True)
     result = factor * workspace.empty((COUNT,), torch.float32).fill_(3)
-    workspace.zeros((COUNT,), torch.float32)
+    workspace.empty((COUNT,), torch.float32).zero_()
     result.sum().backward()  # type: ignore[no-untyped-call]
     assert factor.grad is not None
     assert float(factor.grad) == 3 * COUNT
@@ -66,7 +66,7 @@ def test_tensors_that_exist_share_no_memory(steps: list[tuple[int, bool]]) -> No
 
 def test_a_matrix_that_is_given_up_is_empty_and_its_memory_reused_unless_it_is_shared() -> None:
     workspace = Workspace()
-    spent, kept = (workspace.zeros((SMALL,), torch.float32) for _ in range(2))
+    spent, kept = (workspace.empty((SMALL,), torch.float32).zero_() for _ in range(2))
     address, view = spent.data_ptr(), kept.view(2, -1)
     for matrix in (spent, kept):
         give_up(matrix)

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import array_dtype
+from gnnloom.trainer.place.arrays import array_dtype
 
 #: Tensors below this size come from torch: the system's allocator keeps memory of small ones by itself.
 SMALL = 64 << 10
@@ -77,18 +77,6 @@ class Workspace:
         # NumPy has no bfloat16, so the array has its bits. Not a view, which autograd would track.
         bits: Tensor = torch.empty(0, dtype=dtype).set_(tensor.untyped_storage(), 0, tensor.shape, tensor.stride())
         return bits
-
-    def like(self, tensor: Tensor) -> Tensor:
-        """A contiguous tensor without values, of the shape and dtype of another."""
-        return self.empty(tensor.shape, tensor.dtype)
-
-    def zeros(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """A contiguous tensor of zeros."""
-        return self.empty(shape, dtype).zero_()
-
-    def contiguous(self, tensor: Tensor) -> Tensor:
-        """The tensor itself if it is contiguous, or a copy."""
-        return tensor if tensor.is_contiguous() else self.like(tensor).copy_(tensor)
 
     def _take(self, nbytes: int) -> tuple[_Segment, int]:
         while self._returned:

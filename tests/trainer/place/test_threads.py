@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from gnnloom.trainer.kernels.dispatch import Threads
+from gnnloom.trainer.place.threads import Threads
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 3])
