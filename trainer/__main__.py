@@ -25,8 +25,8 @@ from gnnloom.storage.format.files import write_json
 from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.agreement import Alike, CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.ending import end_job, finalize
-from gnnloom.trainer.comm.mpi import world
+from gnnloom.trainer.comm.ending import end_job
+from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"error: {error}\n")
         return error.code
     except Exception as error:  # noqa: BLE001 - the other ranks would wait forever
-        end_job(error)
+        end_job(comm, error)
     if comm.rank == 0 and job.result is not None:
         write_json(job.result, result)
     return EXIT_STOPPED if result["state"] == "stopped" else 0
@@ -84,6 +84,5 @@ if __name__ == "__main__":
     # give signals that it handles their default effect again, but leaves ignored ones.
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
-    # Otherwise `-m mpi4py` would take the exit code of all ranks for a failure of this one, and report it.
-    finalize()
+    world().close()
     sys.exit(exit_code)

@@ -33,8 +33,9 @@ from scipy.stats import spearmanr
 
 import gnnloom
 from gnnloom.trainer.algorithms.workload import Exchange
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.launch import find_mpiexec, launch, rank_environment
+from gnnloom.trainer.job.launch import launch, rank_environment
 from gnnloom.trainer.planner.candidates import Plan, Situation, fastest_first, make_plans
 from gnnloom.trainer.planner.describe import GraphFacts
 from gnnloom.trainer.planner.law import KnownPartition

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from gnnloom.trainer.job.launch import rank_environment
 
 HERE = Path(__file__).parent
 

@@ -30,6 +30,7 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.grid_window import load_kernels
 from gnnloom.storage.faults import forget_plans
 from gnnloom.storage.shared_memory import SHARED_MEMORY, unused_files
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.workflows.cli import main as command_line
 from support.lone_training import LoneLauncher
 from support.mpi import rank_command, running_ranks
@@ -248,7 +249,7 @@ class JobCommand(Command):
     def _run(self) -> None:
         words = ["--catalog", str(self._catalog), *self.words, "--cluster", "mpi"]
         program = [*rank_command(), "-m", "gnnloom.workflows.cli.main", *words]
-        command = [launcher.find_mpiexec(), "-n", str(self.ranks), *program]
+        command = [find_mpiexec(), "-n", str(self.ranks), *program]
         os.execve(command[0], command, launcher.rank_environment(self.ranks, 1))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,3 +80,9 @@ class LoneCommunicator:
 
     def barrier(self) -> None:
         """All ranks are here."""
+
+    def close(self) -> None:
+        """There is no job to leave."""
+
+    def abort(self, code: int) -> NoReturn:
+        raise SystemExit(code)

@@ -15,8 +15,9 @@ from typing import Any
 
 import psutil
 
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from gnnloom.trainer.job.launch import rank_environment
 
 TESTS = Path(__file__).resolve().parents[1]
 MPI_PYTHON = (sys.executable, "-m", "mpi4py")

@@ -15,7 +15,8 @@ from typing import Any
 
 import psutil
 
-from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
+from gnnloom.trainer.job.launch import rank_environment
 from support.in_process import run_command
 from support.mpi import rank_command
 

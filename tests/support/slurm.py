@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gnnloom.trainer.job.launch import find_mpiexec
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 
 
 def write_slurm(folder: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,5 +144,13 @@ class Communicator(Protocol):
         ...
 
     def barrier(self) -> None:
-        """Wait until every rank arrives. Collective."""
+        """Wait until every rank arrives, asleep if that takes long. Collective."""
+        ...
+
+    def close(self) -> None:
+        """Leave the job, whose ranks then exit with one code that all of them know. Collective."""
+        ...
+
+    def abort(self, code: int) -> NoReturn:
+        """End all ranks of the job at once, whatever the others are doing."""
         ...

@@ -13,29 +13,26 @@ import time
 import traceback
 from typing import NoReturn
 
-from mpi4py import MPI
-
 from gnnloom.storage.errors import in_one_line
+from gnnloom.trainer.comm.communicator import Communicator
 
 #: Most seconds for which a rank that ends the job waits until the launcher has read what it wrote.
 _READ_SECONDS = 5.0
 _POLL_SECONDS = 1e-3
 
 
-def abort(code: int) -> NoReturn:
-    """End all ranks of the job at once."""
-    # The process ends inside MPI, and whatever Python has buffered is lost.
+def _abort(comm: Communicator, code: int) -> NoReturn:
+    """End all ranks of the job at once, after everything that this one has written was read."""
+    # The process ends inside the transport, and whatever Python has buffered is lost.
     for stream in (sys.stdout, sys.stderr):
         # Nobody may be reading any more, or the stream may not be a file: the other ranks must not wait for that.
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
             wait_until_read(stream.fileno())
-    MPI.COMM_WORLD.Abort(code)
-    # Not reached; an MPI that returns from it must not let this rank go on.
-    os._exit(code)
+    comm.abort(code)
 
 
-def end_job(error: BaseException) -> NoReturn:
+def end_job(comm: Communicator, error: BaseException) -> NoReturn:
     """End the job for an error that only this rank knows of: in one line, or with the traceback of a defect.
 
     The other ranks wait for this one somewhere, so they cannot be asked to leave by themselves.
@@ -43,12 +40,12 @@ def end_job(error: BaseException) -> NoReturn:
     reported = in_one_line(error)
     if reported is None:
         traceback.print_exception(error)
-        abort(1)
+        _abort(comm, 1)
     message, code = reported
-    where = f"rank {MPI.COMM_WORLD.Get_rank()}: " if MPI.COMM_WORLD.Get_size() > 1 else ""
+    where = f"rank {comm.rank}: " if comm.size > 1 else ""
     # One write, so that lines of several ranks do not mix.
     sys.stderr.write(f"error: {where}{message}\n")
-    abort(code)
+    _abort(comm, code)
 
 
 def wait_until_read(file: int, seconds: float = _READ_SECONDS) -> None:
@@ -68,12 +65,3 @@ def _unread_bytes(file: int) -> int:
     unread = array.array("i", [0])
     fcntl.ioctl(file, termios.FIONREAD, unread)
     return unread[0]
-
-
-def finalize() -> None:
-    """Shut MPI down cleanly. Collective.
-
-    Call it before a rank exits with a non-zero code that all ranks share: ``python -m mpi4py`` would otherwise take
-    the code for a failure of this rank alone, and abort the others.
-    """
-    MPI.Finalize()

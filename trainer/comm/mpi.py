@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import torch
@@ -287,6 +287,15 @@ class MpiCommunicator:
     def barrier(self) -> None:
         self._wait(self._named("barrier", "", [self._comm.Ibarrier()]))
 
+    def close(self) -> None:
+        # Otherwise `python -m mpi4py` would take the exit code for a failure of this rank alone, and abort the others.
+        MPI.Finalize()
+
+    def abort(self, code: int) -> NoReturn:
+        MPI.COMM_WORLD.Abort(code)
+        # Not reached; an MPI that returns from it must not let this rank go on.
+        os._exit(code)
+
 
 def _numbers(tensor: Tensor) -> NDArray[Any]:
     """An array that shares a tensor's memory. MPI has no bfloat16: its bits travel as integers, and are not summed."""
@@ -299,7 +308,7 @@ def _check_sum(tensor: Tensor) -> None:
 
 
 def world() -> MpiCommunicator:
-    """All ranks of this MPI job. Entry points call it; everything else takes a communicator."""
+    """All ranks of this MPI job."""
     return MpiCommunicator(MPI.COMM_WORLD)
 
 

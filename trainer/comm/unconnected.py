@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,3 +82,9 @@ class UnconnectedRank:
 
     def barrier(self) -> None:
         """Nobody else arrives."""
+
+    def close(self) -> None:
+        """There is no job to leave."""
+
+    def abort(self, code: int) -> NoReturn:
+        raise SystemExit(code)

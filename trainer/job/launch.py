@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
@@ -25,13 +23,13 @@ from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.storage.shared_memory import remove_abandoned
+from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.job.launcher_output import is_of_launcher, of_ranks, why_ended
 from gnnloom.trainer.job.leftovers import remove_segments_since
 from gnnloom.trainer.job.signals import handling
 from gnnloom.trainer.job.stop import EXIT_CODE_FILE
@@ -91,7 +89,7 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
 
 
 def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = False) -> dict[str, Any]:
-    """Train on new MPI processes of this machine, from the run's last checkpoint on if there is one.
+    """Train on new ranks of this machine, from the run's last checkpoint on if there is one.
 
     The log of rank 0 goes to this module's logger. On SIGTERM or Ctrl-C to this process the ranks write a checkpoint
     and exit; a second Ctrl-C ends them at once. Before the first epoch they have nothing to keep, and end at once.
@@ -104,7 +102,7 @@ def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = Fal
         The result that rank 0 wrote. A run that has finished already returns its stored result, and starts no rank.
 
     Raises:
-        LaunchError: there is no mpiexec, or the ranks failed; the message ends with the last lines of their output.
+        LaunchError: there is no launcher, or the ranks failed; the message ends with the last lines of their output.
         StoppedError: the run was stopped before its end.
         KeyboardInterrupt: Ctrl-C was pressed; the ranks have exited.
         NotFoundError, ExistsError, InputError: see :func:`prepare_launch`; raised before a rank is started.
@@ -128,7 +126,7 @@ def launch_prediction(
     checkpoint: str = "auto",
     wait_timeout: float | None = None,
 ) -> dict[str, Any]:
-    """Predict with a checkpoint of a run on new MPI processes of this machine.
+    """Predict with a checkpoint of a run on new ranks of this machine.
 
     If the run has these predictions already, no process is started.
 
@@ -180,8 +178,8 @@ def launch_program(
             Ctrl-C ask them to stop after a checkpoint. Without it, the ranks end with this process.
 
     Raises:
-        LaunchError: mpiexec is missing, or the ranks failed without saying why. An error that they reported is raised
-            as it is.
+        LaunchError: the launcher is missing, or the ranks failed without saying why. An error that they reported is
+            raised as it is.
     """
     with own_folder() as folder:
         result = folder / "result.json"
@@ -189,7 +187,7 @@ def launch_program(
         environment = rank_environment(ranks, threads)
         # This process reads the ranks' exit code; the file is for ranks that a batch job starts.
         environment.pop(EXIT_CODE_FILE, None)
-        code, last_lines = _run([find_mpiexec(), "-n", str(ranks), *program], environment, begun)
+        code, last_lines = _run([*chosen_transport().launcher(ranks), *program], environment, begun)
         if code == 0 and result.exists():
             return read_json(result)
     raise _failure(code, last_lines)
@@ -207,8 +205,10 @@ def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
     reported = _reported(last_lines)
     if code in _ERRORS and reported:
         return _ERRORS[code](reported)
-    why = why_ended(code, last_lines)
-    return LaunchError(why or "\n".join([f"the ranks ended with exit code {code}", *of_ranks(last_lines)]))
+    transport = chosen_transport()
+    of_ranks = "\n".join(line for line in last_lines if not transport.is_of_launcher(line)).strip("\n")
+    why = transport.why_ended(code, last_lines)
+    return LaunchError(why or f"the ranks ended with exit code {code}\n{of_ranks}".rstrip("\n"))
 
 
 def _reported(lines: Sequence[str]) -> str:
@@ -220,21 +220,7 @@ def _reported(lines: Sequence[str]) -> str:
 
 def rank_python() -> list[str]:
     """Return the command that runs a rank's Python; ``-m MODULE`` follows it."""
-    # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
-    return [sys.executable, "-m", "mpi4py"]
-
-
-def find_mpiexec() -> str:
-    """Path of the MPI launcher: next to this Python, where the mpich wheel puts it, or on the PATH.
-
-    Raises:
-        LaunchError: there is none.
-    """
-    bundled = Path(sys.executable).parent / "mpiexec"
-    found = str(bundled) if bundled.exists() else shutil.which("mpiexec")
-    if found is None:
-        raise LaunchError(f"no mpiexec next to {sys.executable} or on the PATH; `pip install mpich` installs one")
-    return found
+    return [*chosen_transport().python]
 
 
 def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
@@ -248,10 +234,7 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     # Waiting threads that spin make an epoch ten times slower as soon as anything else runs on the cores.
     # Freed activations go back to the system, so a rank's memory is what it uses.
     defaults = {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONUNBUFFERED": "1"}
-    # A rank that ends the job has printed the reason itself.
-    defaults["MPIR_CVAR_SUPPRESS_ABORT_MESSAGE"] = "1"
-    # Ranks of one machine need no other network; MPICH with UCX would listen on all of them.
-    defaults["UCX_NET_DEVICES"] = "lo"
+    defaults |= chosen_transport().environment
     # The user's environment overrides the defaults but not the thread counts, which must fit the number of ranks.
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
@@ -266,6 +249,7 @@ def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None
         KeyboardInterrupt: Ctrl-C was pressed, and the ranks have exited.
     """
     last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+    is_of_launcher = chosen_transport().is_of_launcher
     # What earlier jobs left that were killed together with their launcher.
     remove_abandoned()
     started = time.time()

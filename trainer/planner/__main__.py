@@ -11,8 +11,7 @@ from pathlib import Path
 
 from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.comm.agreement import CollectiveError
-from gnnloom.trainer.comm.ending import finalize
-from gnnloom.trainer.comm.mpi import world
+from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.planner.calibrate import CLOCKS, calibrate
 
 
@@ -39,5 +38,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     exit_code = main()
-    finalize()
+    world().close()
     sys.exit(exit_code)

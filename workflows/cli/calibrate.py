@@ -59,7 +59,7 @@ def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: fl
 def _measure_in_job(name: str, clock: str, threads: int, scale: float) -> dict[str, Any]:
     """Measure on the ranks of this MPI job. Collective."""
     # These imports start MPI, which only the ranks of a job may do.
-    from gnnloom.trainer.comm.mpi import world
+    from gnnloom.trainer.comm.transports.registry import world
     from gnnloom.trainer.planner.calibrate import calibrate
     from gnnloom.workflows.run.mpi import end_job_on_error
 

@@ -42,7 +42,7 @@ def report_once(error: click.UsageError, command: str | None) -> NoReturn:
         raise error
     # These imports start MPI, which only the ranks of a job may do.
     from gnnloom.trainer.comm.agreement import CollectiveError, together
-    from gnnloom.trainer.comm.mpi import world
+    from gnnloom.trainer.comm.transports.registry import world
     from gnnloom.workflows.run.mpi import leave
 
     def refuse() -> NoReturn:

@@ -13,8 +13,8 @@ import click
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.job.launch import find_mpiexec
 from gnnloom.trainer.job.stop import StopRequest, preparing_signals
 from gnnloom.workflows.cli.help import GroupedCommand
 from gnnloom.workflows.cli.options import FOLDER, click_option, current_catalog, flag_option, json_option
@@ -179,7 +179,7 @@ def _run_here(request: Request, *, as_json: bool) -> None:
     assignment = request.check()
     if assignment.workload.needs_training:
         # Now rather than after hours of preparation.
-        find_mpiexec()
+        chosen_transport().launcher(1)
     with shown_progress():
         prepare_here(assignment)
     with _shown_training(assignment.workload):

@@ -107,13 +107,14 @@ def check_sparse_product() -> Finding:
 
 def check_mpi() -> Finding:
     """Start two ranks that add their numbers."""
-    from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+    from gnnloom.trainer.comm.transports import mpi
+    from gnnloom.trainer.job.launch import rank_environment
 
     try:
-        launcher = find_mpiexec()
+        launcher = mpi.find_mpiexec()
     except GnnloomError as error:
         return Finding("mpi", FAILED, str(error), "`pip install mpich mpi4py`")
-    command = [launcher, "-n", "2", sys.executable, "-m", "mpi4py", "-c", _RANK_PROGRAM]
+    command = [launcher, "-n", "2", *mpi.TRANSPORT.python, "-c", _RANK_PROGRAM]
     started = time.perf_counter()
     try:
         # In other processes, because a broken MPI may hang or crash the process that starts it.

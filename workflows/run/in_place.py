@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -11,14 +10,11 @@ from typing import Any, TypeVar
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.ending import end_job
-from gnnloom.trainer.comm.mpi import duplicate_world, world
+from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.job.launch import StoppedError
 from gnnloom.trainer.training.alike import alike_command
 
 Result = TypeVar("Result")
-
-#: Seconds between polls of a barrier that other ranks may reach only after hours of work.
-_POLL_SECONDS = 0.02
 
 
 def in_job(action: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -53,18 +49,14 @@ def first_rank_first(action: Callable[[], Result]) -> Result:
         # Another command must not wait for this one: it would not come here.
         together(comm, lambda: None, lambda _: alike_command("a stage of the pipeline", {}))
         done: list[Result] = []
-        ranks = duplicate_world()
         failure: GnnloomError | None = None
         if comm.rank == 0:
             try:
                 done.append(action())
             except GnnloomError as error:
                 failure = error
-        # The other ranks sleep: a blocking barrier would take cores from the rank at work.
-        request = ranks.Ibarrier()
-        while not request.Test():
-            time.sleep(_POLL_SECONDS)
-        ranks.Free()
+        # The other ranks sleep in it, however long the first one works.
+        comm.barrier()
         together(comm, lambda: _raise(failure))
         return together(comm, lambda: done[0] if done else action())
 
@@ -82,4 +74,4 @@ def _ending_job_on_crash() -> Iterator[None]:
     except CollectiveError:
         raise
     except BaseException as error:  # noqa: BLE001 - see above
-        end_job(error)
+        end_job(world(), error)

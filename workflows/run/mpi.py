@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -18,8 +17,9 @@ from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.ending import end_job, finalize
-from gnnloom.trainer.comm.mpi import RawCommunicator, duplicate_world, world
+from gnnloom.trainer.comm.ending import end_job
+from gnnloom.trainer.comm.mpi import RawCommunicator, duplicate_world
+from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
 from gnnloom.trainer.planner.forecast import record_forecast
@@ -32,10 +32,6 @@ from gnnloom.workflows.run.place import Place, find_place, one_line
 from gnnloom.workflows.run.stages import prepare, run_stages, save_recipe, write_output
 
 logger = logging.getLogger(__name__)
-
-#: Seconds between polls of a barrier that other ranks may reach only after hours of work: 50 polls a second take no
-#: noticeable share of a core, and nobody notices the delay.
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,8 @@ def _prepare_together(
             interrupted = True
         except GnnloomError as error:
             failure = error
-    _wait_for_all(ranks)
+    # The ranks that are done sleep in it.
+    comm.barrier()
     ranks.Free()
     # The client's failure becomes every rank's.
     together(comm, lambda: _raise(failure))
@@ -171,13 +168,6 @@ def _join_cluster(ranks: RawCommunicator, place: Place, assignment: Assignment) 
     is_client = serve_ranks(ranks, place.ranks_here, place.interface, memory, dashboard=dashboard)
     # One rank schedules and one is the client.
     return is_client, replace(assignment.cluster, workers=ranks.Get_size() - 2)
-
-
-def _wait_for_all(ranks: RawCommunicator) -> None:
-    """Wait until every rank is here, asleep: a blocking barrier would take cores from the ranks at work. Collective."""
-    request = ranks.Ibarrier()
-    while not request.Test():
-        time.sleep(_POLL_SECONDS)
 
 
 def _raise(failure: GnnloomError | None) -> None:
@@ -247,12 +237,12 @@ def end_job_on_error() -> Iterator[None]:
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - the other ranks would wait forever
-        end_job(error)
+        end_job(world(), error)
 
 
 def leave(code: int) -> NoReturn:
     """End this rank with an exit code, as all others do. Collective."""
-    left_with = agreed_exit_code(code, is_first=world().rank == 0)
-    # Without this, `python -m mpi4py` would treat the code as a failure of this rank alone and report it.
-    finalize()
+    comm = world()
+    left_with = agreed_exit_code(code, is_first=comm.rank == 0)
+    comm.close()
     sys.exit(left_with)

@@ -1,4 +1,4 @@
-"""The environment variables of MPI launchers, read without starting MPI."""
+"""The environment variables of the launchers of ranks, read without starting MPI."""
 
 from __future__ import annotations
 
@@ -6,14 +6,7 @@ import os
 from dataclasses import dataclass
 
 from gnnloom.storage.errors import InputError
-
-#: Rank and size as set by MPICH and its derivatives, by Open MPI, and by Slurm's `srun`. Only a step of several tasks
-#: counts for Slurm: a batch script has SLURM_PROCID too, but not the size of a step.
-_VARIABLES = (
-    ("PMI_RANK", "PMI_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-)
+from gnnloom.trainer.comm.transports.registry import chosen_transport
 
 
 @dataclass(frozen=True)
@@ -26,7 +19,7 @@ class LaunchedRank:
     @classmethod
     def from_environment(cls) -> LaunchedRank:
         """Read the variables of whichever launcher started this process."""
-        for rank, size in _VARIABLES:
+        for rank, size in chosen_transport().variables:
             stated = os.environ.get(rank, ""), os.environ.get(size, "")
             # A single rank has nobody to agree with, so it behaves like a process without a launcher.
             if all(text.isdecimal() for text in stated) and int(stated[1]) > 1:

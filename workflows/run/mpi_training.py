@@ -14,7 +14,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.mpi import world
+from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.config.algorithm_config import AUTO
 from gnnloom.trainer.config.continuation import configure, run_of
 from gnnloom.trainer.config.predict_config import PredictConfig

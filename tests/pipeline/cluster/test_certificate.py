@@ -17,7 +17,8 @@ from distributed.comm.core import connect
 
 from gnnloom.pipeline.cluster.certificate import SECRET_BYTES, Certificate, make_certificate
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
+from gnnloom.trainer.job.launch import rank_environment
 from support.mpi import MPI_PYTHON, TESTS
 from support.web_pages import listening, web_servers
 

@@ -21,7 +21,8 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster, 
 from gnnloom.pipeline.cluster.processes import Guard, own_memory
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
 from gnnloom.storage.errors import LaunchError
-from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
+from gnnloom.trainer.job.launch import rank_environment
 from support.mpi import MPI_PYTHON
 
 PROGRAM = Path(__file__).parent / "programs" / "guarded_ranks.py"

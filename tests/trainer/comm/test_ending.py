@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gnnloom.trainer.comm.ending import wait_until_read
-from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
+from gnnloom.trainer.job.launch import rank_environment
 from support.mpi import MPI_PYTHON, TESTS
 
 
@@ -61,7 +62,8 @@ def test_a_pipe_that_nobody_reads_and_a_file_do_not_keep_a_rank(tmp_path: Path) 
 
 def test_a_rank_without_output_still_ends_the_job_with_the_reason() -> None:
     program = (
-        "import sys; from gnnloom.trainer.comm.ending import end_job; sys.stdout.close(); end_job(MemoryError('here'))"
+        "import sys; from gnnloom.trainer.comm.ending import end_job; from gnnloom.trainer.comm.mpi import world;"
+        " sys.stdout.close(); end_job(world(), MemoryError('here'))"
     )
     command = [*MPI_PYTHON, "-c", program]
     done = subprocess.run(command, env=rank_environment(1), capture_output=True, text=True, timeout=60, check=False)

@@ -10,7 +10,7 @@ import gnnloom.trainer
 TRAINER = Path(gnnloom.trainer.__file__).parent
 #: Opens the tensor's memory to compiled code or to MPI.
 ARRAY_DOORS = ("place/", "comm/mpi.py")
-MPI_DOORS = {"comm/mpi.py", "comm/ending.py"}
+MPI_DOORS = {"comm/mpi.py"}
 #: Implementations; everyone else asks ``kernels.dispatch``.
 _BEHIND = "c|numba_rows|numba_spmm|operands|row_pass|sparse_rows|attention|dropout|elementwise|gemm|rectify"
 IMPLEMENTATIONS = re.compile(rf"trainer\.kernels(\.| import \(?[^)]*\b)({_BEHIND})\b")

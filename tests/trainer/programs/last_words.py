@@ -7,6 +7,7 @@ import subprocess
 from mpi4py import MPI
 
 from gnnloom.trainer.comm.ending import end_job
+from gnnloom.trainer.comm.mpi import world
 
 MPI.COMM_WORLD.Barrier()
 if MPI.COMM_WORLD.rank == 1:
@@ -14,5 +15,5 @@ if MPI.COMM_WORLD.rank == 1:
     nowhere = subprocess.DEVNULL
     subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -CONT {launcher}"], stdout=nowhere, stderr=nowhere)
     os.kill(launcher, signal.SIGSTOP)
-    end_job(MemoryError("of rank 1"))
+    end_job(world(), MemoryError("of rank 1"))
 MPI.COMM_WORLD.Barrier()

@@ -35,10 +35,11 @@ def main(what: str, catalog: str, dataset: str, ranks: int) -> None:
     if what == "trace":
         trace_files()
     stop = {"raise": raise_on_one_rank, "trace": lambda: False}[what]
+    comm = MpiCommunicator(MPI.COMM_WORLD)
     try:
-        train(MpiCommunicator(MPI.COMM_WORLD), config, stop)
+        train(comm, config, stop)
     except ZeroDivisionError as error:
-        end_job(error)
+        end_job(comm, error)
 
 
 signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -20,9 +20,10 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError, LaunchError, NotFoundError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run, sole_writer
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.job.launch import find_mpiexec, launch, launch_prediction, rank_environment
+from gnnloom.trainer.job.launch import launch, launch_prediction, rank_environment
 from gnnloom.trainer.training.loop import train
 from support.in_process import run_command
 from support.lone import LoneCommunicator

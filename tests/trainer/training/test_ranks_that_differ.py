@@ -81,8 +81,8 @@ def test_ranks_with_other_options_are_one_error(catalog: Catalog) -> None:
 def test_ranks_with_other_code_of_a_users_model_or_loss_are_one_error(catalog: Catalog, tmp_path: Path) -> None:
     """As on machines on which a file of the same name was changed on one only."""
     program = "import os, sys; os.chdir(sys.argv.pop(1));"
-    program += "from gnnloom.trainer.__main__ import main; from gnnloom.trainer.comm.ending import finalize;"
-    program += "code = main(sys.argv[1:]); finalize(); sys.exit(code)"
+    program += "from gnnloom.trainer.__main__ import main; from gnnloom.trainer.comm.mpi import world;"
+    program += "code = main(sys.argv[1:]); world().close(); sys.exit(code)"
     for name, scale in (("first", 1), ("second", 2)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "mine.py").write_text(
@@ -120,8 +120,8 @@ def test_catalogs_of_the_same_path_with_other_data_are_one_error(catalog: Catalo
     program = "import os, sys; os.chdir(sys.argv.pop(1)); from gnnloom.trainer.training import alike;"
     # The paths are made equal, as they are on two machines.
     program += "alike._text = lambda name, value: str(value);"
-    program += "from gnnloom.trainer.__main__ import main; from gnnloom.trainer.comm.ending import finalize;"
-    program += "code = main(sys.argv[1:]); finalize(); sys.exit(code)"
+    program += "from gnnloom.trainer.__main__ import main; from gnnloom.trainer.comm.mpi import world;"
+    program += "code = main(sys.argv[1:]); world().close(); sys.exit(code)"
     given = ("--catalog", "catalog", "web", "--ranks", "2", "--hidden", "4", "--epochs", "2", "--run", "local")
     done = run_different(("-c", program, str(tmp_path), *given), ("-c", program, str(tmp_path / "other"), *given))
     _check_refused(done, "key of the ", "the catalog must be on a file system that all machines share")

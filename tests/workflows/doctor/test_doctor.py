@@ -53,10 +53,10 @@ def test_missing_broken_and_hanging_mpi_is_reported(monkeypatch: pytest.MonkeyPa
         raise LaunchError("no mpiexec")
 
     with monkeypatch.context() as patch:
-        patch.setattr("gnnloom.trainer.job.launch.find_mpiexec", absent)
+        patch.setattr("gnnloom.trainer.comm.transports.mpi.find_mpiexec", absent)
         assert "pip install" in software.check_mpi().fix
     with monkeypatch.context() as patch:
-        patch.setattr("gnnloom.trainer.job.launch.find_mpiexec", lambda: "/bin/false")
+        patch.setattr("gnnloom.trainer.comm.transports.mpi.find_mpiexec", lambda: "/bin/false")
         assert software.check_mpi().state == FAILED
 
     def hang(*arguments: Any, **options: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.job.launch import find_mpiexec
+from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 from support.recipes import GNNLOOM, TINY, run_arguments

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnloom.trainer.job.launcher_output import is_of_launcher, of_ranks, why_ended
+from gnnloom.trainer.comm.transports.mpich_output import is_of_launcher, of_ranks, why_ended
 
 
 def banner(code: int, ended: str) -> list[str]:

@@ -1,0 +1,61 @@
+"""``mpi``: the ranks of an MPI job."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnnloom.storage.errors import LaunchError
+from gnnloom.trainer.comm.transports.mpich_output import is_of_launcher, why_ended
+from gnnloom.trainer.comm.transports.transport import Transport
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.comm.communicator import Communicator
+
+
+def join() -> Communicator:
+    """Start MPI, unless this process has done so."""
+    from gnnloom.trainer.comm.mpi import world  # noqa: PLC0415 - starts MPI
+
+    return world()
+
+
+def find_mpiexec() -> str:
+    """Path of the MPI launcher: next to this Python, where the mpich wheel puts it, or on the PATH.
+
+    Raises:
+        LaunchError: there is none.
+    """
+    bundled = Path(sys.executable).parent / "mpiexec"
+    found = str(bundled) if bundled.exists() else shutil.which("mpiexec")
+    if found is None:
+        raise LaunchError(f"no mpiexec next to {sys.executable} or on the PATH; `pip install mpich` installs one")
+    return found
+
+
+TRANSPORT = Transport(
+    name="mpi",
+    order=0,
+    help="The ranks of an MPI job",
+    join=join,
+    launcher=lambda ranks: [find_mpiexec(), "-n", str(ranks)],
+    # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
+    python=(sys.executable, "-m", "mpi4py"),
+    environment={
+        # A rank that ends the job has printed the reason itself.
+        "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE": "1",
+        # Ranks of one machine need no other network; MPICH with UCX would listen on all of them.
+        "UCX_NET_DEVICES": "lo",
+    },
+    # As set by MPICH and its derivatives, by Open MPI, and by Slurm's `srun`. Only a step of several tasks counts for
+    # Slurm: a batch script has SLURM_PROCID too, but not the size of a step.
+    variables=(
+        ("PMI_RANK", "PMI_SIZE"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ),
+    is_of_launcher=is_of_launcher,
+    why_ended=why_ended,
+)

@@ -1,0 +1,44 @@
+"""The descriptor of a transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.comm.communicator import Communicator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transport:
+    """A way in which the ranks of a job start, exchange messages and end.
+
+    The module that holds it must import neither torch nor the transport's library, except inside ``join``.
+
+    Attributes:
+        name: as given with ``$GNNLOOM_TRANSPORT``.
+        order: position among the choices; equal ones are sorted by name.
+        help: one line of help text.
+        join: makes this process a rank, and returns all ranks of its job. Collective; later calls return them again.
+        launcher: the command that starts so many ranks on this machine; that of a rank follows. Raises LaunchError if
+            something is missing.
+        python: the command of a rank; ``-m MODULE`` and its arguments follow. It must end the whole job if an exception
+            is not caught.
+        environment: variables that a rank needs, unless the user has set them.
+        variables: pairs of variables in which launchers state the number of a rank, and that of all ranks.
+        is_of_launcher: whether the launcher printed a line, rather than a rank.
+        why_ended: why ranks that reported nothing ended, from the launcher's exit code and the last lines; None if
+            these do not say so.
+    """
+
+    name: str
+    order: int
+    help: str
+    join: Callable[[], Communicator]
+    launcher: Callable[[int], list[str]]
+    python: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    variables: Sequence[tuple[str, str]] = ()
+    is_of_launcher: Callable[[str], bool] = lambda line: False  # noqa: ARG005 - named as its callers know it
+    why_ended: Callable[[int, Sequence[str]], str | None] = lambda code, lines: None  # noqa: ARG005
