@@ -85,41 +85,10 @@ def merges(levels: Sequence[Level], level: Level, num_positions: int) -> Iterato
         # Spans of a level lie within those of the level before.
         wide = range_of(num_positions, before.spans, positions[0])
         for source in range(level.sources):
-            yield Merge(span, source, positions, wide, merged_sources(levels, level, source))
+            yield Merge(span, source, positions, wide, _merged_sources(levels, level, source))
 
 
-@dataclass(frozen=True)
-class MergeCount:
-    """What the merges of a level do.
-
-    Attributes:
-        spans: spans that have positions.
-        tasks: merges.
-        sources: sources that all of them read together.
-        most_sources: sources that one of them reads, at most.
-    """
-
-    spans: int
-    tasks: int
-    sources: int
-    most_sources: int
-
-    def opens(self, num_files: int) -> int:
-        """Files that all merges open together, if the sources of the level before are lanes of so many files."""
-        merged, read = self.tasks // self.spans, self.sources // self.spans
-        # Groups of consecutive lanes, which are in different files; only the last one of a span may be smaller.
-        last = read - (merged - 1) * self.most_sources
-        return self.spans * ((merged - 1) * min(self.most_sources, num_files) + min(last, num_files))
-
-
-def count_merges(levels: Sequence[Level], level: Level, num_positions: int) -> MergeCount:
-    """Count what :func:`merges` gives, without a step for every span."""
-    groups = [len(merged_sources(levels, level, source)) for source in range(level.sources)]
-    spans = min(level.spans, num_positions)
-    return MergeCount(spans, level.sources * spans, sum(groups) * spans, max(groups))
-
-
-def merged_sources(levels: Sequence[Level], level: Level, source: int) -> range:
+def _merged_sources(levels: Sequence[Level], level: Level, source: int) -> range:
     """Sources of the level before ``level`` that are merged into ``source``."""
     before = levels[level.number - 1]
     size = -(-before.sources // level.sources)

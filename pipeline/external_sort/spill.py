@@ -1,7 +1,8 @@
 """Spill files: the entries of a matrix, scattered by row into buckets, between pass 1 and pass 2 of a sort.
 
-A spill file is a part of the lane of the task that wrote it (:mod:`gnnloom.pipeline.external_sort.lanes`):
+A task writes its spill files one after another to its lane (:mod:`gnnloom.pipeline.external_sort.lanes`):
 
+    header    (5,) int64                  entries, log2 of the rows of a bucket, bits of a column, buckets, weights
     offsets   (num_buckets + 1,) int64    first entry of each bucket of 2^shift rows
     low       (num_entries,) uint32       low 32 bits of the entries
     high      (num_entries,) uint8 to 32  the remaining bits of the entries, if they have more than 32
@@ -14,16 +15,15 @@ rows, and most matrices need 4 to 6 bytes per entry. The time of pass 1 is mostl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.external_sort.lanes import LaneWriter, OpenLane
 
 #: log2 of the most buckets in a spill file, and of the most row units of a graph. Pass 1 writes to that many positions
 #: at a time; with many more, most writes would miss the caches.
@@ -35,6 +35,8 @@ MIN_SHIFT = 12
 #: Maximum number of rows of a matrix, 2^37: the row within its bucket (26 bits) and the column (37 bits) then take 63
 #: bits, so an entry or a key is never negative as int64.
 MAX_VERTICES = 1 << ((64 + BUCKET_BITS) // 2)
+
+_HEADER_INTS: Final = 5
 
 
 def unit_shift(max_id: int) -> int:
@@ -54,10 +56,9 @@ def entry_bytes(max_id: int) -> int:
 
 @dataclass(frozen=True)
 class SpillFile:
-    """Describes one spill file of pass 1.
+    """Describes one spill file.
 
     Attributes:
-        lane: the lane that it is a part of, relative to the work folder.
         start: byte of the lane at which it begins.
         entries: number of entries.
         shift: log2 of the rows of a bucket.
@@ -66,7 +67,6 @@ class SpillFile:
         weighted: whether weights follow the entries.
     """
 
-    lane: Lane
     start: int
     entries: int
     shift: int
@@ -74,15 +74,45 @@ class SpillFile:
     num_buckets: int
     weighted: bool
 
+    @classmethod
+    def read(cls, lane: OpenLane, start: int) -> SpillFile:
+        """Read the header of a file.
+
+        Raises:
+            DamagedWorkError: the lane is damaged.
+        """
+        header = np.empty(_HEADER_INTS, np.int64)
+        lane.read(start, header)
+        entries, shift, column_bits, num_buckets, weighted = header.tolist()
+        return cls(start, entries, shift, column_bits, num_buckets, bool(weighted))
+
+    @classmethod
+    def read_all(cls, lane: OpenLane, num_bytes: int) -> Iterator[SpillFile]:
+        """Read the headers of all files in the first bytes of a lane."""
+        start = 0
+        while start < num_bytes:
+            file = cls.read(lane, start)
+            yield file
+            start = file.stop
+
+    def begin(self, lane: LaneWriter, offsets: NDArray[np.int64]) -> None:
+        """Write the header and the offsets, (num_buckets + 1,) int64."""
+        numbers = (self.entries, self.shift, self.column_bits, self.num_buckets, self.weighted)
+        lane.write(lane.write(self.start, np.array(numbers, np.int64)), offsets)
+
     @property
     def high_dtype(self) -> np.dtype[Any] | None:
         """Type of the entries' bits above the 32nd; None if there are none."""
         return _high_dtype(self.shift + self.column_bits)
 
     @property
+    def _offsets_at(self) -> int:
+        return self.start + 8 * _HEADER_INTS
+
+    @property
     def low_at(self) -> int:
         """Byte of the lane at which the low bits begin."""
-        return self.start + 8 * (self.num_buckets + 1)
+        return self._offsets_at + 8 * (self.num_buckets + 1)
 
     @property
     def high_at(self) -> int:
@@ -99,27 +129,11 @@ class SpillFile:
         """Byte of the lane after the last one."""
         return self.weights_at + (4 * self.entries if self.weighted else 0)
 
-    @property
-    def size(self) -> int:
-        """Number of bytes."""
-        return self.stop - self.start
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "lane": self.lane.to_json()}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> SpillFile:
-        return cls(**{**content, "lane": Lane.from_json(content["lane"])})
-
-    def is_intact(self, work: Path) -> bool:
-        """Whether the file of the lane exists and reaches to the end of this one."""
-        return self.lane.is_intact(work, self.stop)
-
-    def offsets(self, files: OpenFiles, first: int, last: int) -> NDArray[np.int64]:
+    def offsets(self, lane: OpenLane, first: int, last: int) -> NDArray[np.int64]:
         """Read the offsets of buckets ``first`` to ``last`` (as far as there are any), and the end of the last one."""
         first, last = min(first, self.num_buckets), min(last, self.num_buckets)
         offsets = np.empty(last - first + 1, dtype=np.int64)
-        files.lane(self.lane).read(self.start + 8 * first, offsets)
+        lane.read(self._offsets_at + 8 * first, offsets)
         return offsets
 
 

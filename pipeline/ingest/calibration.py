@@ -136,12 +136,12 @@ def _try_scatter(chunk: EdgeChunk, undirected: bool, trial: Path) -> tuple[float
     if not num_edges:
         return 0.0, DISK_RATE
     writer = ArtifactWriter(trial, "graph", "trial")
-    lanes, elapsed = LaneSet.create(writer.work, "spill/scattered", 2), 0.0
+    lanes, elapsed = LaneSet.create(writer.work, "spill", 2), 0.0
     # Twice: the first call loads or compiles the kernels.
     for number, count in enumerate((1, num_edges)):
         edges, memory = SourceRange(0, 0, count), 2 * MINIMUM_MEMORY
         task = ScatterRangeTask(
-            writer, number, _ChunkSource(chunk), edges, undirected, False, memory, lanes.lane(number)
+            writer, number, _ChunkSource(chunk), edges, undirected, False, memory, "trial", lanes.lane(number)
         )
         started = time.process_time()
         scatter_range(task)

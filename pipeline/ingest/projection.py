@@ -9,19 +9,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gnnloom.pipeline.external_sort.spill import entry_bytes
 from gnnloom.pipeline.ingest.calibration import Calibration
-from gnnloom.pipeline.ingest.keys.collect import EDGE_MEMORY
-from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
-from gnnloom.pipeline.matrix_sort.blocks import ROW_MEMORY, block_rows_limit
-from gnnloom.pipeline.matrix_sort.counts import SortSizes, even_block_rows, even_blocks
-from gnnloom.pipeline.matrix_sort.scatter import MAX_SPILL_ENTRIES, spill_edges
-from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES
-from gnnloom.pipeline.sources.source import CHUNK_EDGES
-from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
+from gnnloom.pipeline.ingest.keys.arrays import KeyTable, array_phases
+from gnnloom.pipeline.ingest.keys.numbered import KeyPlan, KeySizes
+from gnnloom.pipeline.matrix_sort.blocks import block_rows_limit
+from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortPlan, SortSizes
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB
+from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.machine_memory import memory_text
 
@@ -145,14 +143,8 @@ class IngestProjection:
         """Refuse what does not fit.
 
         Raises:
-            BudgetError: temporary files and output exceed the free disk, or the rows of a block exceed the memory.
+            BudgetError: temporary files and output exceed the free disk.
         """
-        rows = even_block_rows(self.vertices, self.entries)
-        if rows > block_rows_limit(self.memory_limit_bytes):
-            raise BudgetError(
-                f"row blocks of {self.vertices:,} vertices have {rows:,} rows, too many for"
-                f" {self.memory_limit_bytes // MIB} MiB per worker; increase --memory, or renumber with `--ids compact`"
-            )
         needed = self.spill_bytes + self.output_bytes
         if needed > self.disk_free_bytes * DISK_SHARE:
             spill, output, free = map(memory_text, (self.spill_bytes, self.output_bytes, self.disk_free_bytes))
@@ -167,27 +159,45 @@ class IngestProjection:
         return {name: {"planned": planned[name], "measured": value} for name, value in measured.items()}
 
 
+def ingest_phases(
+    sizes: SortSizes, options: SortOptions, memory: int, *, compact: bool = False, name_bytes: float = 0.0
+) -> list[Phase]:
+    """The phases of an ingest; if ids are renumbered, with as many collected keys as there can be.
+
+    Args:
+        sizes: the edges.
+        memory: bytes that a worker may use.
+        compact: whether ids are renumbered.
+        name_bytes: average bytes of a name, if ids are names; 0 if they are numbers.
+
+    Raises:
+        BudgetError: the memory leaves no room for buffers.
+    """
+    if not compact:
+        return SortPlan(sizes, options, memory).phases()
+    keys = KeyPlan(KeySizes.stated(sizes, memory, name_bytes), memory)
+    sort = SortPlan(sizes, options, memory, keys.reading)
+    counts = (sizes.num_vertices, int(sizes.num_vertices * name_bytes)) if name_bytes else (sizes.num_vertices,)
+    table = KeyTable.stated(keys.sizes.ids, counts, keys.sizes.key_ranges)
+    return [keys.collect, *keys.merges, *sort.phases(), *array_phases(keys.writer, table, Path())]
+
+
 def extrapolate(found: Calibration, undirected: bool, resources: Resources) -> IngestProjection:
     """Project from what a calibration found to the whole source.
 
     Raises:
-        BudgetError: the memory per worker leaves no room for buffers.
+        BudgetError: the memory per worker leaves no room for buffers, or the rows of a block exceed it.
     """
-    directions = 2 if undirected else 1
-    entries = found.edges * directions
-    width = entry_bytes(found.vertices - 1) + (4 if found.weighted else 0)
-    sizes = SortSizes(found.vertices, found.edges, found.ranges, undirected, found.weighted)
-    spill = sizes.spill_copies(resources.memory) * sizes.spilled_bytes
-    if found.distinct_ids:
-        # Ids are on disk as collected, with their numbers, and as merged. They are collected for some edges at a time,
-        # so an id may be in every file: at most two for each edge. Every edge refers to its two ids by position (4
-        # bytes each), with its weight.
-        spill += (16 * 2 + (12 if found.weighted else 8)) * found.edges + 8 * found.distinct_ids
+    memory = resources.memory
+    sizes = SortSizes.even(
+        found.vertices, found.edges, found.ranges, memory, undirected=undirected, weighted=found.weighted
+    )
+    _check_rows(sizes, memory)
+    compact = bool(found.distinct_ids)
+    phases = ingest_phases(sizes, SortOptions(undirected), memory, compact=compact, name_bytes=found.name_bytes)
+    entries, spill = sizes.entries, temporary_bytes(phases)
     output = int(entries * found.output_bytes + found.vertices * _ROW_BYTES * found.row_ratio)
     if found.name_bytes:
-        # The names are on disk several times over: once for each file of some edges that has them, and once for all
-        # edges.
-        spill += int(4 * found.distinct_ids * (8 + found.name_bytes))
         output += int(found.vertices * (8 + found.name_bytes))
     work = found.edges * found.scatter_seconds + entries * found.sort_seconds
     beyond_cache = max(0, spill + output - resources.cache_free)
@@ -199,11 +209,11 @@ def extrapolate(found: Calibration, undirected: bool, resources: Resources) -> I
         vertices=found.vertices,
         entries=entries,
         ranges=found.ranges,
-        blocks=even_blocks(found.vertices, entries),
+        blocks=sizes.num_blocks,
         workers=resources.workers,
         processes=resources.workers,
-        peak_memory=_peak_memory(found, entries, directions, width, resources.memory),
-        memory_limit_bytes=resources.memory,
+        peak_memory=BASE_MEMORY + max(phase.most_memory for phase in count(phases)),
+        memory_limit_bytes=memory,
         spill_bytes=spill,
         output_bytes=output,
         disk_free_bytes=resources.disk_free,
@@ -215,20 +225,10 @@ def extrapolate(found: Calibration, undirected: bool, resources: Resources) -> I
     )
 
 
-def _peak_memory(found: Calibration, entries: int, directions: int, width: int, memory: int) -> int:
-    """What every worker holds, and the larger of the two passes' buffers."""
-    working = working_memory(memory)
-    spilled = min(found.edges, spill_edges(memory, directions == 2))
-    id_bytes = 20 if found.weighted else 16
-    # Pages of a mapped file count as the worker's own until the range is done.
-    mapped = min(found.edges // max(1, found.ranges), MAX_SPILL_ENTRIES) * id_bytes
-    scatter = mapped + (spilled + min(found.edges, CHUNK_EDGES)) * id_bytes + spilled * directions * width
-    if found.distinct_ids:
-        # The ids of some edges while they are sorted; at most two for each.
-        scatter += min((2 * KEY_TYPES["compact"].memory[0] + EDGE_MEMORY) * found.edges, working // 4)
-    rows = even_block_rows(found.vertices, entries)
-    # The same buffers as in matrix_sort.blocks.
-    sort_bytes = 28 if found.weighted else 16
-    block_entries = min(entries, max(BLOCK_ENTRIES, entries * rows // found.vertices))
-    capacity = min(working * 3 // 4 // sort_bytes, block_entries)
-    return BASE_MEMORY + max(scatter, capacity * sort_bytes + rows * ROW_MEMORY)
+def _check_rows(sizes: SortSizes, memory: int) -> None:
+    rows = max(last - first for first, last in pairwise(sizes.block_rows))
+    if rows > block_rows_limit(memory):
+        raise BudgetError(
+            f"row blocks of {sizes.num_vertices:,} vertices have {rows:,} rows, too many for"
+            f" {memory // MIB} MiB per worker; increase --memory, or renumber with `--ids compact`"
+        )

@@ -10,24 +10,32 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.external_sort.radix import MERGE_MODES
-from gnnloom.pipeline.ingest.archives import as_unpacked, largest_compressed, packed_arrays, prepared_source
 from gnnloom.pipeline.ingest.calibration import calibrate
-from gnnloom.pipeline.ingest.keys.arrays import write_key_arrays
+from gnnloom.pipeline.ingest.keys.arrays import KeyTable, array_phases, create_key_arrays
 from gnnloom.pipeline.ingest.keys.numbered import number_keys
+from gnnloom.pipeline.ingest.preparation import (
+    as_unpacked,
+    largest_compressed,
+    packed_arrays,
+    planned_ranges,
+    prepared_source,
+    surveyed_source,
+)
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
-from gnnloom.pipeline.ingest.survey import planned_ranges, surveyed_source
-from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortedMatrix, SortOptions
+from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix, sort_edges
+from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
+from gnnloom.pipeline.tasks.phase import run
 from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.option import Group, check_options, option
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -73,6 +81,11 @@ class IngestOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+
+    @property
+    def sort(self) -> SortOptions:
+        """The same as options of the sort."""
+        return SortOptions(self.undirected, self.self_loops, self.merge, self.codec)
 
     def parameters(self, source: EdgeSource) -> dict[str, Any]:
         """What decides the graph's bytes."""
@@ -178,12 +191,13 @@ def _sort(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cl
     resources = Resources.at(writer.work, cluster.workers, cluster.memory)
     chosen, projection = _choose_cluster(_project(source, options, resources, writer.work), cluster)
     started = time.perf_counter()
-    sort = SortOptions(options.undirected, options.self_loops, options.merge, options.codec)
     if options.ids == "keep":
-        return _commit(BucketSort(writer, source, sort, chosen).run(), options, projection, started)
+        return _commit(sort_edges(writer, source, options.sort, chosen), options, projection, started)
     numbered = number_keys(writer, source, options.ids, chosen)
-    matrix = BucketSort(writer, numbered, sort, chosen).run()
-    keys = write_key_arrays(writer, numbered.table_path, options.codec, chosen)
+    matrix = sort_edges(writer, numbered, options.sort, chosen)
+    table = KeyTable.load(numbered.table_path)
+    create_key_arrays(writer, table, options.codec)
+    keys = run(array_phases(writer, table, numbered.table_path), chosen, writer)
     return _commit(matrix, options, projection, started, keys, numbered.spill_bytes())
 
 
@@ -198,7 +212,7 @@ def _commit(
     options: IngestOptions,
     projection: IngestProjection,
     started: float,
-    keys: Sequence[TaskRecord] = (),
+    keys: Sequence[str] = (),
     more_spill_bytes: int = 0,
 ) -> Artifact:
     """Publish the graph, with the projected figures next to the measured ones."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -15,42 +14,100 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, SortedKeys, Units, grouped
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.matrix_sort.file_rows import FileRows
-from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan
+from gnnloom.pipeline.external_sort.spill import unit_shift
+from gnnloom.pipeline.matrix_sort.spilled import unit_rows
+from gnnloom.pipeline.shuffle.run_list import RunList
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, working_memory
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.ranges import Span
 
 #: Bytes of memory per row of a block: its count and pointer (8 each), and the copies made while the pointers are
 #: summed up, compressed and written.
 ROW_MEMORY = 48
 
 
-def block_rows_limit(memory: int) -> int:
-    """Maximum number of rows of a block that leaves room to sort in a worker with ``memory`` bytes.
+@dataclass(frozen=True)
+class MatrixForm:
+    """What all tasks that make a matrix know of it.
 
-    A quarter of the working memory and 8 MiB are kept for chunks that are being compressed.
+    Attributes:
+        num_vertices: rows and columns.
+        merge: how weights of equal edges are merged; None for a matrix without weights.
+        add_loops: whether every row gets a self loop.
+        codec: compression of the arrays.
     """
-    return (working_memory(memory) * 3 // 4 - 8 * MIB) // ROW_MEMORY
+
+    num_vertices: int
+    merge: str | None
+    add_loops: bool
+    codec: str
+
+    @property
+    def shift(self) -> int:
+        """log2 of the rows of a unit."""
+        return unit_shift(self.num_vertices - 1)
+
+    @property
+    def column_bits(self) -> int:
+        return (self.num_vertices - 1).bit_length()
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of an entry as it is stored, uncompressed."""
+        return int(index_dtype(self.num_vertices).itemsize) + (4 if self.merge else 0)
+
+    @property
+    def sort_bytes(self) -> int:
+        """Bytes of an entry while it is sorted: a key and its spare; a weight, its spare, and the weight as stored."""
+        return 16 + (12 if self.merge else 0)
+
+    def rows_of(self, units: Span) -> Span:
+        """First and last (exclusive) row of some units."""
+        first, last = (min(unit << self.shift, self.num_vertices) for unit in units)
+        return first, last
+
+
+def _sorting_memory(memory: int) -> int:
+    """Bytes for the rows and entries of a block; the rest is for chunks that are being compressed."""
+    return working_memory(memory) * 3 // 4
+
+
+def block_rows_limit(memory: int) -> int:
+    """Maximum number of rows of a block that leaves 8 MiB to sort in a worker with ``memory`` bytes."""
+    return (_sorting_memory(memory) - 8 * MIB) // ROW_MEMORY
+
+
+def block_capacity(num_rows: int, memory: int, form: MatrixForm) -> int:
+    """Entries of a block that are sorted at a time."""
+    return max(1, (_sorting_memory(memory) - ROW_MEMORY * num_rows) // form.sort_bytes)
 
 
 @dataclass(frozen=True)
 class BlockTask:
-    """Makes one row block of the sort plan.
+    """Makes one row block.
 
     Attributes:
-        plan: file of the sort plan.
+        spilled: the shuffle of the spill files.
+        units: first and last (exclusive) unit of rows.
+        entries: of the block in the spill files.
         memory: bytes that the worker may use.
     """
 
     writer: ArtifactWriter
     number: int
-    plan: Path
+    spilled: Shuffle
+    form: MatrixForm
+    units: Span
+    entries: int
     memory: int
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
@@ -62,44 +119,34 @@ def make_block(task: BlockTask) -> Done:
 
     Raises:
         BudgetError: the block's row pointers alone do not fit in memory.
-        CorruptError: a spill file is too short.
+        DamagedWorkError: a spill file is damaged.
     """
-    started = time.perf_counter()
-    plan = SortPlan.load(task.plan)
     with task.writer.task(task.name) as output:
-        block = _Block(task, plan)
+        block = _Block(task)
         output.arrays = block.write()
-        output.facts = {
-            "entries": plan.block_entries[task.number],
-            "nnz": block.nnz,
-            "duplicates": block.duplicates,
-            "seconds": round(time.perf_counter() - started, 4),
-        }
-    return Done(plan.block_entries[task.number])
+        output.facts = {"nnz": block.nnz, "duplicates": block.duplicates}
+    return Done(task.entries)
 
 
 class _Block:
     """One row block while it is being made."""
 
-    def __init__(self, task: BlockTask, plan: SortPlan) -> None:
-        self.task, self.plan = task, plan
-        self.first_row, self.stop_row = plan.block_rows[task.number : task.number + 2]
-        self.num_rows = self.stop_row - self.first_row
+    def __init__(self, task: BlockTask) -> None:
+        self.task, self.form = task, task.form
+        self.first_row, stop_row = task.form.rows_of(task.units)
+        self.num_rows = stop_row - self.first_row
         self.capacity = self._capacity()
         self.nnz = 0
         self.duplicates = 0
 
     def _capacity(self) -> int:
         """Entries to sort at a time: as many as the budget allows, but no more than the block has."""
-        free = working_memory(self.task.memory) * 3 // 4 - ROW_MEMORY * self.num_rows
-        # A key and its spare; with weights also a weight, its spare, and the weight as it is stored.
-        entry_bytes = 16 + (12 if self.plan.merge else 0)
         if self.num_rows > block_rows_limit(self.task.memory):
             raise BudgetError(
                 f"{self.task.writer.path}: block {self.task.number} has {self.num_rows:,} rows, too many for"
                 f" {self.task.memory // MIB} MiB per worker; increase --memory"
             )
-        return max(1, min(free // entry_bytes, self.plan.block_entries[self.task.number]))
+        return max(1, min(block_capacity(self.num_rows, self.task.memory, self.form), self.task.entries))
 
     def write(self) -> list[ArrayRecord]:
         """Write the block under a temporary name, then rename it."""
@@ -111,21 +158,21 @@ class _Block:
         return records
 
     def _write_matrix(self, root: Path) -> list[ArrayRecord]:
-        plan = self.plan
-        data_dtype = np.dtype(np.float32) if plan.merge else None
-        output = BlockWriter(root, self.task.number, plan.num_vertices, data_dtype, plan.codec)
-        room = self.capacity + (self.num_rows if plan.add_loops else 0)
-        dtype = index_dtype(plan.num_vertices)
-        sorter = KeySorter(self.task.writer.work / "spill", self.capacity, plan.merge, room * dtype.itemsize)
+        form = self.form
+        data_dtype = np.dtype(np.float32) if form.merge else None
+        output = BlockWriter(root, self.task.number, form.num_vertices, data_dtype, form.codec)
+        room = self.capacity + (self.num_rows if form.add_loops else 0)
+        dtype = index_dtype(form.num_vertices)
+        sorter = KeySorter(self.task.writer.work / "split", self.capacity, form.merge, room * dtype.itemsize)
         # The columns are written into the sorter's spare keys, which are idle while its result is being used.
         columns = sorter.scratch[: room * dtype.itemsize].view(dtype)
-        data = np.empty(room if plan.merge else 0, dtype=np.float32)
+        data = np.empty(room if form.merge else 0, dtype=np.float32)
         row_counts = np.zeros(self.num_rows, dtype=np.int64)
         # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
         with OpenFiles(self.task.writer.work) as files:
             for merged in chain.from_iterable(map(sorter.sort, self._ranges(files))):
                 count = self._emit(merged, row_counts, columns, data)
-                output.append(columns[:count], data[:count] if plan.merge else None)
+                output.append(columns[:count], data[:count] if form.merge else None)
                 self.duplicates += merged.entries - len(merged.keys)
                 self.nnz += count
         indptr = np.zeros(self.num_rows + 1, dtype=np.int64)
@@ -140,9 +187,9 @@ class _Block:
             merged.weights,
             merged.first_key,
             merged.last_key,
-            self.plan.column_bits,
+            self.form.column_bits,
             self.first_row,
-            self.plan.add_loops,
+            self.form.add_loops,
             row_counts,
             columns,
             data,
@@ -151,20 +198,15 @@ class _Block:
 
     def _ranges(self, files: OpenFiles) -> Iterator[KeyRange]:
         """Consecutive units of the block that can be sorted at once, and single units that cannot."""
-        plan = self.plan
-        first, last = plan.block_units[self.task.number : self.task.number + 2]
+        task, shift, bits = self.task, self.form.shift, self.form.column_bits
+        listed = RunList.read(task.writer.work / task.spilled.list_path)
+        lanes = listed.of(task.spilled.spans(listed.spans, *task.units))
         # In the order of the source, on which merging by "first" depends.
-        found = [
-            FileRows(files, file, plan.shift, plan.column_bits, first, last) for file in plan.files_of(first, last)
-        ]
-        sizes = np.zeros(last - first, dtype=np.int64)
-        for rows in found:
-            sizes += rows.unit_entries
+        found, sizes = unit_rows(files, chain.from_iterable(lanes.values()), self.form.num_vertices, task.units)
         for start, stop in grouped(sizes, self.capacity):
-            stop_row = min(stop << plan.shift, self.num_rows)
-            first_key = (start << plan.shift) << plan.column_bits
-            last_key = (stop_row << plan.column_bits) - 1
-            units = Units(plan.shift, plan.shift + plan.column_bits, sizes[start:stop])
+            first_key = (start << shift) << bits
+            last_key = (min(stop << shift, self.num_rows) << bits) - 1
+            units = Units(shift, shift + bits, sizes[start:stop])
             yield KeyRange(first_key, last_key, [rows.segment(start, stop) for rows in found], units)
 
 

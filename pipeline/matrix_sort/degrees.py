@@ -5,17 +5,18 @@ Their chunks are larger than a small row block and cut across the blocks, so the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.matrix.ranges import Span
 
 #: Vertices of a chunk of int64.
 CHUNK_VERTICES = CHUNK_BYTES // 8
@@ -26,54 +27,46 @@ TASK_VERTICES = 4 * CHUNK_VERTICES
 
 @dataclass(frozen=True)
 class DegreeTask:
-    """Writes the elements of vertices ``number * TASK_VERTICES`` to ``(number + 1) * TASK_VERTICES``.
+    """Writes the degrees of a range of vertices.
 
     Attributes:
-        plan: file of the sort plan.
+        vertices: first and last (exclusive) vertex.
+        blocks: number, first row and last (exclusive) row of the blocks that have these vertices.
     """
 
     writer: ArtifactWriter
     number: int
-    plan: Path
+    vertices: Span
+    blocks: Sequence[tuple[int, int, int]]
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
         return f"vertex/{self.number:05d}"
 
 
-def num_degree_tasks(plan: SortPlan) -> int:
-    """Number of tasks that cover all vertices."""
-    return -(-plan.num_vertices // TASK_VERTICES)
-
-
-def create_degree_array(writer: ArtifactWriter, plan: SortPlan) -> None:
+def create_degree_array(writer: ArtifactWriter, num_vertices: int, codec: str) -> None:
     """Create the array that the tasks fill, unless it exists."""
     # Creating an array deletes its chunks, and an earlier command may have recorded some of them.
     if not (writer.path / "degree" / "zarr.json").exists():
-        shape = (plan.num_vertices,)
-        create_array(writer.path, "degree", shape, "int64", ("vertex",), CHUNK_VERTICES, plan.codec)
+        create_array(writer.path, "degree", (num_vertices,), "int64", ("vertex",), CHUNK_VERTICES, codec)
 
 
 def write_degrees(task: DegreeTask) -> Done:
     """Write the degrees of a range of vertices; returns the number of vertices."""
-    plan = SortPlan.load(task.plan)
-    start = task.number * TASK_VERTICES
-    stop = min(start + TASK_VERTICES, plan.num_vertices)
     with task.writer.task(task.name) as output:
-        output.add(write_rows(task.writer.path, "degree", start, _degrees(task.writer.path, plan, start, stop)))
-    return Done(stop - start)
+        output.add(write_rows(task.writer.path, "degree", task.vertices[0], _degrees(task)))
+    return Done(task.vertices[1] - task.vertices[0])
 
 
-def _degrees(root: Path, plan: SortPlan, start: int, stop: int) -> NDArray[np.int64]:
-    """(stop - start,) row lengths, from the row pointers of the blocks that overlap the range."""
+def _degrees(task: DegreeTask) -> NDArray[np.int64]:
+    """(num_vertices,) row lengths, from the row pointers of the blocks that overlap the range."""
+    start, stop = task.vertices
     degrees = np.empty(stop - start, dtype=np.int64)
-    rows = plan.block_rows
-    for number in range(plan.num_blocks):
-        first, last = max(start, rows[number]), min(stop, rows[number + 1])
-        if first < last:
-            shape = (rows[number + 1] - rows[number] + 1,)
-            # The plan gives the shape of the pointers, so no metadata has to be read per block.
-            record = ArrayRecord(f"{block_path(number)}/indptr", shape, "int64", ("row+1",), ())
-            indptr = ArrayReader(root, record).read(first - rows[number], last - rows[number] + 1)
-            np.subtract(indptr[1:], indptr[:-1], out=degrees[first - start : last - start])
+    for number, first_row, stop_row in task.blocks:
+        first, last = max(start, first_row), min(stop, stop_row)
+        # The task knows the shape of the pointers, so no metadata has to be read per block.
+        record = ArrayRecord(f"{block_path(number)}/indptr", (stop_row - first_row + 1,), "int64", ("row+1",), ())
+        indptr = ArrayReader(task.writer.path, record).read(first - first_row, last - first_row + 1)
+        np.subtract(indptr[1:], indptr[:-1], out=degrees[first - start : last - start])
     return degrees

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,19 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_shift
-from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
-from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.shuffle.run_list import LaneRuns
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
+from gnnloom.pipeline.tasks.memory import rows_that_fit
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Maximum number of entries in a spill file (32 to 96 MiB). Larger files would make neither pass faster.
 MAX_SPILL_ENTRIES = 1 << 23
+
+#: Bytes of the ids and the weight of an edge.
+_IDS_BYTES = 20
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,8 @@ class ScatterRangeTask:
         undirected: also spill the reverse of every edge.
         drop_loops: leave out edges from a vertex to itself.
         memory: bytes that the worker may use.
-        lane: where the spill files go, relative to the work folder.
+        spill: name of the shuffle of the spill files, for the record.
+        lane: where they go, relative to the work folder.
     """
 
     writer: ArtifactWriter
@@ -42,28 +47,18 @@ class ScatterRangeTask:
     undirected: bool
     drop_loops: bool
     memory: int
+    spill: str
     lane: Lane
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
-        return f"scatter/{self.number:05d}"
+        return f"scatter/{range_name(self.number, self.range)}"
 
 
-def spill_files(record: TaskRecord) -> list[SpillFile]:
-    """The files that a finished task wrote."""
-    return [SpillFile.from_json(content) for content in record.facts["files"]]
-
-
-def is_scattered(task: ScatterRangeTask, record: TaskRecord) -> bool:
-    """Whether a record is about the task's range, and all of its spill files still exist."""
-    return record.facts["range"] == range_facts(task.range) and all(
-        file.is_intact(task.writer.work) for file in spill_files(record)
-    )
-
-
-def range_facts(source_range: SourceRange) -> list[int]:
-    """What a record says about the range that its task read."""
-    return [source_range.file, source_range.start, source_range.stop]
+def range_name(number: int, source_range: SourceRange) -> str:
+    """Name of a range of a source in the names of tasks: a record of another range is not about it."""
+    return f"{number:06d}-{source_range.file}-{source_range.start}-{source_range.stop}"
 
 
 def scatter_range(task: ScatterRangeTask) -> Done:
@@ -73,23 +68,21 @@ def scatter_range(task: ScatterRangeTask) -> Done:
         InputError: the source cannot be read, an id is negative or too large to be kept, or only some of the edges
             have a weight.
     """
-    started = time.perf_counter()
     with task.writer.task(task.name) as output, writable(task.writer.work, task.lane) as lane:
-        totals = _Totals()
-        files, end = [], 0
+        totals, files, end = _Totals(), 0, 0
         for chunks in _gathered(task):
             totals.count(chunks)
-            files.append(_write_spill(task, lane, chunks, totals, end))
-            end = files[-1].stop if files[-1].entries else end
+            file = _write_spill(task, lane, chunks, totals, end)
+            totals.entries += file.entries
+            if file.entries:
+                files, end = files + 1, file.stop
         output.facts = {
-            "range": range_facts(task.range),
             "edges": totals.edges,
             "self_loops": totals.self_loops,
             "max_id": totals.max_id,
             "weighted": totals.weighted,
-            "files": [file.to_json() for file in files if file.entries],
-            "bytes_written": sum(file.size for file in files),
-            "seconds": round(time.perf_counter() - started, 4),
+            "num_files": files,
+            "runs": {task.spill: LaneRuns(task.lane, end, totals.entries).to_json()},
         }
     return Done(totals.edges)
 
@@ -99,6 +92,7 @@ class _Totals:
     """Counts over a range; ``weighted`` is None until the first chunk."""
 
     edges: int = 0
+    entries: int = 0
     self_loops: int = 0
     max_id: int = -1
     weighted: bool | None = None
@@ -130,13 +124,21 @@ def _gathered(task: ScatterRangeTask) -> Iterator[list[EdgeChunk]]:
 
 
 def spill_edges(memory: int, undirected: bool) -> int:
-    """Edges of a spill file: their ids and weights (20 bytes) and entries (12 bytes each) take a quarter of the memory.
+    """Edges of a spill file, on a worker that may use ``memory`` bytes."""
+    # The source has three times as many bytes: the chunk that is being read, and what it is parsed from.
+    return min(rows_that_fit(memory, 4 * _edge_bytes(undirected)), MAX_SPILL_ENTRIES // (2 if undirected else 1))
 
-    The rest is for the chunk that is being read and for the source's own buffers.
-    """
-    directions = 2 if undirected else 1
-    fitting = working_memory(memory) // 4 // (20 + 12 * directions)
-    return min(fitting, MAX_SPILL_ENTRIES // directions)
+
+def scatter_memory(edges: int, memory: int, undirected: bool) -> int:
+    """Bytes that a task holds that scatters ``edges`` edges: a spill file, a chunk, and pages of a mapped source."""
+    # Such pages count as the worker's own until the range is done.
+    held, mapped = min(edges, spill_edges(memory, undirected)), min(edges, MAX_SPILL_ENTRIES)
+    return held * _edge_bytes(undirected) + _IDS_BYTES * min(edges, CHUNK_EDGES) + 16 * mapped
+
+
+def _edge_bytes(undirected: bool) -> int:
+    """Bytes of an edge of a spill file: its ids and weight, and an entry and its weight in each direction."""
+    return _IDS_BYTES + 12 * (2 if undirected else 1)
 
 
 def _normalized(chunk: EdgeChunk, start: int, stop: int) -> EdgeChunk:
@@ -161,10 +163,11 @@ def _write_spill(
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     weighted = chunks[0].weight is not None
-    file = SpillFile(task.lane, start, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
+    file = SpillFile(start, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
     if file.entries:
-        end = start
-        for array in (offsets, *_scattered(task, chunks, file, offsets)):
+        file.begin(lane, offsets)
+        end = file.low_at
+        for array in _scattered(task, chunks, file, offsets):
             end = lane.write(end, array)
     return file
 

@@ -1,22 +1,42 @@
-"""The work between the two passes of the bucket sort: which spill files exist, and which row blocks to make of them.
+"""The plan of a bucket sort, with what pass 1 found, or with sizes that are stated of edges that nobody has read.
 
-Blocks are cut by the entries alone, never by ranges, workers or memory, so that the same edges give the same blocks.
+Pass 1 reads every range of the source once and scatters its entries by row into spill files
+(:mod:`gnnloom.pipeline.matrix_sort.scatter`). If these are many, they are merged
+(:mod:`gnnloom.pipeline.matrix_sort.spilled`). Pass 2 sorts, merges and stores row blocks of about equal size
+(:mod:`gnnloom.pipeline.matrix_sort.blocks`), and then the degrees of the vertices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise, starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import grouped
-from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift
+from gnnloom.pipeline.external_sort.spill import entry_bytes, unit_shift
+from gnnloom.pipeline.matrix_sort.blocks import ROW_MEMORY, BlockTask, MatrixForm, block_capacity, make_block
+from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES, DegreeTask, write_degrees
+from gnnloom.pipeline.matrix_sort.scatter import (
+    ScatterRangeTask,
+    range_name,
+    scatter_memory,
+    scatter_range,
+    spill_edges,
+)
+from gnnloom.pipeline.matrix_sort.spilled import SpillPlan
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.sources.source import SourceRange
+from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.matrix.ranges import Span
 
@@ -30,41 +50,91 @@ BLOCK_ROWS = 1 << 22
 
 
 @dataclass(frozen=True)
-class SortPlan:
-    """The row blocks to make, and the spill files that hold their entries.
+class SortOptions:
+    """How the edges become a matrix.
+
+    Attributes:
+        undirected: store every edge in both directions.
+        self_loops: ``add`` one to every row, ``keep`` those of the source, or ``remove`` them.
+        merge: how the weights of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``.
+        codec: compression of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
+    """
+
+    undirected: bool = False
+    self_loops: str = "add"
+    merge: str = "sum"
+    codec: str = DEFAULT_CODEC
+
+
+@dataclass(frozen=True)
+class SortSizes:
+    """The edges that are sorted, and the row blocks that they become.
 
     Attributes:
         num_vertices: rows and columns of the matrix.
+        edges: edges of the source.
+        num_ranges: tasks that read it.
+        undirected: whether every edge is stored in both directions.
+        weighted: whether edges have weights.
+        num_files: spill files of pass 1.
         block_units: (num_blocks + 1) first unit of each block, and the number of units; a unit has 2^shift rows.
         block_entries: (num_blocks) entries of each block in the spill files.
-        files: spill files, in the order of the source.
-        merge: how weights of equal edges are merged; None for a matrix without weights.
-        add_loops: whether every row gets a self loop.
-        edges_in: edges of the source.
+        spill_bytes: bytes of the spill files.
         self_loops: edges of the source from a vertex to itself.
-        codec: compression of the arrays.
-        file_units: (num_files) first and last (exclusive) unit of which each file may have entries; empty if each may
-            have entries of any unit.
     """
 
     num_vertices: int
-    block_units: list[int]
-    block_entries: list[int]
-    files: list[SpillFile]
-    merge: str | None
-    add_loops: bool
-    edges_in: int
-    self_loops: int
-    codec: str = DEFAULT_CODEC
-    file_units: list[Span] = field(default_factory=list)
+    edges: int
+    num_ranges: int
+    undirected: bool
+    weighted: bool
+    num_files: int = 0
+    block_units: Sequence[int] = field(default=(0, 1), repr=False)
+    block_entries: Sequence[int] = field(default=(0,), repr=False)
+    spill_bytes: int = 0
+    self_loops: int = 0
+
+    @classmethod
+    def even(
+        cls,
+        num_vertices: int,
+        edges: int,
+        num_ranges: int,
+        memory: int,
+        *,
+        undirected: bool,
+        weighted: bool,
+        add_loops: bool = True,
+    ) -> Self:
+        """The sizes of edges that are spread evenly over the rows and over the ranges of the source.
+
+        Args:
+            memory: bytes that a worker may use.
+            add_loops: whether every row gets a self loop.
+
+        Raises:
+            BudgetError: the memory leaves no room for buffers.
+        """
+        shift, entries = unit_shift(num_vertices - 1), edges * (2 if undirected else 1)
+        num_units = ((num_vertices - 1) >> shift) + 1
+        ends = [entries * min(unit << shift, num_vertices) // num_vertices for unit in range(num_units + 1)]
+        unit_entries = np.array([stop - start for start, stop in pairwise(ends)], np.int64)
+        units, block_entries = cut_blocks(unit_entries, num_vertices, add_loops=add_loops)
+        in_range = -(-edges // max(1, num_ranges))
+        num_files = num_ranges * -(-in_range // spill_edges(memory, undirected))
+        width = entry_bytes(num_vertices - 1) + (4 if weighted else 0)
+        spill_bytes = entries * width + num_files * 8 * (num_units + 1)
+        of_source = (num_vertices, edges, num_ranges, undirected, weighted)
+        return cls(*of_source, num_files, units, block_entries, spill_bytes)
 
     @property
     def shift(self) -> int:
+        """log2 of the rows of a unit."""
         return unit_shift(self.num_vertices - 1)
 
     @property
-    def column_bits(self) -> int:
-        return (self.num_vertices - 1).bit_length()
+    def num_units(self) -> int:
+        return ((self.num_vertices - 1) >> self.shift) + 1
 
     @property
     def num_blocks(self) -> int:
@@ -75,68 +145,156 @@ class SortPlan:
         """(num_blocks + 1) first row of each block, and the number of vertices."""
         return [min(unit << self.shift, self.num_vertices) for unit in self.block_units]
 
-    @property
-    def spill_bytes(self) -> int:
-        return sum(file.size for file in self.files)
+    def units(self, block: int) -> Span:
+        """First and last (exclusive) unit of a block."""
+        return self.block_units[block], self.block_units[block + 1]
 
-    def files_of(self, first: int, last: int) -> list[SpillFile]:
-        """The files that may have entries of units ``first`` to ``last``, in the order of the source for each unit."""
-        if not self.file_units:
-            return self.files
-        return [
-            file
-            for file, (start, stop) in zip(self.files, self.file_units, strict=True)
-            if start < last and first < stop
-        ]
+    @property
+    def entries(self) -> int:
+        """Entries of the matrix, before equal ones are merged."""
+        return sum(self.block_entries)
 
     def save(self, path: Path) -> None:
-        write_json(path, {**self.__dict__, "files": [file.to_json() for file in self.files]})
+        write_json(path, asdict(self))
 
     @classmethod
-    def load(cls, path: Path) -> SortPlan:
-        """Read a plan.
+    def load(cls, path: Path) -> Self:
+        """Read what :meth:`save` wrote.
 
         Raises:
             DamagedWorkError: the file is damaged; without it, the sort makes it again.
         """
-        with reading_work(path), parsing(path, "the plan of a sort"):
-            content: Mapping[str, Any] = read_json(path)
-            return cls(**{**content, "files": [SpillFile.from_json(file) for file in content["files"]]})
+        with reading_work(path), parsing(path, "the sizes of a sort"):
+            return cls(**read_json(path))
 
 
-def cut_blocks(
-    work: Path, files: Sequence[SpillFile], num_vertices: int, add_loops: bool
-) -> tuple[list[int], list[int]]:
+def cut_blocks(unit_entries: NDArray[np.int64], num_vertices: int, *, add_loops: bool) -> tuple[list[int], list[int]]:
     """Cut the rows into blocks of about ``BLOCK_ENTRIES`` entries and at most ``BLOCK_ROWS`` rows.
+
+    By the entries alone, never by ranges, workers or memory, so that the same edges give the same blocks.
+
+    Args:
+        unit_entries: (num_units,) entries of each unit.
 
     Returns:
         (num_blocks + 1) first unit of each block, and the number of units; (num_blocks) entries of each block.
     """
     shift = unit_shift(num_vertices - 1)
-    entries = _unit_entries(work, files, num_vertices, shift)
-    load = entries + (1 << shift if add_loops else 0)
+    load = unit_entries + (1 << shift if add_loops else 0)
     units = [0]
     for first, last in grouped(load, BLOCK_ENTRIES):
         step = max(1, BLOCK_ROWS >> shift)
         # A range with few entries may have any number of rows, so it is cut once more by rows alone.
         units.extend(range(first + step, last, step))
         units.append(last)
-    sums = np.add.reduceat(entries, units[:-1])
-    return units, sums.tolist()
+    return units, np.add.reduceat(unit_entries, units[:-1]).tolist()
 
 
-def _unit_entries(work: Path, files: Sequence[SpillFile], num_vertices: int, shift: int) -> NDArray[np.int64]:
-    """(num_units) entries of each unit in all files.
+@dataclass(frozen=True, eq=False)
+class SortPlan:
+    """The phases of a sort.
 
-    A file whose ids are all small has smaller buckets than the graph has units, and never larger ones.
+    Attributes:
+        sizes: those that pass 1 found, or stated ones. Before pass 1 only :attr:`scatter` is right.
+        memory: bytes that a worker may use.
+        reading: what it takes to read each range of the source; by default, two int64 ids for each edge.
+        writer: the artifact to write.
+        source: an :class:`~gnnloom.pipeline.sources.source.EdgeSource`; None for plans that are counted and not run.
     """
-    entries = np.zeros(((num_vertices - 1) >> shift) + 1, dtype=np.int64)
-    with OpenFiles(work) as opened:
-        for file in files:
-            offsets = file.offsets(opened, 0, file.num_buckets)
-            starts = offsets[:: 1 << (shift - file.shift)]
-            # The file may end within a unit, in which case the step missed the end of its last bucket.
-            if (len(offsets) - 1) % (1 << (shift - file.shift)):
-                starts = np.append(starts, offsets[-1])
-            entries[: len(starts) - 1] += np.diff(starts)
-    return entries
+
+    sizes: SortSizes
+    options: SortOptions
+    memory: int
+    reading: Sequence[Needs] = ()
+    writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "graph", ""))
+    source: Any = None
+
+    def phases(self) -> list[Phase]:
+        """All phases."""
+        return [self.scatter, *self.spilled.merges("merge"), self._sort, self._vertices]
+
+    @cached_property
+    def ranges(self) -> Sequence[SourceRange]:
+        """What each task of pass 1 reads."""
+        if self.source is None:
+            return [SourceRange(0, 0, 0)] * self.sizes.num_ranges
+        found: Sequence[SourceRange] = self.source.ranges()
+        return found
+
+    @cached_property
+    def spilled(self) -> SpillPlan:
+        """How the entries get from pass 1 to pass 2."""
+        sizes = self.sizes
+        # Merged files of other ranges are not those of these.
+        digest = xxhash.xxh3_64_hexdigest(" ".join(starmap(range_name, enumerate(self.ranges))).encode())
+        shuffle = Shuffle(f"spill/{digest}", sizes.num_units, (), sizes.num_blocks)
+        num_vertices, num_tasks = sizes.num_vertices, len(self.ranges)
+        return SpillPlan(self.writer, shuffle, num_tasks, sizes.spill_bytes, 0, sizes.num_files, num_vertices)
+
+    @cached_property
+    def scatter(self) -> Phase:
+        """Pass 1."""
+        sizes, count = self.sizes, max(1, len(self.ranges))
+        reading = self.reading or [Needs(16 * sizes.edges // count)] * count
+        memory = scatter_memory(-(-sizes.edges // count), self.memory, self.options.undirected)
+        written = -(-sizes.spill_bytes // count)
+        drop_loops, name = self.options.self_loops == "remove", self.spilled.shuffle.name
+        tasks = [
+            ScatterRangeTask(
+                self.writer,
+                number,
+                self.source,
+                source_range,
+                self.options.undirected,
+                drop_loops,
+                self.memory,
+                name,
+                self.spilled.lane(number),
+                replace(each, writes=written, memory=each.memory + memory),
+            )
+            for number, (source_range, each) in enumerate(zip(self.ranges, reading, strict=False))
+        ]
+        # Keys with their edges, numbers, and their index.
+        arrays = 3 if self.reading else 1
+        return Phase("scatter", scatter_range, tasks, files=(self.spilled.files,), arrays=arrays)
+
+    @cached_property
+    def _form(self) -> MatrixForm:
+        sizes, options = self.sizes, self.options
+        merge = options.merge if sizes.weighted else None
+        return MatrixForm(sizes.num_vertices, merge, options.self_loops == "add", options.codec)
+
+    @cached_property
+    def _sort(self) -> Phase:
+        # Large blocks first: a large one that starts last would delay the end.
+        entries = self.sizes.block_entries
+        order = sorted(range(self.sizes.num_blocks), key=lambda number: (-entries[number], number))
+        arrays = 4 if self.sizes.weighted else 3
+        tasks, reads = [self._block(number) for number in order], (self.spilled.read_files,)
+        return Phase("sort", make_block, tasks, "entries", reads, makes_arrays=True, arrays=arrays)
+
+    def _block(self, number: int) -> BlockTask:
+        sizes, form, units = self.sizes, self._form, self.sizes.units(number)
+        entries, rows = sizes.block_entries[number], form.rows_of(units)
+        num_rows = rows[1] - rows[0]
+        # Spill files also say where their buckets begin.
+        read = sizes.spill_bytes * entries // max(1, sizes.entries) if entries else 0
+        needs = Needs(
+            reads=read,
+            writes=entries * form.entry_bytes + 8 * num_rows,
+            opens=self.spilled.opens(units),
+            memory=min(entries, block_capacity(num_rows, self.memory, form)) * form.sort_bytes + ROW_MEMORY * num_rows,
+        )
+        return BlockTask(self.writer, number, self.spilled.shuffle, form, units, entries, self.memory, needs)
+
+    @cached_property
+    def _vertices(self) -> Phase:
+        n, rows = self.sizes.num_vertices, self.sizes.block_rows
+        tasks = []
+        for number, start in enumerate(range(0, n, TASK_VERTICES)):
+            stop = min(start + TASK_VERTICES, n)
+            blocks = range(bisect_right(rows, start) - 1, bisect_left(rows, stop))
+            own = tuple((block, rows[block], rows[block + 1]) for block in blocks)
+            needs = Needs(8 * (stop - start), 8 * (stop - start), memory=24 * (stop - start))
+            tasks.append(DegreeTask(self.writer, number, (start, stop), own, needs))
+        return Phase("vertices", write_degrees, tasks, "vertices", makes_arrays=True)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortOptions
+from gnnloom.pipeline.matrix_sort.bucket_sort import sort_edges
+from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.repairs import repairing
@@ -84,5 +85,5 @@ def transpose_graph(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         # The graph has all loops that it needs, so the transpose adds none.
-        sort = BucketSort(writer, TransposedGraph(graph.artifact.path), SortOptions(self_loops="keep"), cluster)
-        return Graph(sort.run().commit(symmetric=False))
+        reversed_edges, options = TransposedGraph(graph.artifact.path), SortOptions(self_loops="keep")
+        return Graph(sort_edges(writer, reversed_edges, options, cluster).commit(symmetric=False))

@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.samples.inputs import SampleInputs
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.samples.sizes import SampleSizes
+from gnnloom.pipeline.samples.sizes import SampleSizes, sample_phases
 from gnnloom.pipeline.samples.stage import checked_inputs, samples_key
+from gnnloom.pipeline.tasks.phase import count
+from gnnloom.pipeline.tasks.phase_counts import total_tasks
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
 from gnnloom.storage.artifacts.part_members import partition_contents
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.whole_graph import graph_contents
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.format.artifact import MANIFEST
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.mapped_copy import copy_path
 from gnnloom.storage.format.vertex_arrays import SPLIT
 
@@ -74,21 +76,21 @@ def project_samples(
     inputs = checked_inputs(dataset, graph, partition, options)
     sizes = SampleSizes.of(inputs, options)
     key = samples_key(inputs.keys, options)
-    per_rank = [-(-seeds // options.batch_size) for seeds in _training_vertices(inputs, options.ranks).tolist()]
-    segments = sum(-(-batches // sizes.segment_batches) for batches in per_rank) * options.epochs
-    batches = sum(per_rank) * options.epochs
+    seeds = _training_vertices(inputs, options.ranks).tolist()
+    writer = ArtifactWriter(dataset.path / "samples" / key, "samples", key)
+    counted = count(sample_phases(writer, inputs, options, sizes, seeds))
     hot = min(sizes.hot_rows, graph.num_vertices) * sizes.row_bytes
-    is_done = (dataset.path / "samples" / key / MANIFEST).exists()
+    is_done = writer.is_complete
     return SampleProjection(
         dataset=dataset.name,
         key=key,
         is_done=is_done,
-        batches=batches,
-        tasks=0 if is_done else options.ranks + segments,
+        batches=sum(-(-number // options.batch_size) for number in seeds) * options.epochs,
+        tasks=0 if is_done else total_tasks(counted),
         workers=workers,
         peak_memory=sizes.peak_memory,
         train_memory=hot + 3 * sizes.segment_batches * sizes.batch_bytes,
-        output_bytes=0 if is_done else batches * sizes.batch_bytes + options.ranks * hot,
+        output_bytes=0 if is_done else sum(phase.bytes_written for phase in counted),
         copy_bytes=0 if is_done else _copy_bytes(inputs),
         disk_free_bytes=shutil.disk_usage(dataset.path).free,
     )

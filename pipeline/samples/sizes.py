@@ -1,14 +1,18 @@
-"""How large batches can become, and what follows: batches per segment, memory and frequent rows."""
+"""The plan of samples: how large batches can become, and the phases that draw and pack them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
 from gnnloom.pipeline.samples.inputs import SampleInputs
 from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.tasks import RankTask, SegmentTask, prepare_rank, write_segment
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB
+from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.sampling.hot_rows import COUNTED_BATCHES
 
 #: Bytes of a segment, at most, unless one batch has more.
@@ -57,12 +61,25 @@ class SampleSizes:
         return max(1, SEGMENT_BYTES // max(1, self.batch_bytes))
 
     @property
-    def peak_memory(self) -> int:
-        """Bytes of a worker process, at most. Pages of mapped files are not counted, as the system takes them back."""
+    def _drawn_bytes(self) -> int:
+        """Bytes of a batch while it is drawn."""
+        return self.rows * _DRAWN_VERTEX_BYTES + self.nonzeros * _DRAWN_NONZERO_BYTES
+
+    @property
+    def rank_memory(self) -> int:
+        """Bytes that counting the vertices of a rank's batches takes, at most."""
+        return COUNTED_BATCHES * 3 * 8 * self.rows + self._drawn_bytes
+
+    @property
+    def segment_memory(self) -> int:
+        """Bytes that a segment takes, at most; pages of mapped files are not counted, as the system takes them back."""
         structure = self.rows * (_VERTEX_BYTES + _ROW_BYTES) + self.nonzeros * (_NONZERO_BYTES + 8)
-        drawn = self.rows * _DRAWN_VERTEX_BYTES + self.nonzeros * _DRAWN_NONZERO_BYTES
-        segment = 2 * self.segment_batches * structure + drawn
-        return BASE_MEMORY + max(segment, COUNTED_BATCHES * 3 * 8 * self.rows + drawn)
+        return 2 * self.segment_batches * structure + self._drawn_bytes
+
+    @property
+    def peak_memory(self) -> int:
+        """Bytes of a worker process, at most."""
+        return BASE_MEMORY + max(self.segment_memory, self.rank_memory)
 
     def check_memory(self, memory: int) -> None:
         """Check that a worker with this memory can draw any batch.
@@ -75,3 +92,31 @@ class SampleSizes:
                 f"a batch of up to {self.rows:,} vertices needs up to {self.peak_memory // MIB:,} MiB per worker, and"
                 f" {memory // MIB:,} MiB are allowed: use smaller fan-outs or batches, or more --memory"
             )
+
+
+def sample_phases(
+    writer: ArtifactWriter, inputs: SampleInputs, options: SampleOptions, sizes: SampleSizes, seeds: Sequence[int]
+) -> list[Phase]:
+    """The phases that draw the batches of all ranks and pack what they read.
+
+    Args:
+        sizes: bounds on a batch.
+        seeds: number of seeds of each rank: those that the first phase found or, before it runs, an upper bound.
+    """
+    hot = min(sizes.hot_rows, inputs.graph.num_vertices) * sizes.row_bytes
+    ranks = [
+        RankTask(writer, inputs, options, sizes.hot_rows, rank, Needs(0, hot + 8 * count, 0, sizes.rank_memory))
+        for rank, count in enumerate(seeds)
+    ]
+    step, segments = sizes.segment_batches, []
+    for task, count in zip(ranks, seeds, strict=True):
+        batches = -(-count // options.batch_size)
+        for epoch in range(options.epochs):
+            for number, first in enumerate(range(0, batches, step)):
+                stop = min(first + step, batches)
+                needs = Needs(0, (stop - first) * sizes.batch_bytes, 0, sizes.segment_memory)
+                segments.append(SegmentTask(task, epoch, number, first, stop, needs))
+    return [
+        Phase("seeds", prepare_rank, ranks, "vertices", makes_arrays=True),
+        Phase("samples", write_segment, segments, "vertices", makes_arrays=True),
+    ]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from gnnloom.pipeline.samples.inputs import SampleInputs, find_inputs
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.samples.sizes import SampleSizes
-from gnnloom.pipeline.samples.tasks import RankTask, SegmentTask, prepare_rank, write_segment
+from gnnloom.pipeline.samples.sizes import SampleSizes, sample_phases
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
+from gnnloom.pipeline.tasks.phase import run
 from gnnloom.pipeline.tasks.repairs import repairing
-from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 
 
 @repairing
@@ -43,20 +41,25 @@ def write_samples(
         # Here, before the tasks: the first use of the uncompressed copies makes them, and would keep workers waiting.
         copies = inputs.map_all()
         cluster = for_few(cluster, sizes.rows * options.epochs * max(1, inputs.vertices.num_features))
-        ranks = [RankTask(writer, inputs, options, sizes.hot_rows, rank) for rank in range(options.ranks)]
-        records = run_missing("seeds", cluster, writer, prepare_rank, ranks, "vertices")
-        segments = [
-            segment
-            for task, record in zip(ranks, records, strict=True)
-            for segment in _segments(task, record, sizes.segment_batches)
-        ]
-        if not segments:
+        # How many segments there are depends on the seeds that the first phase finds.
+        first = sample_phases(writer, inputs, options, sizes, [0] * options.ranks)[0]
+        recorded = writer.recorded_of(run([first], cluster, writer))
+        facts = [recorded[task.name].facts for task in first.tasks]
+        seeds = [int(each["num_seeds"]) for each in facts]
+        if not any(seeds):
             raise InputError(f"{inputs.vertices.artifact.path}: no vertex has a label and is in the training split")
-        run_missing("samples", cluster, writer, write_segment, segments, "vertices")
+        names = run(sample_phases(writer, inputs, options, sizes, seeds), cluster, writer)
         del copies
-        names = [task.name for task in ranks] + [task.name for task in segments]
         dims = {"vertex": inputs.graph.num_vertices} | inputs.vertices.widths
-        return Samples(writer.commit(names, dims, _facts(inputs, sizes, options, records)))
+        found = {
+            "weighted": inputs.graph.weighted,
+            "num_classes": inputs.vertices.num_classes,
+            "num_targets": inputs.vertices.num_targets,
+            "num_batches": [-(-count // options.batch_size) for count in seeds],
+            "segment_batches": sizes.segment_batches,
+            "has_negative_feature": any(each["has_negative_feature"] for each in facts),
+        }
+        return Samples(writer.commit(names, dims, found))
 
 
 def samples_key(inputs: Mapping[str, str], options: SampleOptions) -> str:
@@ -79,35 +82,3 @@ def checked_inputs(dataset: Dataset, graph: Graph, partition: Partition | None, 
     if partition is not None and partition.num_parts != options.ranks:
         raise InputError(f"{partition.artifact.path}: {partition.num_parts} parts, but {options.ranks} ranks")
     return find_inputs(dataset, graph, partition if options.ranks > 1 else None)
-
-
-def _segments(task: RankTask, record: TaskRecord, segment_batches: int) -> list[SegmentTask]:
-    """The segments of all epochs of a rank."""
-    arrays = {Path(array.path).name: array for array in record.arrays}
-    batches = -(-int(record.facts["num_seeds"]) // task.options.batch_size)
-    return [
-        SegmentTask(
-            task,
-            arrays["seed"],
-            arrays["hot_vertex"],
-            epoch,
-            number,
-            first,
-            min(first + segment_batches, batches),
-        )
-        for epoch in range(task.options.epochs)
-        for number, first in enumerate(range(0, batches, segment_batches))
-    ]
-
-
-def _facts(
-    inputs: SampleInputs, sizes: SampleSizes, options: SampleOptions, records: list[TaskRecord]
-) -> dict[str, object]:
-    return {
-        "weighted": inputs.graph.weighted,
-        "num_classes": inputs.vertices.num_classes,
-        "num_targets": inputs.vertices.num_targets,
-        "num_batches": [-(-int(record.facts["num_seeds"]) // options.batch_size) for record in records],
-        "segment_batches": sizes.segment_batches,
-        "has_negative_feature": any(record.facts["has_negative_feature"] for record in records),
-    }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.samples.inputs import SampleInputs
 from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.samples import PACKED, pack_structure, rank_path, segment_path
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
@@ -35,6 +37,7 @@ class RankTask:
     options: SampleOptions
     hot_rows: int
     rank: int
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
@@ -69,18 +72,16 @@ class SegmentTask:
     """Draws consecutive batches of one epoch of a rank, and packs what they read.
 
     Attributes:
-        seeds, hot: records of the arrays of the rank's seeds and frequent vertices.
         number: of the segment in its epoch.
         first, stop: its batches.
     """
 
     of: RankTask
-    seeds: ArrayRecord
-    hot: ArrayRecord
     epoch: int
     number: int
     first: int
     stop: int
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
@@ -95,10 +96,11 @@ def write_segment(task: SegmentTask) -> int:
     """Write one segment; returns the number of vertices in its batches."""
     writer, inputs = task.of.writer, task.of.inputs
     root = writer.path
-    graph = inputs.map_graph()
-    sampler = task.of.sampler(graph, ArrayReader(root, task.seeds).read())
+    graph, stored = inputs.map_graph(), writer.recorded_of([task.of.name])[task.of.name].arrays
+    # As the task of the rank wrote them.
+    seeds, hot = (ArrayReader(root, _named(stored, task.of.path(name))).read() for name in ("seed", "hot_vertex"))
+    sampler = task.of.sampler(graph, seeds)
     batches = [layered_batch(graph, sampler.sample(task.epoch, k)) for k in range(task.first, task.stop)]
-    hot = ArrayReader(root, task.hot).read()
     places = [_hot_places(hot, batch.vertices) for batch in batches]
     packed = [batch.vertices[place == PACKED] for batch, place in zip(batches, places, strict=True)]
     with writer.task(task.name) as output:
@@ -110,6 +112,10 @@ def write_segment(task: SegmentTask) -> int:
         output.add(_write_labels(task, batches))
         output.add(_write_features(writer, f"{task.path}/feature", "packed", inputs, packed))
     return sum(len(batch.vertices) for batch in batches)
+
+
+def _named(records: Iterable[ArrayRecord], path: str) -> ArrayRecord:
+    return next(record for record in records if record.path == path)
 
 
 def _hot_places(hot: NDArray[np.int64], vertices: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,13 @@ import numpy as np
 from gnnloom.pipeline.external_sort import lanes, merge_levels, spill
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.matrix_sort import merge_runs, scatter, sort_plan
+from gnnloom.pipeline.matrix_sort import sort_plan, spilled
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
-from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges
+from gnnloom.pipeline.sources.numpy_edges import RANGE_EDGES, NumpyEdges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
@@ -52,7 +52,7 @@ EDGE_FACTOR, WIDTH, PARTS, GRID = 16, 32, 4, (2, 2)
 LIMITS: dict[str, tuple[tuple[Any, str, int], ...]] = {
     "shared": (),
     "own": ((lanes, "MOST_FILES", 1 << 60),),
-    "merged": ((merge_runs, "FAN_IN", 16), (merge_levels, "SOURCE_BYTES", 1 << 60)),
+    "merged": ((spilled, "FAN_IN", 16), (merge_levels, "SOURCE_BYTES", 1 << 60)),
 }
 #: Bytes that are read after an open, and bytes of a file.
 READ_BYTES, FILE_BYTES = 64 << 10, 4 << 20
@@ -114,8 +114,7 @@ def _prepared(folder: Path, ingested: tuple[int, int], cut: tuple[int, int]) -> 
     partition = partition_graph(dataset, graph, PartitionOptions(PARTS, "random"), cluster)
 
     def ingest() -> None:
-        with _limits([(scatter, "MAX_SPILL_ENTRIES", (2 * EDGE_FACTOR << ingest_scale) // num_files)]):
-            shutil.rmtree(_ingest(catalog, edges, "measured").path)
+        shutil.rmtree(_ingest(catalog, edges, "measured", (EDGE_FACTOR << ingest_scale) // num_files).path)
 
     def row_shards() -> None:
         shutil.rmtree(shard_rows(dataset, partition, cluster).artifact.path)
@@ -139,9 +138,9 @@ def _edges(folder: Path, scale: int) -> Path:
     return path
 
 
-def _ingest(catalog: Catalog, edges: Path, name: str) -> Dataset:
-    dataset = catalog.create(name)
-    ingest_graph(dataset, open_edges(None, [str(edges)]), IngestOptions(undirected=True), InProcessCluster())
+def _ingest(catalog: Catalog, edges: Path, name: str, range_edges: int = RANGE_EDGES) -> Dataset:
+    dataset, source = catalog.create(name), replace(NumpyEdges.open([edges]), range_edges=range_edges)
+    ingest_graph(dataset, source, IngestOptions(undirected=True), InProcessCluster())
     return dataset
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gnnloom.pipeline.matrix_sort.counts import SortSizes, even_blocks
+from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.sources.numpy_edges import RANGE_EDGES
 from gnnloom.pipeline.tasks.sizes import GraphSizes, VertexSizes
 
+#: Bytes that a worker may use.
+MEMORY = 1 << 30
 #: Classes of every graph.
 CLASSES = 172
 
@@ -53,7 +55,7 @@ class Described:
         """The edges as an ingest finds them, in NumPy arrays."""
         count = self.nnz // 2
         ranges = math.ceil(count / RANGE_EDGES)
-        return SortSizes(self.num_vertices, count, ranges, undirected=True, weighted=False)
+        return SortSizes.even(self.num_vertices, count, ranges, MEMORY, undirected=True, weighted=False)
 
     @property
     def source(self) -> ShardSource:
@@ -63,7 +65,7 @@ class Described:
             self.nnz,
             symmetric=True,
             weighted=False,
-            num_blocks=even_blocks(self.num_vertices, self.nnz),
+            num_blocks=self.edges.num_blocks,
             stored_bytes=self.matrix_bytes,
         )
         return ShardSource(graph, VertexSizes.plain(self.num_vertices, self.width, CLASSES))

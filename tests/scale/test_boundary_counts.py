@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse
 from numpy.typing import NDArray
 from scale.counted_cluster import OpenCounter
-from scale.scale_graphs import GRAPHS, Described
-from scale.test_counts import MEMORY, MOST_OPENS, check_opens
+from scale.scale_graphs import GRAPHS, MEMORY, Described
+from scale.test_counts import MOST_OPENS, check_opens
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel import boundary_plan, disk_hypergraph, pieces

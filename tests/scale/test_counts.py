@@ -10,29 +10,23 @@ import math
 from collections.abc import Sequence
 from functools import cache
 
-import numpy as np
 import pytest
-from scale.scale_graphs import GRAPHS, Described
+from scale.scale_graphs import GRAPHS, MEMORY, Described
 
-from gnnloom.pipeline.ingest.counts import ingest_counts
-from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
-from gnnloom.pipeline.ingest.tables.table_counts import table_counts
-from gnnloom.pipeline.ingest.vertices import PIECE_CHUNKS, TASK_PIECES
+from gnnloom.pipeline.ingest.projection import ingest_phases
+from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
+from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
-from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
-from gnnloom.pipeline.sources.vertex_data.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes, total_tasks
 from gnnloom.pipeline.tasks.sizes import PartSizes
-from gnnloom.storage.format.arrays import default_chunk_rows
 
 RANKS = (1, 64, 1024)
-MEMORY = 1 << 30
 #: Files that one task may open for each array that it reads.
 MOST_OPENS = 16
 #: Bytes of a name.
@@ -65,11 +59,15 @@ def vertex_phases(graph: Described, ranks: int) -> list[PhaseCount]:
 @cache
 def table_phases(graph: Described) -> list[PhaseCount]:
     """Phases of features from a table with ids, as float32 numbers in a file."""
-    n, values = graph.num_vertices, Column("value", "float32", (graph.width,))
-    task_rows = PIECE_CHUNKS * TASK_PIECES * default_chunk_rows((n, graph.width), np.dtype(np.float32))
-    num_bytes = n * (8 + values.num_bytes)
-    buckets = VertexBuckets(n, task_rows, values, 8)
-    return table_counts(buckets, n, num_bytes, len(table_ranges(n, num_bytes)), MEMORY)
+    types = {"feature": ("float32", (graph.width,))}
+    return count(stated_vertex_phases(graph.num_vertices, types, MEMORY, by_id=True))
+
+
+@cache
+def sort_phases(graph: Described, *, compact: bool = False, name_bytes: float = 0) -> list[PhaseCount]:
+    """Phases of an ingest."""
+    phases = ingest_phases(graph.edges, SortOptions(True), MEMORY, compact=compact, name_bytes=name_bytes)
+    return count(phases)
 
 
 @cache
@@ -102,18 +100,17 @@ def check_shares(phases: Sequence[PhaseCount], data: int, most_tasks: float) -> 
 @cases
 @pytest.mark.parametrize("compact", [False, True])
 def test_an_ingest_opens_few_files_and_moves_the_edges_a_few_times(graph: Described, compact: bool) -> None:
-    phases = ingest_counts(graph.edges, MEMORY, compact=compact)
+    phases = sort_phases(graph, compact=compact)
     check_opens(phases)
-    data = 2 * graph.edges.source_bytes + 8 * graph.num_vertices
+    data = 32 * graph.edges.edges + 8 * graph.num_vertices
     check_shares(phases, data, data / (4 << 20) + 16)
 
 
 @cases
 def test_many_edges_are_merged_before_they_are_sorted(graph: Described) -> None:
-    phases = {phase.phase: phase for phase in ingest_counts(graph.edges, MEMORY)}
+    phases = {phase.phase: phase for phase in sort_phases(graph)}
     is_large = graph.nnz >= 10**10
     assert ("merge" in phases) == is_large
-    assert graph.edges.spill_copies(MEMORY) == 1 + is_large
     assert phases["sort"].most_opens <= MOST_OPENS
     # Blocks and files together grow with the data and not with its square.
     assert phases["sort"].opens <= phases["sort"].tasks * MOST_OPENS
@@ -187,7 +184,7 @@ def test_merging_halos_opens_few_files_and_moves_each_row_a_few_times(graph: Des
 
 @cases
 def test_an_ingest_of_names_opens_few_files_and_moves_the_names_a_few_times(graph: Described) -> None:
-    phases = ingest_counts(graph.edges, MEMORY, compact=True, name_bytes=NAME_BYTES)
+    phases = sort_phases(graph, compact=True, name_bytes=NAME_BYTES)
     check_opens(phases)
     # Two names for each edge, each with an offset and a number, and the names of all vertices.
     data = 2 * graph.edges.edges * (NAME_BYTES + 16) + graph.num_vertices * (NAME_BYTES + 8)

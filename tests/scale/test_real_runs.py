@@ -12,13 +12,14 @@ import pytest
 from scale.counted_cluster import OpenCounter
 
 from gnnloom.pipeline.external_sort import merge_levels
-from gnnloom.pipeline.ingest.counts import file_edges, ingest_counts
 from gnnloom.pipeline.ingest.keys import arrays as key_arrays
 from gnnloom.pipeline.ingest.keys import collect
 from gnnloom.pipeline.ingest.keys import merge as key_merge
+from gnnloom.pipeline.ingest.keys.collect import file_edges
+from gnnloom.pipeline.ingest.projection import ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.matrix_sort import counts, merge_runs, scatter, sort_plan
-from gnnloom.pipeline.matrix_sort.counts import SortSizes
+from gnnloom.pipeline.matrix_sort import scatter, sort_plan, spilled
+from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
@@ -38,15 +39,15 @@ from support.graphs import store_vertices
 from support.partitions import random_parts, store_partition
 
 NUM_VERTICES, NUM_EDGES, PARTS = 1 << 16, 1 << 19, 64
+Counted = dict[str, PhaseCount]
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits that divide a graph of a million entries as the real ones divide a large graph."""
-    for module in (sort_plan, counts):
-        monkeypatch.setattr(module, "BLOCK_ENTRIES", 100_000)
+    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 100_000)
     monkeypatch.setattr(scatter, "MAX_SPILL_ENTRIES", 1 << 16)
-    monkeypatch.setattr(merge_runs, "FAN_IN", 5)
+    monkeypatch.setattr(spilled, "FAN_IN", 5)
 
 
 def edges(folder: Path) -> EdgeFiles:
@@ -55,8 +56,12 @@ def edges(folder: Path) -> EdgeFiles:
     return write_edges(folder / "edges", u, v, range_edges=NUM_EDGES // 16)
 
 
-def by_phase(phases: list[PhaseCount]) -> dict[str, PhaseCount]:
-    return {phase.phase: phase for phase in phases}
+def planned_ingest(graph: Graph, edges: int, ranges: int, options: IngestOptions, name_bytes: float = 0) -> Counted:
+    """What the phases of an ingest of evenly spread edges will do, by name."""
+    undirected, compact = options.undirected, options.ids == "compact"
+    sizes = SortSizes.even(graph.num_vertices, edges, ranges, DEFAULT_MEMORY, undirected=undirected, weighted=False)
+    phases = ingest_phases(sizes, options.sort, DEFAULT_MEMORY, compact=compact, name_bytes=name_bytes)
+    return {phase.phase: phase for phase in count(phases)}
 
 
 @pytest.mark.parametrize("ids", ["keep", "compact"])
@@ -64,10 +69,15 @@ def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, tmp_path: Path, ids: str
 ) -> None:
     source, cluster = edges(tmp_path), OpenCounter()
-    graph = ingest_graph(catalog.create("g"), source, IngestOptions(undirected=True, ids=ids), cluster)
-    sizes = SortSizes(graph.num_vertices, NUM_EDGES, 16, undirected=True, weighted=False)
-    planned = by_phase(ingest_counts(sizes, DEFAULT_MEMORY, compact=ids == "compact"))
-    functions = {"scatter": "scatter_range", "merge": "merge_files", "sort": "make_block", "vertices": "write_degrees"}
+    options = IngestOptions(undirected=True, ids=ids)
+    graph = ingest_graph(catalog.create("g"), source, options, cluster)
+    planned = planned_ingest(graph, NUM_EDGES, 16, options)
+    functions = {
+        "scatter": "scatter_range",
+        "merge": "merge_spilled",
+        "sort": "make_block",
+        "vertices": "write_degrees",
+    }
     if ids == "compact":
         functions |= {"collect": "collect_range", "merge keys": "merge_range", "write original_id": "write_key_array"}
     assert functions.keys() == planned.keys()
@@ -75,9 +85,8 @@ def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
         assert cluster.tasks(function) == planned[phase].tasks, phase
     for phase in ("merge", "sort"):
         opened = cluster.opens(functions[phase])
-        # Blocks whose bounds are bounds of spans as well have files of one span less than those that are not.
-        assert 0.8 * planned[phase].opens <= sum(opened) <= planned[phase].opens
-        assert max(opened) <= planned[phase].most_opens
+        assert sum(opened) == planned[phase].opens
+        assert max(opened) == planned[phase].most_opens
 
 
 def test_renumbering_opens_the_counted_files(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +101,7 @@ def test_renumbering_opens_the_counted_files(catalog: Catalog, tmp_path: Path, m
     u, v = np.random.default_rng(1).permutation(num_ids).reshape(2, -1)
     source, cluster = write_edges(tmp_path / "edges", u, v, range_edges=-(-len(u) // ranges)), OpenCounter()
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)
-    sizes = SortSizes(graph.num_vertices, len(u), ranges, undirected=False, weighted=False)
-    planned = by_phase(ingest_counts(sizes, DEFAULT_MEMORY, compact=True))
+    planned = planned_ingest(graph, len(u), ranges, IngestOptions(ids="compact"))
     # The source is not a temporary file.
     assert cluster.opens("collect_range") == [0] * ranges
     assert cluster.opens("merge_range") == [planned["merge keys"].most_opens] * planned["merge keys"].tasks == [16] * 64
@@ -156,13 +164,11 @@ def test_an_ingest_of_names_runs_the_counted_tasks_and_opens_the_counted_files(
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)
     edges = source.num_ranges * source.range_edges
     assert graph.num_vertices == 2 * edges
-    sizes = SortSizes(graph.num_vertices, edges, source.num_ranges, undirected=False, weighted=False)
-    planned = by_phase(ingest_counts(sizes, DEFAULT_MEMORY, compact=True, name_bytes=name_bytes))
+    planned = planned_ingest(graph, edges, source.num_ranges, IngestOptions(ids="compact"), name_bytes)
     functions = {"collect": "collect_range", "merge keys": "merge_range", "scatter": "scatter_range"}
     for phase, function in functions.items():
         assert cluster.tasks(function) == planned[phase].tasks > 2, phase
-        # The source is not a file.
-        assert sum(cluster.opens(function)) == (planned[phase].opens if phase != "collect" else 0), phase
+        assert sum(cluster.opens(function)) == planned[phase].opens, phase
         assert max(cluster.opens(function)) <= planned[phase].most_opens, phase
     arrays = [planned[f"write {array}"] for array in ("original_name_offset", "original_name")]
     assert cluster.tasks("write_key_array") == sum(phase.tasks for phase in arrays) > 8

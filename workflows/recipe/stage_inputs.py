@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from gnnloom.pipeline.ingest.counts import ingest_counts, vertex_counts
-from gnnloom.pipeline.ingest.projection import IngestProjection
+from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
 from gnnloom.pipeline.ingest.stage import project_ingest
-from gnnloom.pipeline.matrix_sort.counts import SortSizes
+from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
+from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.partition.making_counts import making_counts
 from gnnloom.pipeline.partition.measure.measure_counts import measured_counts
 from gnnloom.pipeline.partition.multilevel.level_size import Setting
@@ -100,16 +100,19 @@ class StageInputs:
     def graph_phases(self) -> list[PhaseCount]:
         """What the tasks of the ingest will do, if the edges are spread evenly."""
         found, options = self.ingest, self.recipe.dataset.options()
-        sizes = SortSizes(found.vertices, found.edges, found.ranges, options.undirected, found.weighted)
-        compact, memory = options.ids != "keep", self.assignment.cluster.memory
-        return ingest_counts(sizes, memory, compact=compact, name_bytes=found.name_bytes)
+        memory, undirected = self.assignment.cluster.memory, options.undirected
+        sizes = SortSizes.even(
+            found.vertices, found.edges, found.ranges, memory, undirected=undirected, weighted=found.weighted
+        )
+        compact, sort = options.ids != "keep", options.sort
+        return count(ingest_phases(sizes, sort, memory, compact=compact, name_bytes=found.name_bytes))
 
     @property
     def vertex_phases(self) -> list[PhaseCount]:
         """What the tasks that store the vertex data will do."""
         by_id, types = self.recipe.vertices.format == "keyed", self.vertices.types
         known = {array: kind for array, kind in types.items() if 0 not in kind[1]}
-        return vertex_counts(self.graph.num_vertices, known, self.assignment.cluster.memory, by_id=by_id)
+        return count(stated_vertex_phases(self.graph.num_vertices, known, self.assignment.cluster.memory, by_id=by_id))
 
     @property
     def partition_phases(self) -> list[PhaseCount]:

@@ -1,22 +1,122 @@
-"""The keys of a graph's vertices as arrays of its artifact: original ids; or where each name begins, and the text."""
+"""The distinct keys of a source, ascending, and their arrays in the graph: original ids, or names and their offsets.
+
+The position of a key is the number of its vertex.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.ingest.keys.table import KeyTable
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles
+from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, OpenBlock
+from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
+from gnnloom.pipeline.ingest.keys.merge import merged_blocks
+from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.pipeline.tasks.progress import Done
-from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.arrays import CHUNK_BYTES, create_array, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 
 #: Bytes of a chunk, and chunks that one task writes.
 _CHUNK_BYTES, _TASK_CHUNKS = CHUNK_BYTES, 4
+
+
+@dataclass(frozen=True)
+class KeyTable:
+    """The blocks of consecutive ranges of keys.
+
+    Attributes:
+        ids: type of the keys.
+        blocks: lane, as JSON, first byte, and elements of each array, for each block, ascending.
+        range_blocks: (num_ranges + 1) first block of each range, and the number of blocks.
+    """
+
+    ids: str
+    blocks: list[list[Any]]
+    range_blocks: list[int]
+
+    @classmethod
+    def of(cls, records: Sequence[TaskRecord], ids: str) -> KeyTable:
+        """The table of the ranges that :func:`gnnloom.pipeline.ingest.keys.merge.merge_keys` merged."""
+        merged = [merged_blocks(record, KEY_TYPES[ids]) for record in records]
+        blocks = [[block.lane.to_json(), block.start, list(block.counts)] for each in merged for block in each]
+        return cls(ids, blocks, list(accumulate(map(len, merged), initial=0)))
+
+    @classmethod
+    def stated(cls, ids: str, counts: Sequence[int], num_ranges: int) -> KeyTable:
+        """A table that is only counted, of ranges of equal size. Few begin where tasks do: tasks open the most files.
+
+        Args:
+            counts: elements of each array in which the keys are stored.
+        """
+        lanes = LaneSet.named("keys/merged", num_ranges)
+        inner = ([1 + total * number // num_ranges for total in counts] for number in range(1, num_ranges))
+        ends = [[0] * len(counts), *inner, list(counts)]
+        blocks = [
+            [lanes.lane(number).to_json(), 0, [stop - start for start, stop in zip(*pair, strict=True)]]
+            for number, pair in enumerate(pairwise(ends))
+        ]
+        return cls(ids, blocks, list(range(num_ranges + 1)))
+
+    def save(self, path: Path) -> None:
+        write_json(path, self.__dict__)
+
+    @classmethod
+    def load(cls, path: Path) -> KeyTable:
+        """Read a file.
+
+        Raises:
+            DamagedWorkError: the file is damaged; without it, it is made again.
+        """
+        with reading_work(path), parsing(path, "a table of keys"):
+            return cls(**read_json(path))
+
+    def firsts(self, array: int) -> list[int]:
+        """(num_blocks + 1) first element of each block in an array of all keys, and the number of elements."""
+        return list(accumulate((counts[array] for _, _, counts in self.blocks), initial=0))
+
+    @property
+    def range_firsts(self) -> NDArray[np.int64]:
+        """(num_ranges,) int64 number of the first key of each range."""
+        return np.array(self.firsts(0), np.int64)[self.range_blocks[:-1]]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all keys."""
+        return sum(width * self.firsts(array)[-1] for array, width in enumerate(KEY_TYPES[self.ids].widths))
+
+    def read(self, work: Path, array: int, start: int, stop: int) -> NDArray[Any]:
+        """(stop - start,) elements of one of the arrays in which the keys are stored, as if there was one block."""
+        keys, firsts = KEY_TYPES[self.ids], self.firsts(array)
+        found = np.empty(stop - start, np.int64 if keys.widths[array] == 8 else np.uint8)
+        # Ends count the text of a block from 0, so that ranges could be merged without knowing each other's size.
+        before = self.firsts(1) if array == 0 and len(keys.widths) > 1 else None
+        with OpenFiles(work) as files:
+            for number, (first, last) in enumerate(pairwise(firsts)):
+                begin, end = max(first, start), min(last, stop)
+                if begin < end:
+                    block = OpenBlock(self._block(number), keys, files)
+                    elements = block.elements(array, begin - first, end - first)
+                    found[begin - start : end - start] = elements + before[number] if before else elements
+        return found
+
+    def num_files(self, array: int, start: int, stop: int) -> int:
+        """Files with elements ``start`` to ``stop`` of an array."""
+        firsts = self.firsts(array)
+        last = bisect_left(firsts, stop)
+        return len({self.blocks[number][0][0] for number in range(bisect_right(firsts, start) - 1, last)})
+
+    def _block(self, number: int) -> KeyBlock:
+        lane, start, counts = self.blocks[number]
+        return KeyBlock(Lane.from_json(lane), start, tuple(counts), KEY_TYPES[self.ids].widths)
 
 
 @dataclass(frozen=True)
@@ -81,31 +181,38 @@ class KeyArrayTask:
     array: KeyArray
     start: int
     stop: int
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
         return f"{self.array.name}/{self.start:015d}"
 
 
-def write_key_arrays(writer: ArtifactWriter, table_path: Path, codec: str, cluster: Cluster) -> list[TaskRecord]:
-    """Write the elements that are not recorded; returns the records of all tasks.
-
-    Args:
-        writer: artifact of the graph.
-        table_path: file of the table of the keys.
-        codec: compression of the arrays.
-        cluster: where the tasks run.
-    """
-    table = KeyTable.load(table_path)
-    tasks: list[KeyArrayTask] = []
+def create_key_arrays(writer: ArtifactWriter, table: KeyTable, codec: str) -> None:
+    """Create the arrays that the tasks fill, unless they exist."""
     for array in KEY_ARRAYS[table.ids]:
-        size, step = array.size(table), array.task_elements
         # Creating an array deletes its chunks, and an earlier command may have recorded some of them.
         if not (writer.path / array.name / "zarr.json").exists():
-            create_array(writer.path, array.name, (size,), array.dtype, (array.dim,), array.chunk, codec)
-        starts = range(0, size, step)
-        tasks += [KeyArrayTask(writer, table_path, array, start, min(start + step, size)) for start in starts]
-    return run_missing("write keys", cluster, writer, write_key_array, tasks, "elements")
+            create_array(writer.path, array.name, (array.size(table),), array.dtype, (array.dim,), array.chunk, codec)
+
+
+def array_phases(writer: ArtifactWriter, table: KeyTable, table_path: Path) -> list[Phase]:
+    """The phases that write the arrays.
+
+    Args:
+        table_path: file of the table.
+    """
+    phases = []
+    for array in KEY_ARRAYS[table.ids]:
+        size, step, tasks = array.size(table), array.task_elements, []
+        for start in range(0, size, step):
+            stop = min(start + step, size)
+            num_bytes = np.dtype(array.dtype).itemsize * (stop - start)
+            opens = table.num_files(array.stored, max(start - array.before, 0), stop - array.before)
+            needs = Needs(num_bytes, num_bytes, opens, 2 * num_bytes)
+            tasks.append(KeyArrayTask(writer, table_path, array, start, stop, needs))
+        phases.append(Phase(f"write {array.name}", write_key_array, tasks, "elements", makes_arrays=True))
+    return phases
 
 
 def write_key_array(task: KeyArrayTask) -> Done:

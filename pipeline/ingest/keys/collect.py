@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, writable
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
-from gnnloom.pipeline.matrix_sort.scatter import range_facts
+from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
-from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.pipeline.tasks.progress import Done
-from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
@@ -33,6 +32,19 @@ def file_memory(memory: int) -> int:
     """Bytes that the keys and edges of a file may take in a worker that may use ``memory`` bytes."""
     # The rest is for the chunk that is being read and for the source's buffers.
     return working_memory(memory) // 4
+
+
+def file_edges(memory: int, ids: str, name_bytes: float = 0.0) -> int:
+    """Edges whose keys are collected in one file at least, unless it is the last of a range, by such a worker.
+
+    Args:
+        ids: type of the keys.
+        name_bytes: average bytes of a name.
+    """
+    many = 1 << 20
+    # Of many edges, because the average name need not have a whole number of bytes.
+    counts = (2 * many, int(2 * many * name_bytes))[: len(KEY_TYPES[ids].widths)]
+    return max(1, file_memory(memory) * many // (sort_memory(KEY_TYPES[ids], counts) + EDGE_MEMORY * many))
 
 
 @dataclass(frozen=True)
@@ -52,30 +64,11 @@ class CollectKeysTask:
     ids: str
     memory: int
     lane: Lane
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
-        return f"collect/{self.number:05d}"
-
-
-def collect_keys(writer: ArtifactWriter, source: EdgeSource, ids: str, cluster: Cluster) -> list[TaskRecord]:
-    """Collect the keys of the ranges that have no usable record; returns all records in the order of the source.
-
-    Raises:
-        InputError: the source cannot be read, has no edges or a negative id, or only some of its edges have a weight.
-    """
-    ranges = source.ranges()
-    lanes = LaneSet.create(writer.work, "keys/collected", len(ranges))
-    tasks = [
-        CollectKeysTask(writer, number, source, source_range, ids, cluster.memory, lanes.lane(number))
-        for number, source_range in enumerate(ranges)
-    ]
-    records = run_missing("collect", cluster, writer, collect_range, tasks, is_usable=_is_collected)
-    files = [file for record in records for file in collected_files(record, KEY_TYPES[ids])]
-    if not files:
-        raise InputError("the source has no edges")
-    _check_weights([file.weighted for file in files])
-    return records
+        return f"collect/{range_name(self.number, self.range)}"
 
 
 def collected_files(record: TaskRecord, keys: KeyType[Any]) -> list[KeyFile]:
@@ -84,10 +77,17 @@ def collected_files(record: TaskRecord, keys: KeyType[Any]) -> list[KeyFile]:
     return [KeyFile.from_json(content, lane, keys.widths) for content in record.facts["files"]]
 
 
-def _is_collected(task: CollectKeysTask, record: TaskRecord) -> bool:
-    files = collected_files(record, KEY_TYPES[task.ids])
-    is_intact = Lane.from_json(record.facts["lane"]).is_intact(task.writer.work, files[-1].stop if files else 0)
-    return is_intact and record.facts["range"] == range_facts(task.range)
+def checked_files(records: Sequence[TaskRecord], keys: KeyType[Any]) -> list[KeyFile]:
+    """The files that all tasks wrote, in the order of the source.
+
+    Raises:
+        InputError: there are none, or only some of the edges have a weight.
+    """
+    files = [file for record in records for file in collected_files(record, keys)]
+    if not files:
+        raise InputError("the source has no edges")
+    _check_weights([file.weighted for file in files])
+    return files
 
 
 def _check_weights(weighted: Sequence[bool]) -> None:
@@ -112,8 +112,8 @@ def collect_range(task: CollectKeysTask) -> Done:
             samples += [keys.to_json(distinct, number) for number in range(0, file.keys.num_keys, step)]
             files.append(file)
         output.facts = {
-            "range": range_facts(task.range),
             "lane": task.lane.to_json(),
+            "bytes": files[-1].stop if files else 0,
             "files": [file.to_json() for file in files],
             "samples": samples,
         }

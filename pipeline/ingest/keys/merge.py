@@ -20,15 +20,13 @@ import xxhash
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, writable
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile, OpenBlock
-from gnnloom.pipeline.ingest.keys.collect import collected_files
+from gnnloom.pipeline.ingest.keys.collect import checked_files
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
 from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase import Needs, Phase, run
+from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
@@ -53,7 +51,13 @@ def num_key_ranges(collected: int, num_files: int) -> int:
     return max(1, collected // max(RANGE_BYTES, num_files * FILE_RANGE_BYTES))
 
 
-def number_shuffle(num_files: int, num_source_ranges: int, name: str = "numbers") -> Shuffle:
+def merge_memory(memory: int) -> int:
+    """Bytes that merging keys may take in a worker that may use ``memory`` bytes."""
+    # The rest is for the numbers of the keys, and for names, which may be longer than the average.
+    return working_memory(memory) // 2
+
+
+def number_shuffle(num_files: int, num_source_ranges: int, name: str) -> Shuffle:
     """The way of the numbers from the ranges of keys to the files, whose numbers are the positions."""
     return Shuffle(name, num_files, (Column("number", "int64"),), num_source_ranges)
 
@@ -74,10 +78,14 @@ class KeyRanges:
 
     @classmethod
     def of(cls, records: Sequence[TaskRecord], ids: str) -> KeyRanges:
-        """Cut the keys of these records by their samples."""
+        """Cut the keys of these records by their samples.
+
+        Raises:
+            InputError: there are none, or only some of the edges have a weight.
+        """
         keys = KEY_TYPES[ids]
+        sizes = [file.keys.num_bytes for file in checked_files(records, keys)]
         samples = sorted((sample for record in records for sample in record.facts["samples"]), key=keys.from_json)
-        sizes = [file.keys.num_bytes for record in records for file in collected_files(record, keys)]
         ranges = num_key_ranges(sum(sizes), len(sizes))
         cuts = {samples[number * len(samples) // ranges] for number in range(1, ranges)} - {samples[0]}
         collected = [[record.facts["lane"], record.facts["files"]] for record in records]
@@ -97,11 +105,6 @@ class KeyRanges:
             [KeyFile.from_json(content, Lane.from_json(lane), self.keys.widths) for content in files]
             for lane, files in self.collected
         ]
-
-    @property
-    def num_keys(self) -> int:
-        """Keys of all files."""
-        return sum(file.keys.num_keys for files in self.files() for file in files)
 
     @property
     def shuffle(self) -> Shuffle:
@@ -163,34 +166,12 @@ class MergeKeysTask:
 
     @property
     def name(self) -> str:
-        return _merge_name(self.digest, self.number)
-
-
-def _merge_name(digest: str, number: int) -> str:
-    return f"merge-keys/{digest}-{number:05d}"
-
-
-def merge_keys(writer: ArtifactWriter, ranges_path: Path, cluster: Cluster) -> list[TaskRecord]:
-    """Merge the ranges of keys that are not recorded; returns the records of all, ascending."""
-    ranges = KeyRanges.load(ranges_path)
-    digest, count, shuffle = ranges.digest, ranges.num_ranges, ranges.shuffle
-    merged, num_bytes = MergedKeys(writer.work, LaneSet.named("keys/merged", count)), 8 * ranges.num_keys
-    numbers = ShufflePlan(writer, shuffle, count, num_bytes, count * shuffle.num_positions)
-    tasks = [
-        MergeKeysTask(
-            writer, number, ranges_path, digest, cluster.memory, merged.lanes.lane(number), numbers.lane(number)
-        )
-        for number in range(count)
-    ]
-    merge = Phase("merge keys", merge_range, tasks, "keys", files=(merged, numbers.files))
-    run([merge, *numbers.merges("merge numbers")], cluster, writer)
-    recorded = writer.recorded_of(task.name for task in tasks)
-    return [recorded[task.name] for task in tasks]
+        return f"merge-keys/{self.digest}-{self.number:05d}"
 
 
 @dataclass(frozen=True, eq=False)
-class MergedKeys:
-    """The lanes with the distinct keys; see :class:`~gnnloom.pipeline.tasks.phase.WorkFiles`."""
+class KeyLanes:
+    """The lanes with collected or distinct keys; see :class:`~gnnloom.pipeline.tasks.phase.WorkFiles`."""
 
     work: Path
     lanes: LaneSet
@@ -222,7 +203,7 @@ def merge_range(task: MergeKeysTask) -> Done:
         blocks: list[KeyBlock] = []
         first = task.number << PLACE_BITS
         with writable(work, task.keys) as lane, ranges.shuffle.routed(output, task.numbers) as numbers:
-            for pieces in _fitting(segments, working_memory(task.memory) // 2):
+            for pieces in _fitting(segments, merge_memory(task.memory)):
                 # Pieces ascend and do not share a key, so their results follow each other without another merge.
                 keys, positions = ranges.keys.distinct([piece.read() for piece in pieces])
                 stop = blocks[-1].stop if blocks else 0

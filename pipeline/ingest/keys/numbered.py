@@ -1,9 +1,10 @@
-"""The edges of a source by the numbers of their keys."""
+"""The plan that numbers the keys of a source, and the edges of the source by these numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,163 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.ingest.keys.collect import collect_keys
-from gnnloom.pipeline.ingest.keys.merge import PLACE_BITS, KeyRanges, merge_keys
-from gnnloom.pipeline.ingest.keys.table import KeyTable
+from gnnloom.pipeline.external_sort.lanes import LaneSet, OpenFiles, num_shared_files
+from gnnloom.pipeline.ingest.keys.arrays import KeyTable
+from gnnloom.pipeline.ingest.keys.collect import CollectKeysTask, collect_range, file_edges, file_memory
+from gnnloom.pipeline.ingest.keys.merge import (
+    PLACE_BITS,
+    KeyLanes,
+    KeyRanges,
+    MergeKeysTask,
+    merge_memory,
+    merge_range,
+    num_key_ranges,
+    number_shuffle,
+)
+from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.pipeline.tasks.phase import Needs, Phase, run
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.matrix.ranges import split_range
+
+
+@dataclass(frozen=True)
+class KeySizes:
+    """The keys that are numbered: those that were collected, or stated ones.
+
+    Attributes:
+        ids: type of the keys: ``compact`` for numbers, or ``names``.
+        num_ranges: tasks that read the source.
+        source_bytes: bytes that they read.
+        num_files: files of keys.
+        num_keys: keys of all files.
+        num_bytes: bytes of these keys.
+        edge_bytes: bytes of the edges in these files.
+        merged_bytes: bytes of the distinct keys, at most.
+        key_ranges: ranges in which keys are merged.
+        digest: of the collected keys.
+    """
+
+    ids: str
+    num_ranges: int = 0
+    source_bytes: int = 0
+    num_files: int = 0
+    num_keys: int = 0
+    num_bytes: int = 0
+    edge_bytes: int = 0
+    merged_bytes: int = 0
+    key_ranges: int = 0
+    digest: str = ""
+
+    @classmethod
+    def of(cls, found: KeyRanges) -> KeySizes:
+        """The sizes of collected keys."""
+        files = list(chain.from_iterable(found.files()))
+        keys, num_bytes = (
+            sum(each) for each in zip(*((f.keys.num_keys, f.keys.num_bytes) for f in files), strict=True)
+        )
+        edges = sum(file.stop - file.keys.stop for file in files)
+        ranges, count = len(found.collected), len(files)
+        return cls(found.ids, ranges, 0, count, keys, num_bytes, edges, num_bytes, found.num_ranges, found.digest)
+
+    @classmethod
+    def stated(cls, edges: SortSizes, memory: int, name_bytes: float) -> KeySizes:
+        """The most keys that edges can have: no key occurs twice among the edges of a file, if so many are distinct.
+
+        Args:
+            edges: the edges; if ids are names, each has the text of two names and a separator after each of them.
+            memory: bytes that a worker may use.
+            name_bytes: average bytes of a name; 0 if ids are numbers.
+        """
+        ids, tasks, key_bytes = "names" if name_bytes else "compact", max(1, edges.num_ranges), 8 + name_bytes
+        in_file = file_edges(memory, ids, name_bytes)
+        files = tasks * -(-edges.edges // (tasks * in_file))
+        keys = min(2 * edges.edges, files * edges.num_vertices)
+        source = int(2 * edges.edges * (name_bytes + 1)) if name_bytes else 16 * edges.edges
+        collected, table = int(keys * key_bytes), int(edges.num_vertices * key_bytes)
+        ends, ranges = (12 if edges.weighted else 8) * edges.edges, num_key_ranges(collected, files)
+        return cls(ids, tasks, source, files, keys, collected, ends, min(collected, table), ranges)
+
+
+@dataclass(frozen=True, eq=False)
+class KeyPlan:
+    """The phases that number the keys of a source.
+
+    Attributes:
+        sizes: those of the collected keys, or stated ones. Before keys are collected only :attr:`collect` is right.
+        memory: bytes that a worker may use.
+        source: an :class:`~gnnloom.pipeline.sources.source.EdgeSource`; None for plans that are counted and not run.
+        ranges_path: file of the ranges of keys.
+    """
+
+    sizes: KeySizes
+    memory: int
+    writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "graph", ""))
+    source: Any = None
+    ranges_path: Path = Path()
+
+    @cached_property
+    def collect(self) -> Phase:
+        """Sorts the keys of some edges at a time."""
+        sizes = self.sizes
+        ranges = self.source.ranges() if self.source is not None else [SourceRange(0, 0, 0)] * sizes.num_ranges
+        lanes, count = LaneSet.named("keys/collected", len(ranges)), max(1, len(ranges))
+        # Half as much again for the chunk that is being read, and what it is parsed from.
+        memory = min(file_memory(self.memory), -(-sizes.source_bytes // count) * 8) * 3 // 2
+        needs = Needs(-(-sizes.source_bytes // count), -(-(sizes.num_bytes + sizes.edge_bytes) // count), 0, memory)
+        tasks = [
+            CollectKeysTask(self.writer, number, self.source, span, sizes.ids, self.memory, lanes.lane(number), needs)
+            for number, span in enumerate(ranges)
+        ]
+        return Phase("collect", collect_range, tasks, files=(KeyLanes(self.writer.work, lanes),))
+
+    @cached_property
+    def _numbers(self) -> ShufflePlan:
+        sizes = self.sizes
+        shuffle = number_shuffle(sizes.num_files, sizes.num_ranges, f"numbers/{sizes.digest}")
+        keys = sizes.key_ranges * sizes.num_files
+        return ShufflePlan(self.writer, shuffle, sizes.key_ranges, 8 * sizes.num_keys, keys)
+
+    @property
+    def merges(self) -> list[Phase]:
+        """Merge the keys of all files, and bring the numbers of the keys to their files."""
+        sizes, numbers = self.sizes, self._numbers
+        count = max(1, sizes.key_ranges)
+        lanes = LaneSet.named("keys/merged", sizes.key_ranges)
+        keys = sizes.num_bytes // count
+        needs = Needs(
+            keys,
+            (8 * sizes.num_keys + sizes.merged_bytes) // count,
+            num_shared_files(sizes.num_ranges),
+            min(merge_memory(self.memory), keys * 8),
+        )
+        tasks = [
+            MergeKeysTask(
+                self.writer,
+                number,
+                self.ranges_path,
+                sizes.digest,
+                self.memory,
+                lanes.lane(number),
+                numbers.lane(number),
+                needs,
+            )
+            for number in range(sizes.key_ranges)
+        ]
+        files = (KeyLanes(self.writer.work, lanes), numbers.files)
+        return [Phase("merge keys", merge_range, tasks, "keys", files=files), *numbers.merges("merge numbers")]
+
+    @property
+    def reading(self) -> list[Needs]:
+        """What it takes to read each range of the numbered edges."""
+        sizes, count = self.sizes, max(1, self.sizes.num_ranges)
+        reads = (8 * sizes.num_keys + sizes.edge_bytes) // count
+        memory = 16 * sizes.num_keys // max(1, sizes.num_files)
+        spans = (split_range(sizes.num_files, count, number) for number in range(sizes.num_ranges))
+        # The file with the range's keys and edges, and those with the numbers.
+        return [Needs(reads, 0, 1 + self._numbers.opens(span), memory) for span in spans]
 
 
 def number_keys(writer: ArtifactWriter, source: EdgeSource, ids: str, cluster: Cluster) -> NumberedEdges:
@@ -29,12 +180,21 @@ def number_keys(writer: ArtifactWriter, source: EdgeSource, ids: str, cluster: C
     Raises:
         InputError: the source cannot be read, has no edges or a negative id, or only some of its edges have a weight.
     """
-    ranges = KeyRanges.of(collect_keys(writer, source, ids, cluster), ids)
+    collect = KeyPlan(KeySizes(ids), cluster.memory, writer, source).collect
+    run([collect], cluster, writer)
+    ranges = KeyRanges.of(_records(writer, collect), ids)
     path = ranges.save(writer.work)
-    table = KeyTable.of(merge_keys(writer, path, cluster), ids)
+    phases = KeyPlan(KeySizes.of(ranges), cluster.memory, writer, source, path).merges
+    run(phases, cluster, writer)
     numbered = NumberedEdges(writer.work, path)
-    table.save(numbered.table_path)
+    KeyTable.of(_records(writer, phases[0]), ids).save(numbered.table_path)
     return numbered
+
+
+def _records(writer: ArtifactWriter, phase: Phase) -> list[TaskRecord]:
+    """The records of all tasks of a phase, in their order."""
+    recorded = writer.recorded_of(task.name for task in phase.tasks)
+    return [recorded[task.name] for task in phase.tasks]
 
 
 @dataclass(frozen=True)

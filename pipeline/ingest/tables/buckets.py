@@ -45,6 +45,11 @@ class VertexBuckets:
         return -(-task_rows // -(-task_bytes // BUCKET_BYTES))
 
     @property
+    def memory(self) -> int:
+        """Bytes of a bucket while it is filled."""
+        return self.bucket_rows * (self.values.num_bytes + self.id_bytes + _VERTEX_BYTES)
+
+    @property
     def _per_task(self) -> int:
         return -(-min(self.task_rows, max(1, self.num_vertices)) // self.bucket_rows)
 

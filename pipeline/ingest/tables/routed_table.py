@@ -52,7 +52,6 @@ class RoutedTable:
         buckets: of the vertices.
         shuffle: of the rows, by bucket.
         work: folder of the shuffle's files.
-        unknown: rows whose ids do not belong to any vertex and that were not put into a bucket.
     """
 
     source: KeyedSource
@@ -60,7 +59,6 @@ class RoutedTable:
     buckets: VertexBuckets
     shuffle: Shuffle
     work: Path
-    unknown: int
 
     def read(self, array: str, start: int, stop: int, counts: RowCounts) -> Iterator[NDArray[Any]]:
         """The rows of the vertices that one task writes, in consecutive blocks, one for each bucket.

@@ -1,32 +1,43 @@
-"""Brings the rows of a table to the tasks that write its array: buckets are cut, and rows are shuffled to them.
+"""The plan that brings the rows of a table to the tasks that write its array: buckets are cut, and rows shuffled.
 
 Tasks exchange files only, in the artifact's work folder. Each leaves a record, so a stage that was killed continues.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
-from gnnloom.pipeline.ingest.tables.gathered_rows import GatheredRows, run_bytes
-from gnnloom.pipeline.ingest.tables.lookup import BucketBounds, first_ids, id_bytes
+from gnnloom.pipeline.ingest.tables.lookup import BucketBounds, first_ids
 from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable
-from gnnloom.pipeline.matrix_sort.scatter import range_facts
-from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.matrix_sort.scatter import range_name
+from gnnloom.pipeline.shuffle.columns import row_bytes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
-from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.source import KeyedSource, SourceRange
-from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.phase import Needs, Phase, run
-from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 
 #: Buckets whose first ids one task looks up: a chunk of the stored ids is decompressed for each.
 BOUNDS_PER_TASK = 256
+#: Most bytes of the rows that a task gathers for a run, unless the memory of a worker is smaller.
+RUN_BYTES = 512 << 20
+#: Bytes of a row while it is gathered and sorted by bucket, in addition to its values and the text of its id: its
+#: bucket, its place in the table, the length of its id, the offset of its id in both orders and in Arrow's, and the
+#: order and its inverse.
+GATHERED_ROW_BYTES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,7 @@ class CutIdsTask:
     buckets: VertexBuckets
     start: int
     stop: int
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
@@ -46,7 +58,7 @@ class CutIdsTask:
 
 
 @dataclass(frozen=True)
-class RouteRowsTask:
+class RouteTableTask:
     """Routes the rows of range ``number`` of a table to their buckets.
 
     Attributes:
@@ -68,60 +80,114 @@ class RouteRowsTask:
 
     @property
     def name(self) -> str:
-        # A record of another range is not about this task.
-        return f"route/{self.array}/{self.number:06d}-{'-'.join(map(str, range_facts(self.range)))}"
+        return f"route/{self.array}/{range_name(self.number, self.range)}"
 
 
-def route_table(
-    writer: ArtifactWriter,
-    source: KeyedSource,
-    array: str,
-    values: Column,
-    graph: Graph,
-    task_rows: int,
-    cluster: Cluster,
-) -> RoutedTable:
-    """Bring the rows of a table into buckets of vertices, unless an earlier run has done so.
+@dataclass(frozen=True, eq=False)
+class BoundsFile:
+    """The file with the ids at which buckets begin; see :class:`~gnnloom.pipeline.tasks.phase.WorkFiles`."""
 
-    Args:
-        writer: the artifact that gets the array.
-        source: the table.
+    path: Path
+
+    def create(self) -> None:
+        """Nothing: the tasks record the ids."""
+
+    def is_intact(self, _: TaskRecord) -> bool:
+        return True
+
+    def publish(self, records: Sequence[TaskRecord]) -> None:
+        BucketBounds.save(self.path, [bound for record in records for bound in record.facts["bounds"]])
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, eq=False)
+class TablePlan:
+    """The phases that bring the rows of a table into buckets of vertices.
+
+    Attributes:
         array: the array that the table is for.
-        values: column with the values of a row.
-        graph: the graph whose vertices the ids name.
-        task_rows: vertices whose rows one task will write.
-        cluster: where the tasks run.
-
-    Raises:
-        InputError: the table cannot be used.
+        buckets: of the vertices.
+        ranges: of the table, one for each task that reads it.
+        num_rows: rows of the table, about.
+        num_bytes: bytes of the table, about.
+        memory: bytes that a worker may use.
+        writer: the artifact that gets the array.
+        graph: folder of the graph whose vertices the ids name.
+        source: the table, a :class:`~gnnloom.pipeline.sources.source.KeyedSource`; None for plans that are counted.
     """
-    buckets = VertexBuckets(graph.num_vertices, task_rows, values, id_bytes(graph))
-    shuffle, bounds = buckets.shuffle(array), writer.work / "bounds" / f"{array}.json"
-    _cut_ids(writer, array, graph, buckets, bounds, cluster)
-    ranges = source.ranges()
-    # At most one row of each vertex.
-    plan = ShufflePlan(writer, shuffle, len(ranges), buckets.num_bytes, len(ranges) * buckets.num_buckets)
-    tasks = [
-        RouteRowsTask(writer, source, array, bounds, shuffle, number, span, cluster.memory, plan.lane(number))
-        for number, span in enumerate(ranges)
-    ]
-    route = Phase("route rows", route_rows, tasks, "rows", files=(plan.files,))
-    run([route, *plan.merges("merge rows")], cluster, writer)
-    unknown = sum(record.facts["unknown"] for record in writer.recorded_of(task.name for task in tasks).values())
-    return RoutedTable(source, graph.artifact.path, buckets, shuffle, writer.work, unknown)
 
+    array: str
+    buckets: VertexBuckets
+    ranges: Sequence[SourceRange]
+    num_rows: int
+    num_bytes: int
+    memory: int
+    writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "vertices", ""))
+    graph: Path = Path()
+    source: Any = None
 
-def _cut_ids(
-    writer: ArtifactWriter, array: str, graph: Graph, buckets: VertexBuckets, bounds: Path, cluster: Cluster
-) -> None:
-    tasks = [
-        CutIdsTask(
-            writer, array, graph.artifact.path, buckets, start, min(start + BOUNDS_PER_TASK, buckets.num_buckets)
-        )
-        for start in range(0, buckets.num_buckets, BOUNDS_PER_TASK)
-    ]
-    records = run_missing("cut ids", cluster, writer, cut_ids, tasks, "buckets")
-    BucketBounds.save(bounds, [bound for record in records for bound in record.facts["bounds"]])
+    def phases(self) -> list[Phase]:
+        """Cut the buckets, route rows, and merge what was routed."""
+        buckets, step = self.buckets, BOUNDS_PER_TASK
+        cuts = [
+            CutIdsTask(self.writer, self.array, self.graph, buckets, start, min(start + step, buckets.num_buckets))
+            for start in range(0, buckets.num_buckets, step)
+        ]
+        bounds = BoundsFile(self.writer.work / "bounds" / f"{self.array}.json")
+        route = Phase("route rows", route_rows, self._routes(bounds.path), "rows", (bounds,), (self.shuffled.files,))
+        cut = Phase("cut ids", cut_ids, cuts, "buckets", files=(bounds,))
+        return [cut, route, *self.shuffled.merges("merge rows")]
+
+    @cached_property
+    def shuffled(self) -> ShufflePlan:
+        count, buckets = len(self.ranges), self.buckets
+        # At most one row of each vertex.
+        return ShufflePlan(self.writer, buckets.shuffle(self.array), count, buckets.num_bytes, self._num_keys)
+
+    def _routes(self, bounds: Path) -> list[RouteTableTask]:
+        count = max(1, len(self.ranges))
+        written = -(-(self.row_bytes * self.num_rows + 8 * self._num_keys) // count)
+        # Rows are in the order of the table and by bucket.
+        needs = Needs(-(-self.num_bytes // count), written, 0, 2 * min(run_bytes(self.memory), self._gathered))
+        of_table = (self.writer, self.source, self.array, bounds, self.shuffled.shuffle)
+        return [
+            RouteTableTask(*of_table, number, span, self.memory, self.shuffled.lane(number), needs)
+            for number, span in enumerate(self.ranges)
+        ]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row on its way."""
+        return row_bytes(self.buckets.shuffle(self.array).columns) + self.buckets.id_bytes
+
+    @property
+    def _gathered(self) -> int:
+        """Bytes of the rows of a range while they are gathered."""
+        gathered = self.buckets.values.num_bytes + self.buckets.id_bytes + GATHERED_ROW_BYTES
+        return -(-self.num_rows * gathered // max(1, len(self.ranges)))
+
+    @property
+    def _num_keys(self) -> int:
+        """Buckets that each run has rows of, all runs together."""
+        runs = len(self.ranges) * -(-self._gathered // run_bytes(self.memory))
+        return min(self.num_rows, runs * self.buckets.num_buckets)
+
+    def opens(self, start: int, stop: int) -> int:
+        """Files that the task opens that writes rows ``start`` to ``stop``."""
+        own = self.buckets.buckets_of(start, stop)
+        return self.shuffled.opens((own.start, own.stop))
+
+    @property
+    def routed(self) -> RoutedTable:
+        """The rows after all merges."""
+        return RoutedTable(self.source, self.graph, self.buckets, self.shuffled.shuffle, self.writer.work)
+
+    def num_unknown(self) -> int:
+        """Rows whose ids do not belong to any vertex and that were not put into a bucket, once they are routed."""
+        names = (task.name for task in self._routes(Path()))
+        return sum(record.facts["unknown"] for record in self.writer.recorded_of(names).values())
 
 
 def cut_ids(task: CutIdsTask) -> int:
@@ -132,7 +198,7 @@ def cut_ids(task: CutIdsTask) -> int:
     return task.stop - task.start
 
 
-def route_rows(task: RouteRowsTask) -> int:
+def route_rows(task: RouteTableTask) -> int:
     """Route the rows of a range of the table, as many at a time as fit in memory; returns the rows read."""
     bounds, limit = BucketBounds.load(task.bounds), run_bytes(task.memory)
     rows = unknown = 0
@@ -149,3 +215,80 @@ def route_rows(task: RouteRowsTask) -> int:
             gathered.route(out)
         output.facts["unknown"] = unknown
     return rows
+
+
+def run_bytes(memory: int) -> int:
+    """Bytes of the rows that a task gathers, in the order of the table, before it routes them.
+
+    Both orders are in memory at once; the rest is for the block being read.
+    """
+    return min(RUN_BYTES, working_memory(memory) // 4)
+
+
+class GatheredRows:
+    """Rows in the order of the table.
+
+    Attributes:
+        num_bytes: bytes of what was added; sorting it takes as many again.
+    """
+
+    def __init__(self, shuffle: Shuffle) -> None:
+        self._shuffle = shuffle
+        self._blocks: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any], Names]] = []
+        self.num_bytes = 0
+
+    def add(self, buckets: NDArray[np.int64], at: NDArray[np.int64], values: NDArray[Any], names: Names) -> None:
+        """Add rows.
+
+        Args:
+            buckets: (num_rows,) int64; rows with -1 are left out.
+            at: (num_rows,) int64 places in the table.
+            values: (num_rows, ...) values.
+            names: their ids.
+        """
+        kept = buckets >= 0
+        if not kept.all():
+            buckets, at, values, names = buckets[kept], at[kept], values[kept], _taken(names, np.flatnonzero(kept))
+        # A copy of the text, which may be the beginning of a longer buffer.
+        names = Names(names.offset, names.text[: names.offset[-1]].copy())
+        self._blocks.append((buckets, at, values, names))
+        self.num_bytes += values.nbytes + len(names.text) + GATHERED_ROW_BYTES * len(values)
+
+    def route(self, out: RunsWriter) -> None:
+        """Write the rows as a run, and forget them; some must have been added."""
+        buckets, at, values, names = (list(column) for column in zip(*self._blocks, strict=True))
+        self._blocks.clear()
+        self.num_bytes = 0
+        # Numbers of 16 bits are sorted much faster, and there are seldom more buckets.
+        joined = np.concatenate(buckets).astype(np.min_scalar_type(self._shuffle.num_positions))
+        # Stable: rows of a bucket keep their order.
+        order = np.argsort(joined, kind="stable")
+        ends = np.cumsum(np.bincount(joined, minlength=self._shuffle.num_positions))
+        rows = {"at": np.concatenate(at)[order], "value": _sorted_values(values, order)}
+        ids = _taken(_joined(names), order)
+        out.add(Index.of_offsets(np.append(0, ends)), {**rows, "length": np.diff(ids.offset), "id": ids.text})
+
+
+def _sorted_values(blocks: list[NDArray[Any]], order: NDArray[np.int64]) -> NDArray[Any]:
+    """(num_rows, ...) values of consecutive rows in another order; ``blocks`` is emptied."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    values, first = np.empty((len(order), *blocks[0].shape[1:]), blocks[0].dtype), 0
+    for block in blocks:
+        values[place[first : first + len(block)]] = block
+        first += len(block)
+    blocks.clear()
+    return values
+
+
+def _joined(blocks: list[Names]) -> Names:
+    """The names of consecutive rows; ``blocks`` is emptied, so that at most two copies of the text are in memory."""
+    ends = np.cumsum(np.concatenate([np.diff(names.offset) for names in blocks]))
+    text = np.concatenate([names.text for names in blocks])
+    blocks.clear()
+    return Names(np.append(0, ends), text)
+
+
+def _taken(names: Names, order: NDArray[np.int64]) -> Names:
+    """The names with these numbers, in this order."""
+    return Names.from_arrow(names.to_arrow().take(order))

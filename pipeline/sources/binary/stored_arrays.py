@@ -2,8 +2,8 @@
 
 An ``.npy`` is mapped if it is local and not compressed. Members of a small ``.npz`` are streamed, which compares their
 checksums. Members of a large one are mapped where they lie if they are stored without compression (``np.savez``), and
-unpacked once if they are deflated (``np.savez_compressed``); :mod:`~gnnloom.pipeline.ingest.archives` checks the former
-and unpacks the latter before tasks share them.
+unpacked once if they are deflated (``np.savez_compressed``); :mod:`~gnnloom.pipeline.ingest.preparation` checks the
+former and unpacks the latter before tasks share them.
 
 Nothing is unpickled, and ranges of elements are read in blocks, so no array is held in memory as a whole.
 """

@@ -1,4 +1,4 @@
-"""Levels of merges: every file reaches every position through few files per merge, and counts are those of a run."""
+"""Levels of merges: every file reaches every position through few files per merge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.external_sort.merge_levels import count_merges, merge_levels, merges, most_sources
+from gnnloom.pipeline.external_sort.merge_levels import merge_levels, merges, most_sources
 from gnnloom.storage.matrix.ranges import range_of, split_range
 
 
@@ -16,11 +16,8 @@ from gnnloom.storage.matrix.ranges import range_of, split_range
     num_files=st.integers(1, 300),
     fan_in=st.integers(2, 9),
     num_positions=st.integers(1, 60),
-    num_shared=st.integers(1, 16),
 )
-def test_merges_pass_on_each_file_and_position_once_and_are_those_counted(
-    num_files: int, fan_in: int, num_positions: int, num_shared: int
-) -> None:
+def test_merges_pass_on_each_file_and_position_once(num_files: int, fan_in: int, num_positions: int) -> None:
     levels = merge_levels(num_files, fan_in)
     # The files of the first level that each file of a span consists of.
     found = {(0, source): [source] for source in range(num_files)}
@@ -34,12 +31,8 @@ def test_merges_pass_on_each_file_and_position_once_and_are_those_counted(
             (merge.span, merge.source): [file for one in merge.group for file in found[merge.span_before, one]]
             for merge in made
         }
-        count = count_merges(levels, level, num_positions)
-        assert len(found) == len(made) == count.tasks
-        assert len({merge.span for merge in made}) == count.spans
-        assert sum(len(merge.group) for merge in made) == count.sources
-        assert max(len(merge.group) for merge in made) == count.most_sources <= fan_in
-        assert sum(min(len(merge.group), num_shared) for merge in made) == count.opens(num_shared)
+        assert len(found) == len(made)
+        assert max(len(merge.group) for merge in made) <= fan_in
     last = levels[-1]
     assert last.sources <= fan_in
     for position in range(num_positions):

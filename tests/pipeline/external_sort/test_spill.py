@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort import raw_files, spill
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, write_arrays
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, writable
 from gnnloom.pipeline.external_sort.spill import SpillFile
 from gnnloom.storage.errors import CorruptError, DamagedWorkError
 
@@ -84,37 +83,29 @@ def test_entries_take_the_bytes_that_their_ids_need(max_id: int, expected: int) 
     assert spill.entry_bytes(max_id) == expected
 
 
-def write(folder: Path) -> SpillFile:
-    """Three entries of 40 bits with weights, in two buckets."""
-    arrays = [np.array([0, 1, 3]), np.arange(3, dtype=np.uint32), np.arange(3, dtype=np.uint8), np.ones(3, np.float32)]
-    (folder / "one").touch()
-    write_arrays(folder, Lane("one"), arrays)
-    return SpillFile(Lane("one"), 0, 3, 20, 20, 2, weighted=True)
-
-
-def test_the_described_layout_is_the_layout_of_the_file(tmp_path: Path) -> None:
-    file = write(tmp_path)
-    assert file.is_intact(tmp_path)
-    assert SpillFile.from_json(file.to_json()) == file
+def test_files_of_one_lane_are_described_and_read_as_they_were_written(tmp_path: Path) -> None:
+    """Three entries of 40 bits with weights, in two buckets, after a file with a single entry of 32 bits."""
+    lane = Lane("one")
+    (tmp_path / "one").touch()
+    first = SpillFile(0, 1, 12, 20, 1, weighted=False)
+    second = SpillFile(first.stop, 3, 20, 20, 2, weighted=True)
+    with writable(tmp_path, lane) as out:
+        first.begin(out, np.array([0, 1]))
+        out.write(first.low_at, np.array([7], np.uint32))
+        second.begin(out, np.array([0, 1, 3]))
+        for place, array in ((second.low_at, np.uint32), (second.high_at, np.uint8), (second.weights_at, np.float32)):
+            out.write(place, np.arange(3, dtype=array))
     with OpenFiles(tmp_path) as files:
-        np.testing.assert_array_equal(file.offsets(files, 0, 9), [0, 1, 3])
-        np.testing.assert_array_equal(file.offsets(files, 1, 2), [1, 3])
-    low, high = np.empty(3, np.uint32), np.empty(3, np.uint8)
-    with OpenFiles(tmp_path) as files:
-        lane = files.lane(file.lane)
-        lane.read(file.low_at, low)
-        lane.read(file.high_at, high)
-        with pytest.raises(DamagedWorkError, match=f"bytes {file.size} to {file.size + 1}, of {file.size}"):
-            lane.read(file.size, np.empty(1, np.uint8))
-    np.testing.assert_array_equal(low, high)
-
-
-def test_a_missing_or_short_file_is_not_intact(tmp_path: Path) -> None:
-    file = write(tmp_path)
-    os.truncate(tmp_path / "one", file.size - 1)
-    assert not file.is_intact(tmp_path)
-    (tmp_path / "one").unlink()
-    assert not file.is_intact(tmp_path)
+        opened = files.lane(lane)
+        assert list(SpillFile.read_all(opened, second.stop)) == [first, second]
+        np.testing.assert_array_equal(second.offsets(opened, 0, 9), [0, 1, 3])
+        np.testing.assert_array_equal(second.offsets(opened, 1, 2), [1, 3])
+        high, weights = np.empty(3, np.uint8), np.empty(3, np.float32)
+        opened.read(second.high_at, high)
+        opened.read(second.weights_at, weights)
+        with pytest.raises(DamagedWorkError, match=f"bytes {second.stop} to {second.stop + 1}, of {second.stop}"):
+            opened.read(second.stop, np.empty(1, np.uint8))
+    np.testing.assert_array_equal(high, weights)
 
 
 def test_a_short_spill_file_is_an_error_that_names_it(tmp_path: Path) -> None:

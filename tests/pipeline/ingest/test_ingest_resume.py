@@ -105,12 +105,12 @@ def edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeFiles:
 def test_an_ingest_stopped_before_every_task_runs_each_task_once(
     catalog: Catalog, edges: EdgeFiles, ids: str, fan_in: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.merge_runs.FAN_IN", fan_in)
+    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.spilled.FAN_IN", fan_in)
     options = IngestOptions(ids=ids)
     expected = ingest_graph(catalog.create("straight"), edges, options, InProcessCluster())
     found, ran = run_in_steps(lambda cluster: ingest_graph(catalog.create("stopped"), edges, options, cluster), 1)
     assert len(ran) == len(set(ran))
-    assert ("merge_files" in {function for function, _ in ran}) == (fan_in == 2)
+    assert ("merge_spilled" in {function for function, _ in ran}) == (fan_in == 2)
     assert found.artifact.digest == expected.artifact.digest
 
 
@@ -129,7 +129,7 @@ def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tas
     """There are 4 ranges and some blocks; the second run finds one spill file of the first run missing or cut."""
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
     work = _stopped(catalog, edges, tasks)
-    first = min((work / "spill").glob("scattered-*-00"))
+    first = min((work / "shuffle").glob("spill/*/*/lanes-*-00"))
     if damage == "missing":
         first.unlink()
     else:
@@ -137,7 +137,7 @@ def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tas
     cluster = StoppingCluster()
     found = ingest_graph(catalog["g"], edges, IngestOptions(), cluster)
     assert found.artifact.digest == expected.artifact.digest
-    assert next(name for function, name in cluster.ran if function == "scatter_range") == "scatter/00000"
+    assert next(name for function, name in cluster.ran if function == "scatter_range") == "scatter/000000-0-0-9000"
     assert ("make_block", "block/00000") in cluster.ran or tasks == 5
 
 
@@ -153,11 +153,12 @@ def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tas
 def test_a_flipped_bit_in_every_spill_file_changes_no_byte(
     catalog: Catalog, edges: EdgeFiles, tasks: int, fan_in: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.merge_runs.FAN_IN", fan_in)
+    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.spilled.FAN_IN", fan_in)
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
     work = _stopped(catalog, edges, tasks)
-    flipped = [flip_bit(path) for path in (work / "spill").iterdir() if path.stat().st_size]
-    assert any(path.name.startswith("merged") for path in flipped) == (fan_in == 2)
+    flipped = [flip_bit(path) for path in work.glob("shuffle/spill/*/*/lanes-*") if path.stat().st_size]
+    # Folders of merged files are named after several spans.
+    assert any(not path.parent.name.endswith("x1") for path in flipped) == (fan_in == 2)
     found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
     assert found.artifact.digest == expected.artifact.digest
     found.artifact.verify()
@@ -167,17 +168,17 @@ def test_flipped_bits_in_records_and_plans_change_no_byte(catalog: Catalog, edge
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
     work = _stopped(catalog, edges, 5)
     flipped = [flip_bit(path) for path in work.rglob("*.json")]
-    assert {"plan.json", "sort.json", "scatter-00003.json"} < {path.name for path in flipped}
+    assert {"plan.json", "sort.json", "scatter-000003-0-27000-30000.json"} < {path.name for path in flipped}
     found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
     assert found.artifact.digest == expected.artifact.digest
     found.artifact.verify()
 
 
-@pytest.mark.parametrize("exchanged", ["sort.json", "records/scatter-00002.json"])
+@pytest.mark.parametrize("exchanged", ["sort.json", "records/scatter-000002-0-18000-27000.json"])
 def test_a_record_that_is_exchanged_changes_no_byte(catalog: Catalog, edges: EdgeFiles, exchanged: str) -> None:
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
     work = _stopped(catalog, edges, 5)
-    other, record = work / exchanged, work / "records" / "scatter-00001.json"
+    other, record = work / exchanged, work / "records" / "scatter-000001-0-9000-18000.json"
     first, second = other.read_bytes(), record.read_bytes()
     other.write_bytes(second)
     record.write_bytes(first)
@@ -219,7 +220,7 @@ def test_spill_files_are_gone_before_the_commit(
         patch.setattr(ArtifactWriter, "commit", killed)
         with pytest.raises(StoppedError):
             ingest_graph(dataset, edges, IngestOptions(), InProcessCluster())
-    assert not list(catalog["g"].path.glob("graph/*/.work/spill"))
+    assert not list(catalog["g"].path.glob("graph/*/.work/shuffle/spill/*/*/lanes-*"))
     cluster = StoppingCluster()
     ingest_graph(catalog["g"], edges, IngestOptions(), cluster)
     assert cluster.ran == []

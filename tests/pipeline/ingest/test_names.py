@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.ingest.keys.table import KeyTable
+from gnnloom.pipeline.ingest.keys.arrays import KeyTable
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster

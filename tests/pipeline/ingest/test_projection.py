@@ -76,9 +76,8 @@ def test_a_disk_too_small_is_refused_with_the_figures() -> None:
 
 
 def test_blocks_with_too_many_rows_for_the_memory_are_refused() -> None:
-    projection = extrapolate(replace(FOUND, vertices=1 << 35, edges=10), True, RESOURCES)
     with pytest.raises(BudgetError, match="rows, too many for 1024 MiB per worker"):
-        projection.check()
+        extrapolate(replace(FOUND, vertices=1 << 35, edges=10), True, RESOURCES)
 
 
 def test_memory_that_leaves_no_room_for_buffers_is_refused() -> None:

@@ -17,11 +17,12 @@ from scale.counted_cluster import OpenCounter
 
 from gnnloom.pipeline.external_sort import lanes, merge_levels
 from gnnloom.pipeline.external_sort.lanes import LaneSet
-from gnnloom.pipeline.ingest import vertices as stage
+from gnnloom.pipeline.ingest import vertex_rows
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.ingest.tables import buckets, gathered_rows, routed_table, routing, table_counts
+from gnnloom.pipeline.ingest.tables import buckets, routed_table, routing
 from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
-from gnnloom.pipeline.ingest.tables.gathered_rows import GatheredRows
+from gnnloom.pipeline.ingest.tables.routing import GatheredRows, TablePlan
+from gnnloom.pipeline.ingest.vertex_rows import ArrayPlan, vertex_phases
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.shuffle import merges
 from gnnloom.pipeline.shuffle.columns import Column
@@ -32,6 +33,7 @@ from gnnloom.pipeline.sources.source import KeyedSource
 from gnnloom.pipeline.sources.vertex_data import keyed_rows
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
@@ -93,11 +95,10 @@ def ingest(dataset: Dataset, files: dict[str, str], cluster: Cluster = HERE) -> 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make many chunks, buckets, ranges, runs and merges of little data."""
     monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 512)
-    monkeypatch.setattr(stage, "TASK_PIECES", 2)
+    monkeypatch.setattr(vertex_rows, "TASK_PIECES", 2)
     monkeypatch.setattr(buckets, "BUCKET_BYTES", 1500)
-    for module in (routing, table_counts):
-        monkeypatch.setattr(module, "BOUNDS_PER_TASK", 4)
-    monkeypatch.setattr(gathered_rows, "RUN_BYTES", 1000)
+    monkeypatch.setattr(routing, "BOUNDS_PER_TASK", 4)
+    monkeypatch.setattr(routing, "RUN_BYTES", 1000)
     monkeypatch.setattr(keyed_rows, "_BLOCK_BYTES", 400)
     monkeypatch.setattr(keyed_rows, "_BLOCK_VALUES", 80)
     monkeypatch.setattr(routed_table, "BLOCK_BYTES", 200)
@@ -204,7 +205,7 @@ def test_the_number_of_workers_and_their_memory_may_change_after_a_kill(
     dataset = store(catalog, tmp_path, "numbers")
     files = write_table(tmp_path, "csv", *table_of("numbers"))
     for tasks, run_bytes in ((12, 400), (12, 3000), (6, 500)):
-        monkeypatch.setattr(gathered_rows, "RUN_BYTES", run_bytes)
+        monkeypatch.setattr(routing, "RUN_BYTES", run_bytes)
         with pytest.raises(StoppedError):
             ingest(dataset, files, StoppingCluster(tasks))
     assert ingest(dataset, files, ThreadedCluster(3, DEFAULT_MEMORY)).artifact.digest == undisturbed.digest
@@ -247,22 +248,24 @@ def test_tasks_and_opens_are_those_that_are_counted(
 ) -> None:
     monkeypatch.setattr(buckets, "BUCKET_BYTES", bucket_bytes)
     # One run for each range, so that their number is known.
-    monkeypatch.setattr(gathered_rows, "RUN_BYTES", 1 << 20)
+    monkeypatch.setattr(routing, "RUN_BYTES", 1 << 20)
     dataset, cluster = store(catalog, tmp_path, "kept"), OpenCounter()
     files = write_table(tmp_path, "csv", *table_of("kept"))
     source = open_vertices("keyed", (), files, dataset.graph())
     ingest(dataset, files, cluster)
     shape = (NUM_VERTICES, WIDTH)
-    cut = VertexBuckets(NUM_VERTICES, stage.task_rows("feature", shape), Column("value", "float32", (WIDTH,)), 8)
+    rows = vertex_rows.task_rows(shape, np.dtype(np.float32))
+    cut = VertexBuckets(NUM_VERTICES, rows, Column("value", "float32", (WIDTH,)), 8)
     assert isinstance(source, JoinedVertices)
     table = source.source_of("feature")
     assert isinstance(table, KeyedSource)
-    num_bytes, ranges = Path(files["feature"]).stat().st_size, len(table.ranges())
-    levels = merge_levels.merge_levels(ranges, FAN_IN)
+    num_bytes, ranges = Path(files["feature"]).stat().st_size, table.ranges()
+    levels = merge_levels.merge_levels(len(ranges), FAN_IN)
     assert len(levels) > 2
     # Spans without buckets are neither merged nor counted.
     assert (cut.num_buckets < levels[-1].spans) == fewer_buckets
-    phases = table_counts.table_counts(cut, NUM_VERTICES + UNKNOWN, num_bytes, ranges, DEFAULT_MEMORY)
+    plan = TablePlan("feature", cut, ranges, NUM_VERTICES + UNKNOWN, num_bytes, DEFAULT_MEMORY)
+    phases = count(vertex_phases([ArrayPlan("feature", shape, np.dtype(np.float32), plan)]))
     functions = {
         "cut ids": "cut_ids",
         "route rows": "route_rows",
@@ -273,8 +276,7 @@ def test_tasks_and_opens_are_those_that_are_counted(
     for name, function in functions.items():
         planned = [phase for phase in phases if phase.phase == name]
         assert cluster.tasks(function) == sum(phase.tasks for phase in planned)
-        # The table is not a temporary file.
-        opens = sum(phase.opens for phase in planned) if name != "route rows" else 0
+        opens = sum(phase.opens for phase in planned)
         # Runs without rows are not opened.
         assert 0 <= opens - sum(cluster.opens(function)) <= 2, name
         assert max(cluster.opens(function)) == max(phase.most_opens for phase in planned) * bool(opens)

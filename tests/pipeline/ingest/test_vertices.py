@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.ingest import vertices as stage
+from gnnloom.pipeline.ingest import vertex_rows
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.formats import guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
@@ -37,8 +37,8 @@ HERE = InProcessCluster()
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of 4 KiB, so that small arrays have many chunks, pieces and tasks."""
     monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 4096)
-    monkeypatch.setattr(stage, "TASK_PIECES", 2)
-    monkeypatch.setattr(stage, "_ID_BLOCK", 100)
+    monkeypatch.setattr(vertex_rows, "TASK_PIECES", 2)
+    monkeypatch.setattr(vertex_rows, "_ID_BLOCK", 100)
 
 
 def make_graph(catalog: Catalog, num_vertices: int, name: str = "small") -> Dataset:
@@ -234,17 +234,18 @@ def test_resume_runs_only_the_missing_tasks_and_gives_the_same_bytes(catalog: Ca
 
 SLOW_INGEST = """
 import sys, time
-from gnnloom.pipeline.ingest import vertices as stage
+from gnnloom.pipeline.ingest import vertex_rows
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.storage import Catalog
 from gnnloom.storage.format import arrays
 
-arrays.CHUNK_BYTES, stage.TASK_PIECES = 4096, 2
-plain = stage.write_rows
-stage.write_rows = lambda *arguments: (time.sleep(0.02), plain(*arguments))[1]
+arrays.CHUNK_BYTES, vertex_rows.TASK_PIECES = 4096, 2
+plain = vertex_rows.write_rows
+vertex_rows.write_rows = lambda *arguments: (time.sleep(0.02), plain(*arguments))[1]
 model = StochasticBlockModel(4001, 10, num_features=9)
-stage.ingest_vertices(Catalog(sys.argv[1])["killed"], model.vertices(), InProcessCluster())
+ingest_vertices(Catalog(sys.argv[1])["killed"], model.vertices(), InProcessCluster())
 """
 
 

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.spill import SpillFile
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.matrix_sort import blocks as row_blocks
-from gnnloom.pipeline.matrix_sort import bucket_sort, merge_runs, sort_plan
-from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortOptions
-from gnnloom.pipeline.matrix_sort.counts import SortSizes
+from gnnloom.pipeline.matrix_sort import sort_plan, spilled
+from gnnloom.pipeline.matrix_sort.bucket_sort import sort_edges
+from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortSizes
+from gnnloom.pipeline.shuffle import plan
+from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
+from gnnloom.pipeline.tasks.phase import count, temporary_bytes
 from gnnloom.storage import Catalog, Graph
-from gnnloom.storage.errors import IncompleteError
-from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.matrix.ranges import Span
 from support.edge_files import write_edges
 
 
 def sort(catalog: Catalog, name: str, source: EdgeSource, options: SortOptions) -> Graph:
     with ArtifactWriter.begin(catalog.create(name).path, "graph", {}, {}) as writer:
-        matrix = BucketSort(writer, source, options, InProcessCluster()).run()
+        matrix = sort_edges(writer, source, options, InProcessCluster())
         return Graph(matrix.commit(symmetric=options.undirected))
 
 
@@ -81,53 +84,47 @@ def test_merging_files_before_they_are_sorted_changes_no_byte(
     source = write_edges(tmp_path / "edges", u, v, rng.random(20_000) if weighted else None, range_edges=2300)
     options = SortOptions(undirected=True, merge="first")
     plain = sort(catalog, "plain", source, options)
-    opened: dict[str, int] = {}
-    files_of = sort_plan.SortPlan.files_of
+    opened: list[int] = []
 
-    def counted(plan: sort_plan.SortPlan, first: int, last: int) -> list[SpillFile]:
-        found = files_of(plan, first, last)
-        opened[f"{first}-{last}"] = len(found)
-        assert all(file.lane.path.startswith("spill/merged-") for file in found)
-        return found
+    def counted(
+        files: OpenFiles, lanes: Iterable[LaneRuns], num_vertices: int, units: Span
+    ) -> tuple[list[spilled.UnitRows], NDArray[np.int64]]:
+        given = list(lanes)
+        opened.append(len(given))
+        return spilled.unit_rows(files, given, num_vertices, units)
 
-    monkeypatch.setattr(merge_runs, "FAN_IN", 3)
-    monkeypatch.setattr(merge_runs, "working_memory", lambda _: 64 * capacity)
-    monkeypatch.setattr(sort_plan.SortPlan, "files_of", counted)
+    monkeypatch.setattr(spilled, "FAN_IN", 3)
+    monkeypatch.setattr(spilled, "_STEP_ENTRIES", capacity)
+    monkeypatch.setattr(row_blocks, "unit_rows", counted)
     merged = sort(catalog, "merged", source, options)
     assert merged.artifact.digest == plain.artifact.digest
     assert merged.artifact.manifest["arrays"] == plain.artifact.manifest["arrays"]
     # Nine files, merged by three; a block of more than one unit may lie in two spans.
     assert len(opened) > 3
-    assert max(opened.values()) <= 2 * 3
+    assert max(opened) <= 2 * 3
 
 
-@pytest.mark.parametrize(("ranges", "copies"), [(3, 1), (9, 2), (12, 3)])
-def test_projected_copies_are_those_on_disk_before_the_blocks(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: int, copies: int
+@pytest.mark.parametrize("ranges", [3, 9, 12])
+def test_the_counted_bytes_are_those_on_disk_at_their_peak(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: int
 ) -> None:
     num_vertices, num_edges = 9000, 60_000
     u, v = np.random.default_rng(4).integers(0, num_vertices, (2, num_edges))
     u[0] = num_vertices - 1
     source = write_edges(tmp_path / "edges", u, v, range_edges=-(-num_edges // ranges))
-    monkeypatch.setattr(merge_runs, "FAN_IN", 3)
+    monkeypatch.setattr(spilled, "FAN_IN", 3)
     on_disk: list[int] = []
 
-    def counted(work: Path, files: Sequence[SpillFile], kept: Sequence[SpillFile]) -> None:
-        on_disk.append(tree_bytes(work / "spill"))
-        merge_runs.remove_merged_runs(work, files, kept)
+    def publish(files: plan.LevelFiles, records: Sequence[TaskRecord]) -> None:
+        on_disk.append(sum(runs.num_bytes for runs in files.shuffle.recorded(records)))
+        listed(files, records)
 
-    monkeypatch.setattr(bucket_sort, "remove_merged_runs", counted)
+    listed = plan.LevelFiles.publish
+    monkeypatch.setattr(plan.LevelFiles, "publish", publish)
     sort(catalog, "g", source, SortOptions())
-    sizes = SortSizes(num_vertices, num_edges, ranges, undirected=False, weighted=False)
-    assert sizes.spill_copies(DEFAULT_MEMORY) == copies
-    # Files also say where their buckets begin.
-    assert on_disk == [pytest.approx(copies * sizes.spilled_bytes, rel=0.01)]
-
-
-def test_files_that_keep_disappearing_are_an_error(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = write_edges(tmp_path / "edges", [0, 1], [1, 2])
-    monkeypatch.setattr(bucket_sort, "is_scattered", lambda *_: False)
-    with pytest.raises(IncompleteError, match="spill: files disappeared while they were in use"):
-        sort(catalog, "g", source, SortOptions())
+    sizes = SortSizes.even(num_vertices, num_edges, ranges, DEFAULT_MEMORY, undirected=False, weighted=False)
+    phases = sort_plan.SortPlan(sizes, SortOptions(), DEFAULT_MEMORY).phases()
+    # Pass 1 runs alone, to measure, and then as the first of all phases.
+    assert [phase.bytes_written for phase in count(phases)][:-2] == pytest.approx(on_disk[1:], rel=0.03)
+    assert len(on_disk) - 1 == {3: 1, 9: 2, 12: 3}[ranges]
+    assert temporary_bytes(phases) == pytest.approx(sum(on_disk[1:][-2:]), rel=0.03)

@@ -65,7 +65,7 @@ def test_a_flipped_bit_in_a_spill_file_after_a_kill_changes_no_byte(
         if tasks is not None:
             with pytest.raises(StoppedError):
                 transpose_graph(dataset, graph, StoppingCluster(tasks))
-            files = [path for path in dataset.path.glob("transpose/*/.work/spill/*") if path.stat().st_size]
-            assert list(map(flip_bit, files))
+            files = dataset.path.glob("transpose/*/.work/shuffle/spill/*/*/lanes-*")
+            assert list(map(flip_bit, (path for path in files if path.stat().st_size)))
         found.append(transpose_graph(dataset, graph, InProcessCluster()).artifact.digest)
     assert found[0] == found[1]

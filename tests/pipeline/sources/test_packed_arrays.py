@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gnnloom.pipeline.ingest import archives
-from gnnloom.pipeline.ingest.archives import as_unpacked, packed_arrays
+from gnnloom.pipeline.ingest import preparation
+from gnnloom.pipeline.ingest.preparation import as_unpacked, packed_arrays
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.binary import stored_arrays
@@ -101,7 +101,7 @@ def test_a_graph_has_the_same_bytes_streamed_mapped_or_unpacked(
     paths = [saved(tmp_path, deflated=deflated) for deflated in (False, True)]
     streamed = ingest_graph(catalog.create("streamed"), NumpyEdges.open(paths[:1], weights=weights), options, cluster)
     monkeypatch.setattr(stored_arrays, "LARGE_BYTES", 1)
-    monkeypatch.setattr(archives, "CHECK_BYTES", 1000)
+    monkeypatch.setattr(preparation, "CHECK_BYTES", 1000)
     for path, phase in zip(paths, ("check", "unpack"), strict=True):
         source, dataset = NumpyEdges.open([path], weights=weights), catalog.create(phase)
         graph = ingest_graph(dataset, NumpyEdges(source.arrays, weights, range_edges=33), options, cluster)

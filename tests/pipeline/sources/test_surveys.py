@@ -12,8 +12,8 @@ import pytest
 import scipy.io
 import scipy.sparse
 
+from gnnloom.pipeline.ingest.preparation import planned_ranges
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
-from gnnloom.pipeline.ingest.survey import planned_ranges
 from gnnloom.pipeline.sources.matrix_market import MatrixMarketEdges
 from gnnloom.pipeline.sources.metis import MetisEdges
 from gnnloom.pipeline.sources.ogb import OgbEdges

@@ -44,11 +44,11 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     assert not (tmp_path / "catalog").exists()
     phases = {stage["stage"]: {phase["phase"]: phase for phase in stage["phases"]} for stage in before}
     assert list(phases["graph"]) == ["scatter", "sort", "vertices"]
-    assert list(phases["vertices"]) == [f"write rows: {array}" for array in ("feature", "label", "split")]
+    assert list(phases["vertices"]) == ["write rows"]
     assert list(phases["partition"]) == ["store parts", "count exchange", "measure load"]
     assert phases["partition"]["store parts"]["bytes_written"] == 120 * 4
     assert phases["shards"]["shard"]["tasks"] == before[-1]["rank"]["ranks"] == 3
-    assert phases["vertices"]["write rows: feature"]["bytes_written"] == 120 * 8 * 4
+    assert phases["vertices"]["write rows"]["bytes_written"] == 120 * (8 * 4 + 4 + 1)
     shown = gnnloom("--catalog", str(tmp_path / "catalog"), "run", str(path), "--plan")
     assert "shards: exchange as for random parts, an upper bound; the client holds" in shown
     assert "  send lists " in shown

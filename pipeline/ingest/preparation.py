@@ -1,8 +1,9 @@
-"""Members of large archives, made ready for tasks that share them.
+"""Makes a source ready for tasks that share it: members of large archives, and formats that have to be surveyed.
 
 A member that is stored without compression is mapped where it lies, which checks nothing, so tasks compare its checksum
 first, a range each. A deflated member can only be read from its start: one task unpacks it into the work folder,
 because its compression forces that. Members of small archives are streamed by one task, which checks them on the way.
+Of some formats, tasks count what their ranges hold before they are read, as these can be read in no other way.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.sources.binary import stored_arrays
 from gnnloom.pipeline.sources.binary.archive import combined_crc
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, unpack_array
 from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
-from gnnloom.pipeline.sources.source import EdgeSource
+from gnnloom.pipeline.sources.source import EdgeSource, SourceRange, SurveyedSource
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.errors import InputError
@@ -145,3 +147,44 @@ def _is_there(task: UnpackTask, _: TaskRecord) -> bool:
 def _unpack(task: UnpackTask) -> int:
     with task.writer.task(task.name):
         return unpack_array(task.array, task.path)
+
+
+@dataclass(frozen=True)
+class SurveyTask:
+    """Counts what one range holds."""
+
+    writer: ArtifactWriter
+    source: SurveyedSource
+    round: int
+    number: int
+    range: SourceRange
+
+    @property
+    def name(self) -> str:
+        return f"survey/{self.round}/{range_name(self.number, self.range)}"
+
+
+def surveyed_source(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> EdgeSource:
+    """The same source, able to be read in ranges.
+
+    Raises:
+        InputError: a file does not hold what it states.
+    """
+    done = 0
+    while isinstance(source, SurveyedSource) and (spans := source.surveys()):
+        tasks = [SurveyTask(writer, source, done, number, span) for number, span in enumerate(spans)]
+        records = run_missing("survey", cluster, writer, _survey, tasks, "ranges")
+        source = source.with_surveys([record.facts["found"] for record in records])
+        done += 1
+    return source
+
+
+def planned_ranges(source: EdgeSource) -> int:
+    """Number of ranges that tasks will read, surveyed or not."""
+    return len((source.surveys() if isinstance(source, SurveyedSource) else ()) or source.ranges())
+
+
+def _survey(task: SurveyTask) -> int:
+    with task.writer.task(task.name) as output:
+        output.facts["found"] = task.source.survey(task.range)
+    return 1

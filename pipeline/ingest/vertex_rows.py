@@ -1,0 +1,228 @@
+"""The plan that writes the arrays of vertices, and its tasks.
+
+Every array is cut into ranges of whole pieces (a piece is a fixed number of chunks). If the source can be read from
+anywhere, each range is a task; if not, each array is one. A task reads blocks and writes pieces, so it needs memory for
+one piece and one block, whatever the number of vertices. The rows of a table that names their vertices are routed to
+these tasks first (:mod:`gnnloom.pipeline.ingest.tables.routing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
+from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, RowCounts
+from gnnloom.pipeline.ingest.tables.routing import TablePlan
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.sources.binary.edge_columns import rebatch
+from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.vertex_data.keyed_rows import table_ranges
+from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.progress import Done
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.errors import FormatError, InputError
+from gnnloom.storage.format.arrays import default_chunk_rows, write_rows
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
+
+#: Chunks that are written and digested together.
+PIECE_CHUNKS = 4
+#: Pieces that one task writes, if tasks share an array.
+TASK_PIECES = 16
+#: Original ids that are read at a time: 8 MiB.
+_ID_BLOCK = 1 << 20
+#: Bytes of an id in a table, as a number.
+_ID_BYTES = 8
+
+
+@dataclass(frozen=True)
+class VertexArrayTask:
+    """Writes rows ``start`` to ``stop`` of one array.
+
+    Attributes:
+        piece_rows: rows of a piece.
+        compacted: folder of the graph artifact, if the source's rows must be chosen by its original ids.
+    """
+
+    writer: ArtifactWriter
+    source: VertexSource | RoutedTable
+    array: str
+    start: int
+    stop: int
+    piece_rows: int
+    compacted: Path | None
+    needs: Needs = field(default_factory=Needs)
+
+    @property
+    def name(self) -> str:
+        return f"{self.array}/{self.start:012d}"
+
+
+def task_rows(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Rows that one task writes, if tasks share an array: whole chunks, so no two tasks write to one."""
+    return TASK_PIECES * _piece_rows(shape, dtype)
+
+
+def _piece_rows(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return PIECE_CHUNKS * default_chunk_rows(shape, dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayPlan:
+    """How the rows of one array are written.
+
+    Attributes:
+        array: name of the array.
+        shape, dtype: of the whole array.
+        table: how rows get to their tasks, if they come from a table that names the vertices.
+        source: a :class:`~gnnloom.pipeline.sources.source.VertexSource` of other rows; None for plans that are counted.
+        compacted: folder of the graph artifact, if the source's rows must be chosen by its original ids.
+        is_shared: whether tasks share the array.
+    """
+
+    array: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    table: TablePlan | None = None
+    writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "vertices", ""))
+    source: Any = None
+    compacted: Path | None = None
+    is_shared: bool = True
+
+    def tasks(self) -> Iterator[VertexArrayTask]:
+        """The tasks that write the array."""
+        num_rows, piece = self.shape[0], _piece_rows(self.shape, self.dtype)
+        step = task_rows(self.shape, self.dtype) if self.is_shared else max(1, num_rows)
+        source = self.table.routed if self.table is not None else self.source
+        for start in range(0, max(1, num_rows), step):
+            stop = min(start + step, num_rows)
+            needs = self._needs(start, stop, min(piece, stop - start))
+            yield VertexArrayTask(self.writer, source, self.array, start, stop, piece, self.compacted, needs)
+
+    def _needs(self, start: int, stop: int, piece: int) -> Needs:
+        row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:]))
+        written = (stop - start) * row_bytes
+        if self.table is None:
+            return Needs(written, written, 0, 2 * piece * row_bytes)
+        read = self.table.row_bytes * self.table.num_rows * (stop - start) // max(1, self.shape[0])
+        return Needs(read, written, self.table.opens(start, stop), 2 * piece * row_bytes + self.table.buckets.memory)
+
+
+def vertex_phases(arrays: Sequence[ArrayPlan]) -> list[Phase]:
+    """The phases that write the arrays: the rows of each table get to the vertices, and then all arrays are written."""
+    tables = [each.table for each in arrays if each.table is not None]
+    reads = tuple(table.shuffled.read_files for table in tables)
+    most = max((len(table.shuffled.shuffle.columns) + 1 for table in tables), default=1)
+    tasks = [task for each in arrays for task in each.tasks()]
+    write = Phase("write rows", write_vertex_rows, tasks, "rows", reads, makes_arrays=True, arrays=most)
+    return [*(phase for table in tables for phase in table.phases()), write]
+
+
+def stated_vertex_phases(
+    num_vertices: int, types: Mapping[str, tuple[str, tuple[int, ...]]], memory: int, *, by_id: bool
+) -> list[Phase]:
+    """The phases that store vertex data, if tasks can share every array.
+
+    Args:
+        num_vertices: vertices of the graph.
+        types: dtype and trailing shape of each array.
+        memory: bytes that a worker may use.
+        by_id: whether the arrays come from tables that name the vertex of each row, as binary numbers.
+    """
+    plans = []
+    for array, (dtype, trailing) in types.items():
+        shape, kind, table = (num_vertices, *trailing), np.dtype(dtype), None
+        if by_id:
+            values = Column("value", dtype, trailing)
+            buckets = VertexBuckets(num_vertices, task_rows(shape, kind), values, _ID_BYTES)
+            num_bytes = num_vertices * (_ID_BYTES + values.num_bytes)
+            ranges = table_ranges(num_vertices, num_bytes)
+            table = TablePlan(array, buckets, ranges, num_vertices, num_bytes, memory)
+        plans.append(ArrayPlan(array, shape, kind, table))
+    return vertex_phases(plans)
+
+
+def write_vertex_rows(task: VertexArrayTask) -> Done:
+    """Write the rows of one task; returns their number.
+
+    Raises:
+        InputError: the source has too few rows, or a row cannot be used.
+    """
+    with task.writer.task(task.name) as output:
+        start, counts = task.start, RowCounts()
+        for piece in rebatch(_rows(task, counts), task.piece_rows):
+            output.add(write_rows(task.writer.path, task.array, start, np.ascontiguousarray(piece)))
+            output.facts.update(add_facts(output.facts, VERTEX_ARRAYS[task.array].facts_of(piece)))
+            start += len(piece)
+        if isinstance(task.source, RoutedTable):
+            output.facts.update(counts.to_facts())
+        if start != task.stop:
+            raise InputError(
+                f"{task.array}: the source ended after {start - task.start:,} rows, expected {task.stop - task.start:,}"
+            )
+    return Done(task.stop - task.start)
+
+
+def _rows(task: VertexArrayTask, counts: RowCounts) -> Iterator[NDArray[Any]]:
+    if isinstance(task.source, RoutedTable):
+        yield from task.source.read(task.array, task.start, task.stop, counts)
+        return
+    if task.compacted is None or task.start == task.stop:
+        yield from task.source.read_rows(task.array, task.start, task.stop)
+        return
+    graph = Graph(Artifact(task.compacted))
+    # A source that reads files from their start checks them as a whole only if all of their rows are read.
+    if task.source.random_access:
+        row = int(graph.original_id(task.start, task.start + 1)[0])
+        end = int(graph.original_id(task.stop - 1, task.stop)[0]) + 1
+    else:
+        row, end = 0, task.source.num_vertices()
+    wanted = _AscendingIds(graph, task.start, task.stop)
+    for block in task.source.read_rows(task.array, row, end):
+        # Both the rows and the original ids ascend, so one pass over each selects the rows.
+        ids = wanted.below(row + len(block))
+        yield block[ids - row]
+        row += len(block)
+
+
+class _AscendingIds:
+    """The original ids of vertices ``start`` to ``stop``, one block in memory at a time."""
+
+    def __init__(self, graph: Graph, start: int, stop: int) -> None:
+        self._blocks = (
+            graph.original_id(first, min(first + _ID_BLOCK, stop)) for first in range(start, stop, _ID_BLOCK)
+        )
+        self._pending = np.empty(0, np.int64)
+        self._path = graph.artifact.path / "original_id"
+
+    def below(self, limit: int) -> NDArray[np.int64]:
+        """The next ids that are below ``limit``, (num_ids,) int64, ascending.
+
+        Raises:
+            FormatError: the stored ids do not ascend.
+        """
+        taken = []
+        block: NDArray[np.int64] | None = self._pending
+        while block is not None:
+            if np.any(np.diff(block) <= 0):
+                raise FormatError(f"{self._path}: the ids do not ascend")
+            count = int(np.searchsorted(block, limit))
+            taken.append(block[:count])
+            self._pending = block[count:]
+            block = next(self._blocks, None) if count == len(block) else None
+        return np.concatenate(taken)
+
+
+def add_facts(before: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+    """Add counts up; numbers of classes and of targets are the maximum instead."""
+    both = {
+        name: max(before.get(name, 0), count) if name.startswith("num_") else before.get(name, 0) + count
+        for name, count in more.items()
+    }
+    return {**before, **both}

@@ -1,0 +1,201 @@
+"""Between the passes of the bucket sort: the spill files of pass 1, and their merges, so that a block reads from few.
+
+A row block needs the entries of its rows from every spill file. The number of blocks grows like the number of files F,
+so about F^2 reads would each give fewer bytes as F grows. The files of groups of tasks are therefore merged by span of
+units of rows, as any rows that are shuffled; only the entries are packed. Merged files keep the order of the source
+within each unit, so the matrix does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.key_sorter import Encoding, Segment, grouped
+from gnnloom.pipeline.external_sort.lanes import LaneWriter, OpenFiles, OpenLane, writable
+from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels
+from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift
+from gnnloom.pipeline.shuffle.merges import MergeTask
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
+from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.matrix.ranges import Span
+
+#: Most files that one task reads. A row block of ``sort_plan.BLOCK_ENTRIES`` entries then reads 64 KiB or more from
+#: each; one level of merges suffices for 2^18 files, some 10^12 entries.
+FAN_IN = 512
+#: Entries that a merge has in memory at a time, and bytes of each: its key, where its encoded bits are read to, and the
+#: entry (8 each), two weights (4 each), and the low or high bits as they are written (4).
+_STEP_ENTRIES, _ENTRY_BYTES = 1 << 21, 36
+
+
+@dataclass(frozen=True, eq=False)
+class SpillPlan(ShufflePlan):
+    """How entries get from pass 1 to pass 2. Positions are units of rows.
+
+    Attributes:
+        num_files: spill files in all lanes.
+        num_vertices: rows and columns of the matrix.
+    """
+
+    num_files: int
+    num_vertices: int
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        # A merge reads whole lanes: where a task wrote its files again, with other memory, these may be others.
+        first, *more = merge_levels(self.num_files, FAN_IN)
+        fewer = (replace(level, sources=min(level.sources, self.num_tasks)) for level in more)
+        return replace(first, sources=self.num_tasks), *fewer
+
+    def merges(self, name: str) -> list[Phase]:
+        return [
+            replace(
+                phase,
+                function=merge_spilled,
+                tasks=[MergeSpilledTask(cast("MergeTask", task), self.num_vertices) for task in phase.tasks],
+                unit="entries",
+                arrays=4,
+            )
+            for phase in super().merges(name)
+        ]
+
+
+@dataclass(frozen=True)
+class MergeSpilledTask:
+    """Merges the spill files of some lanes, for a span of units of rows."""
+
+    of: MergeTask
+    num_vertices: int
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    @property
+    def writer(self) -> ArtifactWriter:
+        return self.of.writer
+
+    @property
+    def needs(self) -> Needs:
+        return replace(self.of.needs, memory=_STEP_ENTRIES * _ENTRY_BYTES)
+
+
+class UnitRows:
+    """The entries of units ``first_unit`` to ``last_unit`` in a spill file."""
+
+    def __init__(self, lane: OpenLane, file: SpillFile, num_vertices: int, units: Span) -> None:
+        """Read the offsets of the file."""
+        self._lane, self._file = lane, file
+        self._column_bits = (num_vertices - 1).bit_length()
+        #: Buckets of the file per unit of the graph.
+        self._per_unit = 1 << (unit_shift(num_vertices - 1) - file.shift)
+        self._offsets = file.offsets(lane, *(unit * self._per_unit for unit in units))
+        bounds = np.arange(units[1] - units[0] + 1) * self._per_unit
+        #: (num_units + 1) first entry of each unit.
+        # The file ends with its last bucket that is not empty; the units after it have no entries in it.
+        self._unit_offsets = self._offsets[np.minimum(bounds, len(self._offsets) - 1)]
+        self.unit_entries = np.diff(self._unit_offsets)
+
+    @property
+    def weighted(self) -> bool:
+        return self._file.weighted
+
+    def segment(self, start: int, stop: int) -> Segment:
+        """The entries of units ``start`` to ``stop``, counted from the first unit."""
+        file = self._file
+        bucket = min(start * self._per_unit, len(self._offsets) - 1)
+        encoding = Encoding(
+            file.high_at,
+            file.high_dtype,
+            self._offsets[bucket:],
+            bucket << file.shift,
+            file.shift,
+            file.column_bits,
+            self._column_bits,
+        )
+        first, last = int(self._unit_offsets[start]), int(self._unit_offsets[stop])
+        return Segment(self._lane, first, last, file.low_at, file.weights_at, encoding)
+
+
+def unit_rows(
+    files: OpenFiles, lanes: Iterable[LaneRuns], num_vertices: int, units: Span
+) -> tuple[list[UnitRows], NDArray[np.int64]]:
+    """Open all spill files in some lanes.
+
+    Returns:
+        What each has of these units, in the order of the lanes; (num_units,) entries of each unit in all of them.
+    """
+    found = [
+        UnitRows(lane, file, num_vertices, units)
+        for runs in lanes
+        for lane in [files.lane(runs.lane)]
+        for file in SpillFile.read_all(lane, runs.num_bytes)
+    ]
+    sizes = np.zeros(units[1] - units[0], np.int64)
+    for rows in found:
+        sizes += rows.unit_entries
+    return found, sizes
+
+
+def merge_spilled(task: MergeSpilledTask) -> int:
+    """Write one merged file; returns its number of entries."""
+    of, work = task.of, task.writer.work
+    with task.writer.task(task.name) as output, OpenFiles(work) as files, writable(work, of.lane) as lane:
+        lanes = RunList.read(work / of.list_path).of(range(of.span, of.span + 1), of.group)[of.span]
+        rows, sizes = unit_rows(files, lanes, task.num_vertices, of.positions)
+        merged = _write(lane, task, rows, sizes)
+        output.facts = {"runs": {of.shuffle: LaneRuns(of.lane, merged.stop, merged.entries).to_json()}}
+    return merged.entries
+
+
+def _write(lane: LaneWriter, task: MergeSpilledTask, rows: Sequence[UnitRows], sizes: NDArray[np.int64]) -> SpillFile:
+    shift, bits = unit_shift(task.num_vertices - 1), (task.num_vertices - 1).bit_length()
+    first, last = task.of.positions
+    # Offsets of all units, including those before the span: the file is an ordinary spill file.
+    offsets = np.zeros(last + 1, np.int64)
+    np.cumsum(sizes, out=offsets[first + 1 :])
+    merged = SpillFile(0, int(offsets[-1]), shift, bits, last, any(each.weighted for each in rows))
+    merged.begin(lane, offsets)
+    done = 0
+    for keys, weights in _entries(rows, sizes, shift, merged.weighted):
+        # A key counts its row from the first unit of the span; an entry from its own unit.
+        entries = keys & np.uint64((1 << (shift + bits)) - 1)
+        lane.write(merged.low_at + 4 * done, entries.astype(np.uint32))
+        if merged.high_dtype is not None:
+            high = (entries >> np.uint64(32)).astype(merged.high_dtype)
+            lane.write(merged.high_at + merged.high_dtype.itemsize * done, high)
+        if merged.weighted:
+            lane.write(merged.weights_at + 4 * done, weights)
+        done += len(entries)
+    return merged
+
+
+def _entries(
+    rows: Sequence[UnitRows], sizes: NDArray[np.int64], shift: int, weighted: bool
+) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.float32]]]:
+    """The keys of all units and their weights, in consecutive blocks that fit in memory: unit by unit."""
+    capacity = max(1, min(_STEP_ENTRIES, int(sizes.sum())))
+    keys, spare = np.empty(capacity, np.uint64), np.empty(capacity, np.uint64)
+    weights, spare_weights = (np.empty(capacity if weighted else 0, np.float32) for _ in range(2))
+    for start, stop in grouped(sizes, capacity):
+        count = int(sizes[start:stop].sum())
+        segments = [each.segment(start, stop) for each in rows]
+        if count <= capacity:
+            position = np.cumsum(sizes[start:stop]) - sizes[start:stop]
+            for segment in segments:
+                segment.gather(shift, position, keys[:count], weights[:count], (spare, spare_weights))
+            yield keys[:count], weights[:count]
+            continue
+        # A single unit with more entries than fit: one file after another.
+        for segment in segments:
+            for begin in range(segment.start, segment.stop, capacity):
+                part = replace(segment, start=begin, stop=min(begin + capacity, segment.stop))
+                part.read(keys[: len(part)], weights[: len(part)], spare)
+                yield keys[: len(part)], weights[: len(part)]
