@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.external_sort.radix import MERGE_MODES
 from gnnloom.pipeline.ingest.calibration import calibrate
-from gnnloom.pipeline.ingest.keys.arrays import KeyTable, array_phases, create_key_arrays
+from gnnloom.pipeline.ingest.keys.arrays import write_key_arrays
 from gnnloom.pipeline.ingest.keys.numbered import number_keys
 from gnnloom.pipeline.ingest.preparation import (
     as_unpacked,
@@ -22,13 +22,12 @@ from gnnloom.pipeline.ingest.preparation import (
     surveyed_source,
 )
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
-from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix, sort_edges
+from gnnloom.pipeline.matrix_sort.bucket_sort import sort_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
-from gnnloom.pipeline.tasks.phase import run
 from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
@@ -188,36 +187,19 @@ def graph_key(source: EdgeSource, options: IngestOptions) -> str:
 
 def _sort(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
     """Number the ids unless they are kept, sort the edges, and publish the graph."""
-    resources = Resources.at(writer.work, cluster.workers, cluster.memory)
-    chosen, projection = _choose_cluster(_project(source, options, resources, writer.work), cluster)
-    started = time.perf_counter()
-    if options.ids == "keep":
-        return _commit(sort_edges(writer, source, options.sort, chosen), options, projection, started)
-    numbered = number_keys(writer, source, options.ids, chosen)
-    matrix = sort_edges(writer, numbered, options.sort, chosen)
-    table = KeyTable.load(numbered.table_path)
-    create_key_arrays(writer, table, options.codec)
-    keys = run(array_phases(writer, table, numbered.table_path), chosen, writer)
-    return _commit(matrix, options, projection, started, keys, numbered.spill_bytes())
-
-
-def _choose_cluster(projection: IngestProjection, cluster: Cluster) -> tuple[Cluster, IngestProjection]:
-    """Where to do the work: threads if that is faster than starting workers; and the projection for that choice."""
+    projection = _project(source, options, Resources.at(writer.work, cluster.workers, cluster.memory), writer.work)
+    # Threads, if that is faster than starting workers.
     chosen = for_work(cluster, projection.work)
-    return chosen, projection.in_one_process() if isinstance(chosen, ThreadedCluster) else projection
-
-
-def _commit(
-    matrix: SortedMatrix,
-    options: IngestOptions,
-    projection: IngestProjection,
-    started: float,
-    keys: Sequence[str] = (),
-    more_spill_bytes: int = 0,
-) -> Artifact:
-    """Publish the graph, with the projected figures next to the measured ones."""
+    if isinstance(chosen, ThreadedCluster):
+        projection = projection.in_one_process()
+    started = time.perf_counter()
+    numbered = None if options.ids == "keep" else number_keys(writer, source, options.ids, chosen)
+    matrix = sort_edges(writer, numbered or source, options.sort, chosen)
+    keys = write_key_arrays(writer, numbered.table_path, options.codec, chosen) if numbered else []
+    more_spill_bytes = numbered.spill_bytes() if numbered else 0
     outcome = matrix.outcome(started=started, more_spill_bytes=more_spill_bytes)
-    measured = {"plan": projection.against(asdict(outcome))}
+    # The projected figures next to the measured ones.
+    measured = {"plan": projection.against(outcome)}
     return matrix.commit(symmetric=options.undirected, outcome=outcome, more_tasks=keys, measured=measured)
 
 

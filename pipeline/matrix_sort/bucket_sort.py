@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -106,33 +106,6 @@ def _count_vertices(source: EdgeSource, max_id: int, edges: int) -> int:
 
 
 @dataclass(frozen=True)
-class SortOutcome:
-    """Measurements of a sort, with the names that a projection uses.
-
-    Attributes:
-        edges: edges of the source.
-        vertices: rows of the matrix.
-        entries: entries of the matrix before equal ones were merged.
-        ranges: tasks of pass 1.
-        blocks: tasks of pass 2.
-        peak_memory: largest peak of any process, in bytes.
-        spill_bytes: bytes of temporary files between the passes.
-        output_bytes: bytes of the artifact's arrays.
-        seconds: wall time since the work on the source began.
-    """
-
-    edges: int
-    vertices: int
-    entries: int
-    ranges: int
-    blocks: int
-    peak_memory: int
-    spill_bytes: int
-    output_bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True)
 class SortedMatrix:
     """A matrix whose blocks and degrees are written but not yet published.
 
@@ -149,30 +122,35 @@ class SortedMatrix:
     degrees: Sequence[str]
     started: float
 
-    def outcome(self, *, started: float | None = None, more_spill_bytes: int = 0) -> SortOutcome:
-        """Measurements of the sort so far.
+    def outcome(self, *, started: float | None = None, more_spill_bytes: int = 0) -> dict[str, float]:
+        """Measurements of the sort so far, with the names that a projection uses.
 
         Args:
             started: when the work on the source began, if that was before the sort.
             more_spill_bytes: bytes of the caller's own temporary files.
+
+        Returns:
+            Edges of the source, rows and entries of the matrix before equal ones were merged, tasks of both passes, the
+            largest peak of any process, bytes of temporary files between the passes, bytes of the artifact's arrays,
+            and wall time.
         """
-        return SortOutcome(
-            edges=self.sizes.edges,
-            vertices=self.sizes.num_vertices,
-            entries=self.sizes.entries,
-            ranges=self.sizes.num_ranges,
-            blocks=self.sizes.num_blocks,
-            peak_memory=max(record.peak_memory for record in self.writer.recorded().values()),
-            spill_bytes=self.sizes.spill_bytes + more_spill_bytes,
-            output_bytes=tree_bytes(self.writer.path) - tree_bytes(self.writer.work),
-            seconds=round(time.perf_counter() - (self.started if started is None else started), 4),
-        )
+        return {
+            "edges": self.sizes.edges,
+            "vertices": self.sizes.num_vertices,
+            "entries": self.sizes.entries,
+            "ranges": self.sizes.num_ranges,
+            "blocks": self.sizes.num_blocks,
+            "peak_memory": max(record.peak_memory for record in self.writer.recorded().values()),
+            "spill_bytes": self.sizes.spill_bytes + more_spill_bytes,
+            "output_bytes": tree_bytes(self.writer.path) - tree_bytes(self.writer.work),
+            "seconds": round(time.perf_counter() - (self.started if started is None else started), 4),
+        }
 
     def commit(
         self,
         *,
         symmetric: bool,
-        outcome: SortOutcome | None = None,
+        outcome: Mapping[str, float] | None = None,
         more_tasks: Sequence[str] = (),
         measured: JsonObject | None = None,
     ) -> Artifact:
@@ -202,9 +180,9 @@ class SortedMatrix:
             "duplicates": sum(recorded[name].facts["duplicates"] for name in self.blocks),
         }
         of_sort = {
-            "spill_bytes": outcome.spill_bytes,
-            "bytes_written": outcome.output_bytes,
-            "seconds": outcome.seconds,
+            "spill_bytes": outcome["spill_bytes"],
+            "bytes_written": outcome["output_bytes"],
+            "seconds": outcome["seconds"],
         }
         names = [*self.blocks, *self.degrees, *more_tasks]
         return self.writer.commit(names, {"vertex": sizes.num_vertices}, facts, of_sort | dict(measured or {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_shift
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
-from gnnloom.pipeline.tasks.memory import rows_that_fit
+from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
@@ -36,7 +37,7 @@ class ScatterRangeTask:
         undirected: also spill the reverse of every edge.
         drop_loops: leave out edges from a vertex to itself.
         memory: bytes that the worker may use.
-        spill: name of the shuffle of the spill files, for the record.
+        spill: name of the shuffle of the spill files, which ends with a digest of all ranges.
         lane: where they go, relative to the work folder.
     """
 
@@ -53,7 +54,8 @@ class ScatterRangeTask:
 
     @property
     def name(self) -> str:
-        return f"scatter/{range_name(self.number, self.range)}"
+        # With the digest of all ranges: a record of another range is not about this task.
+        return f"scatter/{self.number:05d}-{Path(self.spill).name}"
 
 
 def range_name(number: int, source_range: SourceRange) -> str:
@@ -123,10 +125,17 @@ def _gathered(task: ScatterRangeTask) -> Iterator[list[EdgeChunk]]:
         yield group
 
 
+def gathered_memory(memory: int) -> int:
+    """Bytes that a task gathers of a source before it writes them, on a worker that may use ``memory`` bytes.
+
+    The rest is for the chunk that is being read, what it is parsed from, and pages of a mapped file.
+    """
+    return working_memory(memory) // 4
+
+
 def spill_edges(memory: int, undirected: bool) -> int:
     """Edges of a spill file, on a worker that may use ``memory`` bytes."""
-    # The source has three times as many bytes: the chunk that is being read, and what it is parsed from.
-    return min(rows_that_fit(memory, 4 * _edge_bytes(undirected)), MAX_SPILL_ENTRIES // (2 if undirected else 1))
+    return min(gathered_memory(memory) // _edge_bytes(undirected), MAX_SPILL_ENTRIES // (2 if undirected else 1))
 
 
 def scatter_memory(edges: int, memory: int, undirected: bool) -> int:

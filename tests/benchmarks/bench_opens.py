@@ -139,7 +139,7 @@ def _edges(folder: Path, scale: int) -> Path:
 
 
 def _ingest(catalog: Catalog, edges: Path, name: str, range_edges: int = RANGE_EDGES) -> Dataset:
-    dataset, source = catalog.create(name), replace(NumpyEdges.open([edges]), range_edges=range_edges)
+    dataset, source = catalog.create(name), replace(NumpyEdges.open([str(edges)]), range_edges=range_edges)
     ingest_graph(dataset, source, IngestOptions(undirected=True), InProcessCluster())
     return dataset
 

@@ -92,7 +92,7 @@ def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
 def test_renumbering_opens_the_counted_files(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """40 ranges of the source, each with two files of ids, none of which occurs twice; 64 ranges of ids."""
     num_ids, ranges, edges_of_file = 1 << 18, 40, 1 << 11
-    monkeypatch.setattr(collect, "working_memory", lambda _: 4 * 104 * edges_of_file)
+    monkeypatch.setattr(collect, "gathered_memory", lambda _: 104 * edges_of_file)
     assert file_edges(DEFAULT_MEMORY, "compact") == edges_of_file
     monkeypatch.setattr(key_merge, "RANGE_BYTES", 8 * num_ids // 64)
     monkeypatch.setattr(key_merge, "FILE_RANGE_BYTES", 1)
@@ -155,7 +155,7 @@ def test_an_ingest_of_names_runs_the_counted_tasks_and_opens_the_counted_files(
     source, cluster = NamedEdges(num_ranges=3, range_edges=4096, chunk_edges=256), OpenCounter()
     # A file for every 1,024 edges: two names and what an edge takes in addition.
     name_bytes = 8
-    monkeypatch.setattr(collect, "working_memory", lambda _: 4 * 1024 * (2 * (128 + 4 * name_bytes) + 24))
+    monkeypatch.setattr(collect, "gathered_memory", lambda _: 1024 * (2 * (128 + 4 * name_bytes) + 24))
     assert file_edges(DEFAULT_MEMORY, "names", name_bytes) == 1024
     monkeypatch.setattr(key_merge, "RANGE_BYTES", 1 << 15)
     monkeypatch.setattr(key_merge, "FILE_RANGE_BYTES", 1 << 10)

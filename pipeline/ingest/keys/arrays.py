@@ -19,7 +19,8 @@ from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, OpenBlock
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.ingest.keys.merge import merged_blocks
-from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Needs, Phase, run
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.format.arrays import CHUNK_BYTES, create_array, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
@@ -188,12 +189,21 @@ class KeyArrayTask:
         return f"{self.array.name}/{self.start:015d}"
 
 
-def create_key_arrays(writer: ArtifactWriter, table: KeyTable, codec: str) -> None:
-    """Create the arrays that the tasks fill, unless they exist."""
+def write_key_arrays(writer: ArtifactWriter, table_path: Path, codec: str, cluster: Cluster) -> list[str]:
+    """Write the elements that are not recorded; returns the names of all tasks.
+
+    Args:
+        writer: artifact of the graph.
+        table_path: file of the table of the keys.
+        codec: compression of the arrays.
+        cluster: where the tasks run.
+    """
+    table = KeyTable.load(table_path)
     for array in KEY_ARRAYS[table.ids]:
         # Creating an array deletes its chunks, and an earlier command may have recorded some of them.
         if not (writer.path / array.name / "zarr.json").exists():
             create_array(writer.path, array.name, (array.size(table),), array.dtype, (array.dim,), array.chunk, codec)
+    return run(array_phases(writer, table, table_path), cluster, writer)
 
 
 def array_phases(writer: ArtifactWriter, table: KeyTable, table_path: Path) -> list[Phase]:

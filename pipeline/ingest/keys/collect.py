@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
-from gnnloom.pipeline.matrix_sort.scatter import range_name
+from gnnloom.pipeline.matrix_sort.scatter import gathered_memory, range_name
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
-from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
@@ -28,12 +27,6 @@ SAMPLES = 64
 EDGE_MEMORY = 24
 
 
-def file_memory(memory: int) -> int:
-    """Bytes that the keys and edges of a file may take in a worker that may use ``memory`` bytes."""
-    # The rest is for the chunk that is being read and for the source's buffers.
-    return working_memory(memory) // 4
-
-
 def file_edges(memory: int, ids: str, name_bytes: float = 0.0) -> int:
     """Edges whose keys are collected in one file at least, unless it is the last of a range, by such a worker.
 
@@ -44,7 +37,7 @@ def file_edges(memory: int, ids: str, name_bytes: float = 0.0) -> int:
     many = 1 << 20
     # Of many edges, because the average name need not have a whole number of bytes.
     counts = (2 * many, int(2 * many * name_bytes))[: len(KEY_TYPES[ids].widths)]
-    return max(1, file_memory(memory) * many // (sort_memory(KEY_TYPES[ids], counts) + EDGE_MEMORY * many))
+    return max(1, gathered_memory(memory) * many // (sort_memory(KEY_TYPES[ids], counts) + EDGE_MEMORY * many))
 
 
 @dataclass(frozen=True)
@@ -122,7 +115,7 @@ def collect_range(task: CollectKeysTask) -> Done:
 
 def _filled(task: CollectKeysTask, keys: KeyType[Any]) -> Iterator[_GrowingFile]:
     """The keys and edges of the range, as many at a time as fit in memory."""
-    limit = file_memory(task.memory)
+    limit = gathered_memory(task.memory)
     step = max(1, limit // (EDGE_MEMORY + 2 * keys.memory[0]))
     growing = _GrowingFile()
     for whole in keys.chunks(task.source, task.range):

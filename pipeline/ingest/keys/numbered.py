@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import LaneSet, OpenFiles, num_shared_files
 from gnnloom.pipeline.ingest.keys.arrays import KeyTable
-from gnnloom.pipeline.ingest.keys.collect import CollectKeysTask, collect_range, file_edges, file_memory
+from gnnloom.pipeline.ingest.keys.collect import CollectKeysTask, collect_range, file_edges
 from gnnloom.pipeline.ingest.keys.merge import (
     PLACE_BITS,
     KeyLanes,
@@ -25,6 +25,7 @@ from gnnloom.pipeline.ingest.keys.merge import (
     num_key_ranges,
     number_shuffle,
 )
+from gnnloom.pipeline.matrix_sort.scatter import gathered_memory
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
@@ -116,7 +117,7 @@ class KeyPlan:
         ranges = self.source.ranges() if self.source is not None else [SourceRange(0, 0, 0)] * sizes.num_ranges
         lanes, count = LaneSet.named("keys/collected", len(ranges)), max(1, len(ranges))
         # Half as much again for the chunk that is being read, and what it is parsed from.
-        memory = min(file_memory(self.memory), -(-sizes.source_bytes // count) * 8) * 3 // 2
+        memory = min(gathered_memory(self.memory), -(-sizes.source_bytes // count) * 8) * 3 // 2
         needs = Needs(-(-sizes.source_bytes // count), -(-(sizes.num_bytes + sizes.edge_bytes) // count), 0, memory)
         tasks = [
             CollectKeysTask(self.writer, number, self.source, span, sizes.ids, self.memory, lanes.lane(number), needs)

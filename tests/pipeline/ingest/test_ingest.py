@@ -139,7 +139,7 @@ def test_compact_ids_of_many_files_with_outliers(
     monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 8000)
     monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     # 700 edges per file, which is not a multiple of the chunk size.
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.working_memory", lambda _: 4 * 104 * 700)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 104 * 700)
     rng = np.random.default_rng(8)
     u, v = rng.integers(0, 3000, (2, 20_000))
     u[:2], v[:2] = (1 << 63) - 1, (1 << 62) + 5

@@ -65,7 +65,7 @@ def number_edges(folder: Path, patch: pytest.MonkeyPatch) -> Any:
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 3200)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 40 * 250)
-    patch.setattr("gnnloom.pipeline.ingest.keys.collect.working_memory", lambda _: 4 * 104 * 100)
+    patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 104 * 100)
     rng = np.random.default_rng(3)
     u, v = rng.choice(rng.integers(0, 1 << 62, 9000), (2, RANGES * 250))
     return write_edges(folder / "numbers", u, v, rng.random(len(u)), range_edges=250)
@@ -76,7 +76,7 @@ def name_edges(folder: Path, patch: pytest.MonkeyPatch) -> Any:
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 600)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 4000)
-    patch.setattr("gnnloom.pipeline.ingest.keys.collect.working_memory", lambda _: 4 * 2500)
+    patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 2500)
     ends = np.random.default_rng(4).integers(0, 1200, (RANGES * 25, 2)).tolist()
     lines = [f"v{a:05d} w{b:05d} {number}\n" for number, (a, b) in enumerate(ends)]
     (folder / "names.txt").write_text("".join(lines))

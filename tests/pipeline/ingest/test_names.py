@@ -54,7 +54,7 @@ def edges_of(graph: Graph) -> dict[tuple[str, str], float]:
 
 def small_pieces(patch: pytest.MonkeyPatch) -> None:
     """Get many files, ranges of names and pieces of these from little data."""
-    patch.setattr("gnnloom.pipeline.ingest.keys.collect.working_memory", lambda _: 4 * 2000)
+    patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 2000)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 1100)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 300)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gnnloom.pipeline.samples.inputs import find_inputs
 from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.projection import project_samples
+from gnnloom.pipeline.samples.sizes import SampleSizes, sample_phases
 from gnnloom.pipeline.samples.stage import samples_key, write_samples
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
-from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.upkeep.garbage import find_garbage
@@ -105,6 +110,21 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
     assert {path.suffix for path in map(flip_bit, files)} == {".json"}
     assert len(files) == 6
     assert content(sample(third, ranks=3).artifact.path) == expected
+
+
+def test_the_counted_tasks_are_those_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnloom.pipeline.samples.sizes.SEGMENT_BYTES", 1)
+    dataset, cluster, options = store(tmp_path), StoppingCluster(), SampleOptions(**OPTIONS, ranks=3)
+    graph, partition = dataset.graph(), dataset.partition(parts=3)
+    write_samples(dataset, graph, partition, options, cluster)
+    inputs, writer = find_inputs(dataset, graph, partition), ArtifactWriter(tmp_path, "samples", "")
+    seeds = np.bincount(GIVEN.part(3)[GIVEN.training], minlength=3).tolist()
+    counted = count(sample_phases(writer, inputs, options, SampleSizes.of(inputs, options), seeds))
+    functions = [function for function, _ in cluster.ran]
+    assert [phase.tasks for phase in counted] == [functions.count("prepare_rank"), functions.count("write_segment")]
+    # Some vertices of the training split have no label, which a projection does not know.
+    shutil.rmtree(dataset.path / "samples")
+    assert project_samples(dataset, graph, partition, options, 1).tasks >= len(functions)
 
 
 def test_asking_twice_makes_nothing_new_and_the_key_is_known_before(tmp_path: Path) -> None:
