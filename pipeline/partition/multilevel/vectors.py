@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.format.files import written_aside
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.storage.format.numpy_files import map_array
 
 
 def store_vector(path: Path, values: NDArray[Any]) -> Path:
@@ -29,7 +29,7 @@ def map_vector(path: Path, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
     Args:
         mode: ``r``, or ``r+`` for tasks that write elements of their own.
     """
-    return np.asarray(load_array(path, mmap_mode=mode))
+    return map_array(path, mode)
 
 
 def create_vector(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.permutation import PARTITION_ORDER
 
 
@@ -56,7 +56,7 @@ class PartOrder:
         return cls(path)
 
     def forward(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        positions: NDArray[np.int64] = load_array(self.path, mmap_mode="r")[ids]
+        positions: NDArray[np.int64] = map_array(self.path)[ids]
         return positions
 
     def to_json(self) -> dict[str, Any]:
