@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnnloom.pipeline.partition.multilevel.counts import boundary_counts, method_counts
-from gnnloom.pipeline.partition.multilevel.level_size import Setting
+from gnnloom.pipeline.partition.multilevel.pieces import Setting
+from gnnloom.pipeline.partition.multilevel.plan import boundary_phases, method_phases
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stochastic.counts import BatchSizes, measuring_counts, merging_counts
+from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 
 
@@ -40,5 +41,6 @@ def making_counts(
         merged = [] if options.batches == "vertex" else merging_counts(sizes)
         return [*merged, *measuring_counts(sizes)]
     method, preset = options.method, options.preset
-    rounds = method_counts(block_rows, block_nnz, setting, method, preset, symmetric=symmetric, directions=directions)
-    return [*rounds, *boundary_counts(sum(block_rows), sum(block_nnz), directions, setting, method, preset)]
+    rounds = method_phases(block_rows, block_nnz, setting, method, preset, symmetric=symmetric, directions=directions)
+    boundary = boundary_phases(sum(block_rows), sum(block_nnz), directions, setting, method, preset)
+    return count([*rounds, *boundary])

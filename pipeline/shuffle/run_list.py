@@ -76,7 +76,6 @@ def save_sources(path: Path, spans: int, found: Mapping[At, LaneRuns]) -> None:
         file = files.setdefault((runs.lane.path, runs.lane.lanes), len(files))
         sources.append([*at, file, runs.lane.number, runs.num_bytes, runs.num_rows])
     content = {"spans": spans, "files": list(map(list, files)), "sources": sources}
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content, durable=False, indent=None)
 
 

@@ -26,13 +26,17 @@ class UnrecordedShuffle:
     lanes: LaneSet
 
     @classmethod
-    def create(
+    def named(
         cls, work: Path, name: str, tasks: int, columns: Sequence[Column], num_positions: int = 1
     ) -> UnrecordedShuffle:
-        """Create the lanes of ``tasks`` tasks."""
+        """Name the lanes of at most ``tasks`` tasks; :meth:`create` makes their files."""
         # Not in folders of its own: for rounds of milliseconds, making and removing these takes longer than all else.
-        lanes = LaneSet.create(work, name, tasks)
+        lanes = LaneSet.named(name, tasks)
         return cls(work, Shuffle(name, num_positions, tuple(columns), num_positions), lanes)
+
+    def create(self) -> None:
+        """Make the files, empty, before the first task runs."""
+        self.lanes.touch(self.work)
 
     @property
     def _list(self) -> Path:

@@ -1,18 +1,18 @@
 """A stage is a plan: phases, each a list of tasks, which are run with measured sizes or counted with stated ones.
 
-A phase is data. Exactly two functions read it: :func:`run` and :func:`count`. Whoever makes the phases of a stage knows
-nothing of clusters, of what an earlier command left, or of what is printed.
+A phase is data. Two functions read it: :func:`run` and :func:`count`; :func:`results` runs a phase that leaves no
+records. Whoever makes the phases of a stage knows nothing of clusters, of what an earlier command left, or of what is
+printed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
-from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_all
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
@@ -71,7 +71,8 @@ class Phase:
 
     Attributes:
         name: for the log.
-        function: runs one task, records it under its name, and returns how many of ``unit`` it processed.
+        function: runs one task, records it under its name, and returns how many of ``unit`` it processed; without
+            records, it returns what the caller needs.
         tasks: in the order in which they should start.
         unit: what ``function`` counts.
         reads: temporary files that the tasks read.
@@ -82,7 +83,7 @@ class Phase:
     """
 
     name: str
-    function: Callable[[Any], int | Done]
+    function: Callable[[Any], Any]
     tasks: Sequence[PlannedTask]
     unit: str = "edges"
     reads: tuple[WorkFiles, ...] = ()
@@ -114,6 +115,14 @@ def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter) -> li
                 files.publish([recorded[task.name] for task in now.phase.tasks])
         _remove_unread(pending, now.phase.reads)
     return [task.name for phase in phases if phase.makes_arrays for task in phase.tasks]
+
+
+def results(phase: Phase, cluster: Cluster) -> Iterator[Any]:
+    """Run all tasks of a phase that leaves no records; yields what they return, in the order in which they finish.
+
+    For steps of which there are many, so short that all of them can run again after a kill.
+    """
+    return cluster.map(phase.function, phase.tasks)
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,10 +90,11 @@ def _anneal(graph: Graph) -> None:
 def _partition_in_rounds(folder: Path, graph: Graph, cluster: Cluster) -> None:
     """Cluster, place and move vertices in rounds of tasks, as hypergraphs of many pins need it."""
     from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
-    from gnnloom.pipeline.partition.multilevel.deal_classes import deal_heavy_first
+    from gnnloom.pipeline.partition.multilevel.heavy_first import deal_heavy_first
     from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds
-    from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_masks
-    from gnnloom.pipeline.partition.multilevel.part_loads import part_loads
+    from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_phase
+    from gnnloom.pipeline.partition.multilevel.part_files import part_loads
+    from gnnloom.pipeline.partition.multilevel.pieces import run_pieces
     from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
     from gnnloom.storage.format.memory_map import create_part_vector
 
@@ -106,7 +107,7 @@ def _partition_in_rounds(folder: Path, graph: Graph, cluster: Cluster) -> None:
     create_masks(mask_path, hypergraph.num_nets, 1)
     position = np.arange(2)
     np.save(position_path, position)
-    fill_masks(hypergraph.nets, part_path, position_path, 0, mask_path, cluster)
+    run_pieces(fill_phase(hypergraph.nets, part_path, position_path, 0, mask_path, 1), cluster)
     work = Pass(hypergraph, part_path, mask_path, 0, hypergraph.total_weight, 1.0, np.uint64(0), folder / "moves")
     load = part_loads(hypergraph.weight_path, part_path, graph.num_vertices, 2, cluster)
     move_in_rounds(work, position, load, cluster)

@@ -11,7 +11,7 @@ from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.partition.making_counts import making_counts
 from gnnloom.pipeline.partition.measure.measure_counts import measured_counts
-from gnnloom.pipeline.partition.multilevel.level_size import Setting
+from gnnloom.pipeline.partition.multilevel.pieces import Setting
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
 from gnnloom.pipeline.partition.workload import Workload as PartitionWorkload

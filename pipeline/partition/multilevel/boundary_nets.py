@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -12,36 +12,44 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.multilevel.boundary_rings import Boundary
+from gnnloom.pipeline.partition.multilevel.boundary_rings import RING_BYTES, Boundary
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.incidence import BLOCK_IDS, Incidence, IncidenceWriter
-from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
+from gnnloom.pipeline.partition.multilevel.incidence import (
+    BLOCK_IDS,
+    Incidence,
+    IncidenceWriter,
+    StatedLists,
+    join_lists,
+    join_phase,
+    stated_pieces,
+)
+from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, Piece, in_order, phase_over, run_pieces
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
-from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Phase, results
 
 
 @dataclass(frozen=True)
-class _SelectTask:
-    """Copies the nets of a range that have a pin in the boundary."""
+class _Selection:
+    """What the tasks have in common.
+
+    Attributes:
+        folder: for the nets.
+        source_path: file of the weights of all nets; None if all are 1.
+    """
 
     boundary: Boundary
-    rows: range
     folder: Path
+    source_path: Path | None
 
     @property
-    def nets(self) -> NDArray[np.int64]:
-        """The numbers of these nets, ascending."""
-        return self.boundary.nets.rows_within(self.rows, 1, self.boundary.width + 1)
+    def weight_path(self) -> Path:
+        """File of the weights of the nets that are copied."""
+        return self.folder / "net-weight.npy"
 
-
-@dataclass(frozen=True)
-class _WeightTask:
-    """Copies the weights of these nets to their place among all that are copied."""
-
-    select: _SelectTask
-    source_path: Path
-    target_path: Path
-    first: int
+    def nets(self, rows: range) -> NDArray[np.int64]:
+        """The numbers of the nets of a range that have a pin in the boundary, ascending."""
+        return self.boundary.nets.rows_within(rows, 1, self.boundary.width + 1)
 
 
 def select_nets_of_boundary(
@@ -52,30 +60,50 @@ def select_nets_of_boundary(
     Args:
         folder: for the nets.
     """
-    selects = [
-        _SelectTask(boundary, rows, folder / f"piece-{number:03d}") for number, rows in enumerate(boundary.nets.ranges)
-    ]
-    found = dict(cluster.map(_copy_nets, selects))
-    pieces = [found[task.rows.start] for task in selects]
-    firsts = [0, *accumulate(piece.num_rows for piece in pieces)]
-    weight_path = None
-    if hypergraph.net_weight_path:
-        weight_path = folder / "net-weight.npy"
+    work, weight_path = _Selection(boundary, folder, hypergraph.net_weight_path), None
+    pieces = in_order(results(_copy_phase(work, 0), cluster))
+    if work.source_path:
+        firsts, weight_path = list(accumulate((piece.num_rows for piece in pieces), initial=0)), work.weight_path
         create_vector(weight_path, (firsts[-1],), np.dtype(np.int64))
-        tasks = [
-            _WeightTask(select, hypergraph.net_weight_path, weight_path, first)
-            for select, first in zip(selects, firsts, strict=False)
-        ]
-        run_tasks(cluster, _copy_weights, tasks)
-    return replace(hypergraph, nets=join_lists(pieces, folder / "nets", cluster), net_weight_path=weight_path)
+        run_pieces(_weight_phase(work, 0, firsts), cluster)
+    nets = join_lists("join nets of the boundary", pieces, folder / "nets", cluster)
+    return replace(hypergraph, nets=nets, net_weight_path=weight_path)
 
 
-def _copy_nets(task: _SelectTask) -> tuple[int, Incidence]:
-    lists = task.boundary.nets.lists
-    with IncidenceWriter(task.folder, np.dtype(lists.dtype)) as writer:
-        for offset, ids in _copies(task.nets, lists):
+def select_phases(boundary: Boundary, pins: int, *, is_weighted: bool) -> list[Phase]:
+    """The phases of :func:`select_nets_of_boundary`.
+
+    Args:
+        pins: of the nets with a pin in the boundary.
+    """
+    lists, work = boundary.nets.lists, _Selection(boundary, Path(), Path() if is_weighted else None)
+    kept = min(pins, lists.num_ids)
+    nets = StatedLists(Path(), min(pins, lists.num_rows), kept, lists.dtype)
+    join = join_phase("join nets of the boundary", stated_pieces(nets, len(boundary.nets.ranges)), nets)
+    return [_copy_phase(work, kept), *([_weight_phase(work, nets.num_rows)] if is_weighted else []), join]
+
+
+def _copy_phase(work: _Selection, pins: int) -> Phase:
+    nets = work.boundary.nets
+    kept, rings = (NUMBER_BYTES + nets.lists.itemsize) * pins, RING_BYTES * nets.lists.num_rows
+    return phase_over(nets.ranges, "select nets", _copy_nets, work, reads=rings + kept, writes=kept, files=3)
+
+
+def _weight_phase(work: _Selection, num_nets: int, firsts: Sequence[int] | None = None) -> Phase:
+    """Copy the weights of the nets to their place among all that are copied."""
+    nets, size = work.boundary.nets, NUMBER_BYTES * num_nets
+    reads = RING_BYTES * nets.lists.num_rows + size
+    return phase_over(
+        nets.ranges, "select weights", _copy_weights, work, reads=reads, writes=size, files=2, firsts=firsts
+    )
+
+
+def _copy_nets(task: Piece[_Selection]) -> tuple[int, Incidence]:
+    lists = task.work.boundary.nets.lists
+    with IncidenceWriter(task.work.folder / f"piece-{task.number:03d}", np.dtype(lists.dtype)) as writer:
+        for offset, ids in _copies(task.work.nets(task.rows), lists):
             writer.append(offset, ids)
-        return task.rows.start, writer.close()
+        return task.number, writer.close()
 
 
 def _copies(rows: NDArray[np.int64], lists: Incidence) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
@@ -90,9 +118,10 @@ def _copies(rows: NDArray[np.int64], lists: Incidence) -> Iterator[tuple[NDArray
         first = stop
 
 
-def _copy_weights(task: _WeightTask) -> None:
-    nets = task.select.nets
-    map_vector(task.target_path, "r+")[task.first : task.first + len(nets)] = map_vector(task.source_path)[nets]
+def _copy_weights(task: Piece[_Selection]) -> None:
+    work, nets = task.work, task.work.nets(task.rows)
+    if work.source_path:
+        map_vector(work.weight_path, "r+")[task.first : task.first + len(nets)] = map_vector(work.source_path)[nets]
 
 
 @njit(cache=True, nogil=True)

@@ -18,14 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.multilevel.boundary_labels import label_boundary
-from gnnloom.pipeline.partition.multilevel.boundary_nets import select_nets_of_boundary
-from gnnloom.pipeline.partition.multilevel.boundary_rings import find_boundary
+from gnnloom.pipeline.partition.multilevel.boundary_labels import label_boundary, label_phases
+from gnnloom.pipeline.partition.multilevel.boundary_nets import select_nets_of_boundary, select_phases
+from gnnloom.pipeline.partition.multilevel.boundary_rings import boundary_of, find_boundary, ring_phases
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.inherit_parts import inherit_parts
+from gnnloom.pipeline.partition.multilevel.part_files import inherit_phase
+from gnnloom.pipeline.partition.multilevel.pieces import run_pieces
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
+from gnnloom.pipeline.tasks.phase import Phase
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -95,5 +97,20 @@ def _refine_in(
     LOGGER.info("refining the boundary: %s of %s vertices", f"{boundary.num_vertices:,}", f"{num_vertices:,}")
     improved = refinement.improve(small, np.array(map_vector(labels.part_path)))
     improved_path = store_vector(folder / "improved.npy", improved)
-    inherit_parts(labels.clusters, improved_path, part_path, num_vertices, nearby)
+    run_pieces(inherit_phase(labels.clusters, improved_path, part_path, num_vertices, hypergraph.label_bytes), nearby)
     return True
+
+
+def refine_boundary_phases(hypergraph: DiskHypergraph, parts: int, pins: int) -> list[Phase]:
+    """The phases before the contraction, as if all nets with a pin in the boundary lay inside as a whole.
+
+    Args:
+        parts: number of parts P.
+        pins: of these nets, each counted in every ring.
+    """
+    boundary, is_weighted = boundary_of(hypergraph), hypergraph.net_weight_path is not None
+    return [
+        *ring_phases(boundary, pins),
+        *select_phases(boundary, pins, is_weighted=is_weighted),
+        *label_phases(boundary, parts),
+    ]

@@ -12,7 +12,7 @@ those of a ring count what already has its number as new.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.boundary_kernels import count_pins, ids_of_ring, mark_cut, rows_of_rings
-from gnnloom.pipeline.partition.multilevel.boundary_plan import WIDEST, BoundaryPlan
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
+from gnnloom.pipeline.partition.multilevel.pieces import (
+    NET_TASKS,
+    NUMBER_BYTES,
+    PART_BYTES,
+    Piece,
+    phase_over,
+    run_pieces,
+)
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
-from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Phase, results
+
+#: Most rings of a boundary: nets between the cut and the farthest vertex that may move.
+WIDEST = 12
+#: Pins of a task that looks for cut nets, unless there are fewer than ``NET_TASKS`` such tasks: a few seconds.
+_SCAN_PINS = 1 << 27
+#: Pins for each range, of which there are at most ``NET_TASKS``: fewer are not worth a task. A boundary fits in the
+#: memory of one process, so 16 tasks suffice, and need no lanes, whatever the hypergraph's size.
+_RANGE_PINS = 1 << 24
+#: Bytes of the number of a ring.
+RING_BYTES = 1
 
 
 @dataclass(frozen=True)
@@ -35,11 +53,13 @@ class Side:
         lists: the nets of every vertex, or the pins of every net.
         ring_path: file of (num_rows,) uint8 rings.
         ranges: in which tasks work.
+        name: in the names of phases.
     """
 
     lists: Incidence
     ring_path: Path
     ranges: tuple[range, ...]
+    name: str
 
     def rows_within(self, rows: range, first: int, last: int) -> NDArray[np.int64]:
         """Rows of a range in the rings from ``first`` to ``last``, ascending."""
@@ -63,44 +83,24 @@ class Boundary:
 
 
 @dataclass(frozen=True)
-class _CutTask:
-    """Looks for cut nets in a range."""
-
-    nets: Side
-    rows: range
-    part_path: Path
-
-
-@dataclass(frozen=True)
-class _SpreadTask:
-    """Writes the ids in the lists of a ring of one side, as far as these belong to the next ring of the other.
+class _Ring:
+    """A ring of one side grows from the last ring of the other.
 
     Attributes:
+        source, target: the sides.
         last, ring: numbers of these two rings.
-        path: file of the (num_ids,) ids, ascending.
+        folder: for the lists of the tasks.
     """
 
     source: Side
     target: Side
-    rows: range
     last: int
     ring: int
-    path: Path
+    folder: Path
 
-
-@dataclass(frozen=True)
-class _ReachTask:
-    """Gives the rows of a range, as far as they are in the files, the number of a ring.
-
-    Attributes:
-        other: the other side.
-    """
-
-    side: Side
-    other: Side
-    rows: range
-    ring: int
-    paths: tuple[Path, ...]
+    def path(self, number: int) -> Path:
+        """File of the (num_ids,) ids that a task finds, ascending."""
+        return self.folder / f"{self.target.ring_path.stem}-{self.ring:02d}-{number:03d}.npy"
 
 
 def find_boundary(
@@ -118,86 +118,141 @@ def find_boundary(
             pins elsewhere, and which has so many vertices.  All that is smaller than what fits must fit as well.
         folder: for the files of the rings, and for lists that nothing needs afterwards.
     """
-    plan = BoundaryPlan.for_hypergraph(hypergraph)
-    nets = Side(hypergraph.nets, folder / "net-rings.npy", tuple(hypergraph.nets.ranges(plan.ranges)))
-    vertices = Side(hypergraph.vertices, folder / "vertex-rings.npy", tuple(hypergraph.vertices.ranges(plan.ranges)))
+    nets, vertices = _sides(hypergraph, folder)
     for side in (nets, vertices):
         create_vector(side.ring_path, (side.lists.num_rows,), np.dtype(np.uint8))
-    cuts = [_CutTask(nets, rows, part_path) for rows in hypergraph.nets.ranges(plan.scans)]
     # ``whole`` counts the pins of the nets that lie inside as a whole, because they are in an earlier ring.
-    whole, near, num_nets, found = sum(cluster.map(_find_cut, cuts)), 0, 0, None
+    whole, near, num_nets, found = sum(results(_cut_phase(nets, part_path), cluster)), 0, 0, None
     for width in range(1, WIDEST + 1):
         # The two tests before the last one compare lower bounds, before tasks list what would not fit.
         if not whole or not fits(whole, near):
             break
-        new, nets_of_new = _grow(nets, vertices, width, width, _reach_vertices, folder, cluster)
+        new, nets_of_new = _grow(_Ring(nets, vertices, width, width, folder), cluster)
         near, num_nets = near + new, num_nets + nets_of_new
         if not new or not fits(num_nets, near):
             break
-        pins, inside = _grow(vertices, nets, width, width + 1, _reach_nets, folder, cluster)
+        pins, inside = _grow(_Ring(vertices, nets, width, width + 1, folder), cluster)
         if not fits(whole + inside, near):
             break
         whole, found = whole + pins, Boundary(vertices, nets, width, near)
     return found
 
 
-def _grow(
-    source: Side,
-    target: Side,
-    last: int,
-    ring: int,
-    reach: Callable[[_ReachTask], tuple[int, int]],
-    folder: Path,
-    cluster: Cluster,
-) -> tuple[int, int]:
-    """Make all that shares a pin with a ring of one side a ring of the other; returns the sums of what tasks count."""
-    paths = tuple(
-        folder / f"{target.ring_path.stem}-{ring:02d}-{number:03d}.npy" for number in range(len(source.ranges))
+def boundary_of(hypergraph: DiskHypergraph) -> Boundary:
+    """The widest boundary of a hypergraph of which only the size is known."""
+    nets, vertices = _sides(hypergraph, Path())
+    return Boundary(vertices, nets, WIDEST, hypergraph.num_vertices)
+
+
+def ring_phases(boundary: Boundary, pins: int) -> list[Phase]:
+    """The phases of :func:`find_boundary`, as if all nets with a pin in the boundary lay inside as a whole.
+
+    Args:
+        pins: of these nets, each counted in every ring.
+    """
+    nets, vertices = boundary.nets, boundary.vertices
+    rings = (_Ring(nets, vertices, 0, 0, Path()), _Ring(vertices, nets, 0, 0, Path()))
+    grown = [phase for ring in rings for phase in _ring_phases(ring, min(pins, nets.lists.num_ids))]
+    return [_cut_phase(nets, Path()), *(replace(phase, repeats=boundary.width) for phase in grown)]
+
+
+def _sides(hypergraph: DiskHypergraph, folder: Path) -> tuple[Side, Side]:
+    """Nets and vertices."""
+    count = max(1, min(NET_TASKS, hypergraph.num_pins // _RANGE_PINS))
+    nets, vertices = (
+        Side(lists, folder / f"{name}-rings.npy", tuple(lists.ranges(count)), name)
+        for lists, name in ((hypergraph.nets, "nets"), (hypergraph.vertices, "vertices"))
     )
-    spread = [
-        _SpreadTask(source, target, rows, last, ring, path) for rows, path in zip(source.ranges, paths, strict=True)
-    ]
-    run_tasks(cluster, _spread, spread)
+    return nets, vertices
+
+
+def _cut_phase(nets: Side, part_path: Path) -> Phase:
+    """Make the cut nets the first ring."""
+    lists = nets.lists
+    ranges = lists.ranges(max(len(nets.ranges), -(-lists.num_ids // _SCAN_PINS)))
+    reads, writes = lists.num_bytes + PART_BYTES * lists.num_ids, RING_BYTES * lists.num_rows
+    return phase_over(ranges, "find cut nets", _find_cut, (nets, part_path), reads=reads, writes=writes, files=3)
+
+
+def _ring_phases(work: _Ring, pins: int) -> list[Phase]:
+    """List what shares a pin with the last ring, and make it a ring.
+
+    Args:
+        pins: in the lists of both rings.
+    """
+    source, target = work.source, work.target
+    size = source.lists.itemsize * pins
+    # The lists of a row and their bounds; the ring of each id.
+    lists = (2 * NUMBER_BYTES + source.lists.itemsize + target.lists.itemsize + RING_BYTES) * pins
+    spread = phase_over(
+        source.ranges,
+        f"spread to {target.name}",
+        _spread,
+        work,
+        reads=RING_BYTES * source.lists.num_rows + lists,
+        writes=size,
+        files=4,
+    )
+    to_nets = target.name == "nets"
+    # A task reads its range of the lists of all.
+    opened, read = (3, lists) if to_nets else (1, 2 * NUMBER_BYTES * pins)
+    reach = phase_over(
+        target.ranges,
+        f"reach {target.name}",
+        _reach_nets if to_nets else _reach_vertices,
+        work,
+        reads=size + read,
+        writes=RING_BYTES * pins,
+        files=len(source.ranges) + opened,
+    )
+    return [spread, replace(reach, arrays=1 + opened)]
+
+
+def _grow(work: _Ring, cluster: Cluster) -> tuple[int, int]:
+    """Make all that shares a pin with a ring of one side a ring of the other; returns the sums of what tasks count."""
+    spread, reach = _ring_phases(work, 0)
+    run_pieces(spread, cluster)
     counts = [0, 0]
-    for found in cluster.map(reach, [_ReachTask(target, source, rows, ring, paths) for rows in target.ranges]):
+    for found in results(reach, cluster):
         counts = [total + count for total, count in zip(counts, found, strict=True)]
     return counts[0], counts[1]
 
 
-def _find_cut(task: _CutTask) -> int:
+def _find_cut(task: Piece[tuple[Side, Path]]) -> int:
     """Make the cut nets of a range the first ring; returns the number of their pins."""
-    part, ring_of = map_vector(task.part_path), map_vector(task.nets.ring_path, "r+")
+    nets, part_path = task.work
+    part, ring_of = map_vector(part_path), map_vector(nets.ring_path, "r+")
     return sum(
-        mark_cut(block.offset, block.ids, part, ring_of[block.first_row :])
-        for block in task.nets.lists.blocks(task.rows)
+        mark_cut(block.offset, block.ids, part, ring_of[block.first_row :]) for block in nets.lists.blocks(task.rows)
     )
 
 
-def _spread(task: _SpreadTask) -> None:
-    rows = task.source.rows_within(task.rows, task.last, task.last)
-    lists, ring_of = task.source.lists, map_vector(task.target.ring_path)
-    store_vector(task.path, _ascending(ids_of_ring(rows, lists.offset(), lists.ids(), ring_of, task.ring)))
+def _spread(task: Piece[_Ring]) -> None:
+    """Write the ids in the lists of the last ring, as far as these are in no ring, or in this one already."""
+    work, lists = task.work, task.work.source.lists
+    rows, ring_of = work.source.rows_within(task.rows, work.last, work.last), map_vector(work.target.ring_path)
+    store_vector(work.path(task.number), _ascending(ids_of_ring(rows, lists.offset(), lists.ids(), ring_of, work.ring)))
 
 
-def _reach_vertices(task: _ReachTask) -> tuple[int, int]:
+def _reach_vertices(task: Piece[_Ring]) -> tuple[int, int]:
     """The number of vertices of a ring, and of the nets of all of them."""
-    rows = _reach(task)
-    offset = task.side.lists.offset()
+    rows, offset = _reach(task), task.work.target.lists.offset()
     return len(rows), int((offset[rows + 1] - offset[rows]).sum())
 
 
-def _reach_nets(task: _ReachTask) -> tuple[int, int]:
+def _reach_nets(task: Piece[_Ring]) -> tuple[int, int]:
     """The number of pins of the nets of a ring, and of those inside, with one more for each net with pins elsewhere."""
-    rows = _reach(task)
-    lists = task.side.lists
-    return count_pins(rows, lists.offset(), lists.ids(), map_vector(task.other.ring_path))
+    rows, lists = _reach(task), task.work.target.lists
+    return count_pins(rows, lists.offset(), lists.ids(), map_vector(task.work.source.ring_path))
 
 
-def _reach(task: _ReachTask) -> NDArray[np.int64]:
-    """Set and return the rows of a ring, ascending."""
-    found = np.concatenate([_within(map_vector(path), task.rows) for path in task.paths])
+def _reach(task: Piece[_Ring]) -> NDArray[np.int64]:
+    """Give the rows of a range, as far as they are in the lists of all tasks, the number of the ring; return them."""
+    work = task.work
+    paths = [work.path(number) for number in range(len(work.source.ranges))]
+    found = np.concatenate([_within(map_vector(path), task.rows) for path in paths])
     rows = _ascending(found).astype(np.int64)
-    map_vector(task.side.ring_path, "r+")[rows] = task.ring
+    map_vector(work.target.ring_path, "r+")[rows] = work.ring
     return rows
 
 

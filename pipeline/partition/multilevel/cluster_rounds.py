@@ -29,33 +29,37 @@ from gnnloom.pipeline.partition.multilevel.cluster_joins import (
     propose_joins,
 )
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, block_ratings, fill_profiles
-from gnnloom.pipeline.partition.multilevel.clusters import Clusters
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates
-from gnnloom.pipeline.partition.multilevel.number_clusters import number_clusters
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates, route_rows
+from gnnloom.pipeline.partition.multilevel.number_clusters import number_clusters, number_phases
 from gnnloom.pipeline.partition.multilevel.pieces import (
+    NUMBER_BYTES,
+    Piece,
     net_tasks,
+    phase_over,
     range_pieces,
     reading_tasks,
     round_tasks,
+    run_pieces,
+    shared_lanes,
     vertex_pieces,
     writing_tasks,
 )
-from gnnloom.pipeline.partition.multilevel.route_rows import route_rows
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
-from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.random_numbers import stream_key
 
 #: Rounds of a pass over the vertices.
 ROUNDS = 16
-#: Bytes of a join, of which a round has at most one for each of its vertices.
-JOIN_BYTES = 24
+#: Bytes of a join, of which a round has at most one for each of its vertices; of a rating.
+_JOIN_BYTES, _RATING_BYTES = 24, 4
 #: Columns of what tasks route: a vertex, the cluster that it leaves, and the one that it joins; a net, and the clusters
 #: that a pin of it leaves and joins; a cluster, and the weight that it gains or, if negative, loses.
 _JOIN, _UPDATE, _WEIGHT = (
@@ -79,6 +83,16 @@ class _State:
     folder: Path
     load_path: Path
     profile_path: Path
+
+    @classmethod
+    def of(cls, hypergraph: DiskHypergraph, limit: int, folder: Path) -> _State:
+        """The state before the first round."""
+        return cls(hypergraph, limit, folder, folder / "load.npy", folder / "profile.npy")
+
+    @property
+    def profile_bytes(self) -> int:
+        """Bytes of the profile of a net."""
+        return 2 * SLOTS * self.hypergraph.label_bytes
 
     @property
     def label_path(self) -> Path:
@@ -109,89 +123,68 @@ class _State:
 
 
 @dataclass(frozen=True)
-class _RangeTask:
-    """Fills files for a range of vertices or nets."""
-
-    state: _State
-    rows: range
-
-
-@dataclass(frozen=True)
-class _ProposeTask:
-    """Proposes joins of some of the vertices of a round.
+class _Round:
+    """What the tasks of a round have in common.
 
     Attributes:
-        clusters: ranges of clusters.
+        state, then: before and after the round.
+        key: of the random order that decides which of two vertices that would join each other may.
+        rows: the vertices of the round.
+        nets, clusters: ranges of the tasks that change profiles and weights; very few vertices make fewer ranges of
+            clusters than there are of nets.
         proposed: joins, by range of the cluster that is joined.
-        number: of the task.
-    """
-
-    state: _State
-    key: np.uint64
-    round: range
-    rows: range
-    clusters: tuple[range, ...]
-    proposed: UnrecordedShuffle
-    number: int
-
-
-@dataclass(frozen=True)
-class _AcceptTask:
-    """Accepts joins to some consecutive ranges of clusters.
-
-    Attributes:
-        numbers: of the ranges.
-        proposed: all joins of the round, in the order of the vertices.
         accepted: the joins that fit, by cluster, then by vertex.
-        number: of the task.
-    """
-
-    state: _State
-    numbers: range
-    proposed: UnrecordedShuffle
-    accepted: UnrecordedShuffle
-    number: int
-
-
-@dataclass(frozen=True)
-class _SpreadTask:
-    """Changes the labels of some of the vertices that join a cluster, and finds what else their joins change.
-
-    Attributes:
-        rows: numbers of the joins, of all that were accepted.
-        nets, clusters: ranges of the tasks that change profiles and weights.
-        updates: what joins change of nets, by range of nets.
-        weights: what joins change of weights, by range of clusters.
-        number: of the task.
-    """
-
-    state: _State
-    rows: range
-    accepted: UnrecordedShuffle
-    nets: tuple[range, ...]
-    clusters: tuple[range, ...]
-    updates: UnrecordedShuffle
-    weights: UnrecordedShuffle
-    number: int
-
-
-@dataclass(frozen=True)
-class _JoinTask:
-    """Changes the profiles of a range of nets, and the weights of a range of clusters.
-
-    Attributes:
-        number: of both ranges.
-        nets, clusters: all ranges; very few vertices make fewer ranges of clusters than there are of nets.
-        updates, weights: what the joins change, in the order of the clusters that are joined.
+        updates, weights: what the joins change, by range of nets and of clusters; in the order of the joins.
     """
 
     state: _State
     then: _State
-    number: int
+    key: np.uint64
+    rows: range
     nets: tuple[range, ...]
     clusters: tuple[range, ...]
+    proposed: UnrecordedShuffle
+    accepted: UnrecordedShuffle
     updates: UnrecordedShuffle
     weights: UnrecordedShuffle
+
+    @classmethod
+    def of(
+        cls,
+        state: _State,
+        rows: range,
+        key: np.uint64,
+        nets: tuple[range, ...],
+        clusters: tuple[range, ...],
+        workers: int,
+    ) -> _Round:
+        """A round in a new folder, which :meth:`begin` creates."""
+        folder, tasks = state.folder / f"round-{uuid.uuid4().hex}", len(nets)
+        return cls(
+            state,
+            state.next(),
+            key,
+            rows,
+            nets,
+            clusters,
+            UnrecordedShuffle.named(folder, "proposed", round_tasks(len(rows), workers), [_JOIN], len(clusters)),
+            UnrecordedShuffle.named(folder, "accepted", len(clusters), [_JOIN]),
+            UnrecordedShuffle.named(folder, "updates", tasks, [_UPDATE], len(nets)),
+            UnrecordedShuffle.named(folder, "weights", tasks, [_WEIGHT], len(clusters)),
+        )
+
+    @property
+    def hypergraph(self) -> DiskHypergraph:
+        return self.state.hypergraph
+
+    @property
+    def folder(self) -> Path:
+        return self.proposed.work
+
+    @property
+    def most_updates(self) -> int:
+        """Pins of the vertices of the round, if all are alike."""
+        return self.hypergraph.num_pins * len(self.rows) // self.hypergraph.num_vertices + 1
 
 
 def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folder: Path, cluster: Cluster) -> Clusters:
@@ -206,90 +199,178 @@ def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folde
     Returns:
         Clusters numbered in the order of the vertices that founded them.
     """
-    scratch = folder / "clustering"
-    state = _State(hypergraph, limit, scratch, scratch / "load.npy", scratch / "profile.npy")
-    scratch.mkdir(parents=True, exist_ok=True)
+    state = _State.of(hypergraph, limit, folder / "clustering")
+    state.folder.mkdir(parents=True, exist_ok=True)
     state.create()
     create_vector(state.label_path, (hypergraph.num_vertices,), index_dtype(hypergraph.num_vertices))
     create_vector(state.rating_path, (hypergraph.num_nets,), np.dtype(np.float32))
-    pieces = vertex_pieces(hypergraph.num_vertices)
-    run_tasks(cluster, _begin, [_RangeTask(state, range(rows.start, rows.stop)) for rows in pieces])
-    passed = hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
-    run_tasks(cluster, _rate, [_RangeTask(state, rows) for rows in passed])
-    num_tasks = round_tasks(hypergraph.num_vertices // ROUNDS, cluster.workers)
-    nets = tuple(hypergraph.nets.ranges(num_tasks))
-    clusters = tuple(range_pieces(range(hypergraph.num_vertices), len(nets)))
+    for phase in _begin_phases(state):
+        run_pieces(phase, cluster)
+    nets, clusters = _ranges(hypergraph, cluster.workers)
     for number in range(passes):
-        run_tasks(cluster, _fill, [_RangeTask(state, rows) for rows in passed])
+        run_pieces(_fill_phase(state), cluster)
         key = stream_key(number, "clustering")
         for rows in hypergraph.vertices.ranges(ROUNDS):
-            state = _round(state, rows, key, nets, clusters, cluster)
+            state = _run(_Round.of(state, rows, key, nets, clusters, cluster.workers), cluster)
     found = number_clusters(state.label_path, state.load_path, hypergraph.total_weight, folder, cluster)
-    shutil.rmtree(scratch)
+    shutil.rmtree(state.folder)
     return found
 
 
-def _round(
-    state: _State, rows: range, key: np.uint64, nets: tuple[range, ...], clusters: tuple[range, ...], cluster: Cluster
-) -> _State:
-    folder = state.folder / f"round-{uuid.uuid4().hex}"
-    folder.mkdir()
-    pieces = range_pieces(rows, round_tasks(len(rows), cluster.workers))
-    proposed = UnrecordedShuffle.create(folder, "proposed", len(pieces), [_JOIN], len(clusters))
-    proposals = [_ProposeTask(state, key, rows, piece, clusters, proposed, task) for task, piece in enumerate(pieces)]
-    num_bytes = JOIN_BYTES * proposed.list_runs(cluster.map(_propose, proposals))
-    joined = range_pieces(range(len(clusters)), reading_tasks(len(clusters), num_bytes, len(pieces)))
-    accepted = UnrecordedShuffle.create(folder, "accepted", len(joined), [_JOIN])
-    accepts = [_AcceptTask(state, numbers, proposed, accepted, task) for task, numbers in enumerate(joined)]
-    found = list(cluster.map(_accept, accepts))
-    num_joins = accepted.list_runs((task, runs) for task, runs, _ in found)
+def cluster_phases(hypergraph: DiskHypergraph, passes: int, workers: int) -> list[Phase]:
+    """The phases of :func:`cluster_in_rounds`, in which at most all vertices of a round choose a cluster."""
+    state = _State.of(hypergraph, 0, Path())
+    rows = max(hypergraph.vertices.ranges(ROUNDS), key=len)
+    work = _Round.of(state, rows, np.uint64(0), *_ranges(hypergraph, workers), workers)
+    propose = _propose_phase(work)
+    accept = _accept_phase(work, len(rows), len(propose.tasks))
+    spread = _spread_phase(work, len(rows), work.most_updates, len(accept.tasks))
+    joins = [propose, accept, spread, _change_phase(work, work.most_updates, len(spread.tasks))]
+    return [
+        *_begin_phases(state),
+        replace(_fill_phase(state), repeats=passes),
+        *(replace(phase, repeats=passes * ROUNDS) for phase in joins),
+        *number_phases(hypergraph.num_vertices),
+    ]
+
+
+def _ranges(hypergraph: DiskHypergraph, workers: int) -> tuple[tuple[range, ...], tuple[range, ...]]:
+    """Ranges of nets and of clusters, which tasks change in every round."""
+    nets = tuple(hypergraph.nets.ranges(round_tasks(hypergraph.num_vertices // ROUNDS, workers)))
+    return nets, tuple(range_pieces(range(hypergraph.num_vertices), len(nets)))
+
+
+def _run(work: _Round, cluster: Cluster) -> _State:
+    """Run a round; returns the state after it."""
+    work.folder.mkdir()
+    work.proposed.create()
+    propose = _propose_phase(work)
+    num_joins = work.proposed.list_runs(results(propose, cluster))
+    work.accepted.create()
+    accept = _accept_phase(work, num_joins, len(propose.tasks))
+    found = list(results(accept, cluster))
+    num_joins, state = work.accepted.list_runs((task, runs) for task, runs, _ in found), work.state
     if num_joins:
+        work.updates.create()
+        work.weights.create()
         num_updates = sum(updates for *_, updates in found)
-        shares = range_pieces(range(num_joins), writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
-        updates = UnrecordedShuffle.create(folder, "updates", len(shares), [_UPDATE], len(nets))
-        weights = UnrecordedShuffle.create(folder, "weights", len(shares), [_WEIGHT], len(clusters))
-        spreads = [
-            _SpreadTask(state, share, accepted, nets, clusters, updates, weights, task)
-            for task, share in enumerate(shares)
-        ]
-        changed = list(cluster.map(_spread, spreads))
-        updates.list_runs((task, runs) for task, runs, _ in changed)
-        weights.list_runs((task, runs) for task, _, runs in changed)
-        then = state.next()
-        then.create()
-        changes = [_JoinTask(state, then, number, nets, clusters, updates, weights) for number in range(len(nets))]
-        run_tasks(cluster, _join, changes)
-        state.remove()
-        state = then
-    remove_tree(folder)
+        spread = _spread_phase(work, num_joins, num_updates, len(accept.tasks))
+        changed = list(results(spread, cluster))
+        work.updates.list_runs((task, runs) for task, runs, _ in changed)
+        work.weights.list_runs((task, runs) for task, _, runs in changed)
+        work.then.create()
+        run_pieces(_change_phase(work, num_updates, len(spread.tasks)), cluster)
+        work.state.remove()
+        state = work.then
+    remove_tree(work.folder)
     return state
 
 
-def _begin(task: _RangeTask) -> None:
-    """Make every vertex a cluster of its own."""
-    rows = slice(task.rows.start, task.rows.stop)
-    map_vector(task.state.label_path, "r+")[rows] = np.arange(rows.start, rows.stop)
-    map_vector(task.state.load_path, "r+")[rows] = task.state.hypergraph.vertex_weight[rows]
+def _begin_phases(state: _State) -> list[Phase]:
+    """Make every vertex a cluster of its own, and rate the nets."""
+    hypergraph = state.hypergraph
+    n, label = hypergraph.num_vertices, hypergraph.label_bytes
+    writes, read = (NUMBER_BYTES + label) * n, hypergraph.nets.num_bytes + hypergraph.net_weight_bytes
+    nets, rating = hypergraph.nets.ranges(net_tasks(hypergraph.num_pins)), _RATING_BYTES * hypergraph.num_nets
+    files = 3 if hypergraph.net_weight_path else 2
+    return [
+        phase_over(vertex_pieces(n), "begin clusters", _begin, state, reads=NUMBER_BYTES * n, writes=writes, files=1),
+        phase_over(nets, "rate nets", _rate, state, reads=read, writes=rating, files=files),
+    ]
 
 
-def _rate(task: _RangeTask) -> None:
-    hypergraph, rating = task.state.hypergraph, map_vector(task.state.rating_path, "r+")
+def _fill_phase(state: _State) -> Phase:
+    """Fill the profiles of all nets."""
+    hypergraph = state.hypergraph
+    pins = hypergraph.label_bytes * hypergraph.num_pins
+    return phase_over(
+        hypergraph.nets.ranges(net_tasks(hypergraph.num_pins)),
+        "fill profiles",
+        _fill,
+        state,
+        reads=hypergraph.nets.num_bytes + pins + _RATING_BYTES * hypergraph.num_nets,
+        writes=state.profile_bytes * hypergraph.num_nets,
+        files=4,
+    )
+
+
+def _propose_phase(work: _Round) -> Phase:
+    net, rows = work.hypergraph.vertices.itemsize, len(work.rows)
+    # Of a pin's net, the rating and the profile, and the weight of every cluster in that.
+    of_pin = net + _RATING_BYTES + work.state.profile_bytes + SLOTS * NUMBER_BYTES
+    reads = work.most_updates * of_pin + rows * (3 * NUMBER_BYTES + work.hypergraph.label_bytes)
+    pieces = range_pieces(work.rows, work.proposed.lanes.count)
+    return phase_over(pieces, "propose joins", _propose, work, reads=reads, writes=_JOIN_BYTES * rows, files=7)
+
+
+def _accept_phase(work: _Round, num_joins: int, proposing: int) -> Phase:
+    """Accept joins to some consecutive ranges of clusters.
+
+    Args:
+        num_joins: that are proposed.
+        proposing: tasks that proposed them.
+    """
+    count, size = len(work.clusters), _JOIN_BYTES * num_joins
+    numbers = range_pieces(range(count), reading_tasks(count, size, proposing))
+    # A weight of the vertex and of the cluster, and two offsets.
+    reads = size + 4 * NUMBER_BYTES * num_joins
+    return phase_over(numbers, "accept joins", _accept, work, reads=reads, writes=size, files=3, lanes=[proposing])
+
+
+def _spread_phase(work: _Round, num_joins: int, num_updates: int, accepting: int) -> Phase:
+    """Change labels, and find what else the joins change; tasks share the joins.
+
+    Args:
+        num_joins: that are accepted.
+        num_updates: nets of their vertices.
+        accepting: tasks that accepted them.
+    """
+    updates, count = UPDATE_BYTES * num_updates, len(work.nets)
+    shares = range_pieces(range(num_joins), writing_tasks(count, updates, count))
+    reads = (_JOIN_BYTES + 3 * NUMBER_BYTES) * num_joins + num_updates * work.hypergraph.vertices.itemsize
+    writes = updates + (4 * NUMBER_BYTES + work.hypergraph.label_bytes) * num_joins
+    lanes = [shared_lanes(accepting, len(shares))]
+    return phase_over(shares, "spread joins", _spread, work, reads=reads, writes=writes, files=3, lanes=lanes)
+
+
+def _change_phase(work: _Round, num_updates: int, spreading: int) -> Phase:
+    """Change the profiles of ranges of nets, and the weights of ranges of clusters.
+
+    Args:
+        num_updates: of profiles.
+        spreading: tasks that found what changes.
+    """
+    hypergraph, updates = work.hypergraph, UPDATE_BYTES * num_updates
+    state = work.state.profile_bytes * hypergraph.num_nets + NUMBER_BYTES * hypergraph.num_vertices
+    # Pins leave in one scan of the updates, and join in another.
+    reads = 2 * updates + 2 * _RATING_BYTES * num_updates + 4 * NUMBER_BYTES * len(work.rows) + state
+    lanes = [spreading, spreading]
+    return phase_over(work.nets, "change clusters", _change, work, reads=reads, writes=state, files=3, lanes=lanes)
+
+
+def _begin(task: Piece[_State]) -> None:
+    map_vector(task.work.label_path, "r+")[task.span] = np.arange(task.rows.start, task.rows.stop)
+    map_vector(task.work.load_path, "r+")[task.span] = task.work.hypergraph.vertex_weight[task.span]
+
+
+def _rate(task: Piece[_State]) -> None:
+    hypergraph, rating = task.work.hypergraph, map_vector(task.work.rating_path, "r+")
     net_weight = hypergraph.net_weight
     for block in hypergraph.nets.blocks(task.rows):
         rating[block.first_row : block.first_row + len(block.offset) - 1] = block_ratings(block, net_weight)
 
 
-def _fill(task: _RangeTask) -> None:
-    state = task.state
+def _fill(task: Piece[_State]) -> None:
+    state = task.work
     profile, rating = map_vector(state.profile_path, "r+"), map_vector(state.rating_path)
     label = map_vector(state.label_path)
     for block in state.hypergraph.nets.blocks(task.rows):
         fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile[:, 0], profile[:, 1])
 
 
-def _propose(task: _ProposeTask) -> tuple[int, LaneRuns]:
+def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns]:
     """Route the joins; return the task's number, and what it wrote."""
-    state = task.state
+    work, state = task.work, task.work.state
     hypergraph, found = state.hypergraph, [np.empty((0, 3), dtype=np.int64)]
     rating, profile = map_vector(state.rating_path), map_vector(state.profile_path)
     label, load, weight = map_vector(state.label_path), map_vector(state.load_path), hypergraph.vertex_weight
@@ -297,40 +378,41 @@ def _propose(task: _ProposeTask) -> tuple[int, LaneRuns]:
         joins = np.empty((len(block.offset) - 1, 3), dtype=np.int64)
         count = propose_joins(
             block.first_row, block.offset, block.ids, weight, rating, profile, label, load, state.limit,
-            task.round.start, task.round.stop, task.key, joins,
+            work.rows.start, work.rows.stop, work.key, joins,
         )  # fmt: skip
         found.append(joins[:count].copy())
-    with task.proposed.routed(task.number) as out:
-        route_rows(out, _JOIN.name, [np.concatenate(found)], task.clusters, key=2)
+    with work.proposed.routed(task.number) as out:
+        route_rows(out, _JOIN.name, [np.concatenate(found)], work.clusters, key=2)
     return task.number, out.written
 
 
-def _accept(task: _AcceptTask) -> tuple[int, LaneRuns, int]:
+def _accept(task: Piece[_Round]) -> tuple[int, LaneRuns, int]:
     """Return the task's number, what it wrote, and the number of nets of the vertices whose joins fit."""
-    with OpenFiles(task.proposed.work) as files:
-        joins = task.proposed.rows(files).read(task.numbers.start, task.numbers.stop).column(_JOIN.name)
+    work, state = task.work, task.work.state
+    with OpenFiles(work.folder) as files:
+        joins = work.proposed.rows(files).read(task.rows.start, task.rows.stop).column(_JOIN.name)
     # By cluster; the stable order keeps the vertices ascending within each.
     joins = joins[np.argsort(joins[:, 2], kind="stable")]
-    state = task.state
     fits = fitting_joins(joins, state.hypergraph.vertex_weight, map_vector(state.load_path), state.limit)
     joins = joins[fits]
-    with task.accepted.routed(task.number) as out:
+    with work.accepted.routed(task.number) as out:
         out.add(Index.of_offsets(np.array([0, len(joins)])), {_JOIN.name: joins})
     offset = state.hypergraph.vertices.offset()
     return task.number, out.written, int((offset[joins[:, 0] + 1] - offset[joins[:, 0]]).sum())
 
 
-def _spread(task: _SpreadTask) -> tuple[int, LaneRuns, LaneRuns]:
+def _spread(task: Piece[_Round]) -> tuple[int, LaneRuns, LaneRuns]:
     """Return the task's number, and what it wrote of nets and of weights."""
-    with OpenFiles(task.accepted.work) as files:
-        rows, vertices = task.accepted.rows(files), task.state.hypergraph.vertices
-        with task.weights.routed(task.number) as weights:
-            changes = (_weights(task.state, joins) for joins in rows.numbered(task.rows, _JOIN.name))
-            route_rows(weights, _WEIGHT.name, changes, task.clusters)
-        with task.updates.routed(task.number) as out:
+    work = task.work
+    with OpenFiles(work.folder) as files:
+        rows, vertices = work.accepted.rows(files), work.hypergraph.vertices
+        with work.weights.routed(task.number) as weights:
+            changes = (_weights(work.state, joins) for joins in rows.numbered(task.rows, _JOIN.name))
+            route_rows(weights, _WEIGHT.name, changes, work.clusters)
+        with work.updates.routed(task.number) as out:
             joins = rows.numbered(task.rows, _JOIN.name)
             updates = (update for block in joins for update in net_updates(block, vertices))
-            route_rows(out, _UPDATE.name, updates, task.nets)
+            route_rows(out, _UPDATE.name, updates, work.nets)
     return task.number, out.written, weights.written
 
 
@@ -341,20 +423,20 @@ def _weights(state: _State, joins: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.stack([joins[:, 1:].ravel(), np.stack([-moved, moved], axis=1).ravel()], axis=1)
 
 
-def _join(task: _JoinTask) -> None:
-    nets, own = task.nets[task.number], (task.number, task.number + 1)
-    _copy(task.state.profile_path, task.then.profile_path, nets)
-    profile, rating = map_vector(task.then.profile_path, "r+"), map_vector(task.state.rating_path)
-    with OpenFiles(task.updates.work) as files:
-        sections = task.updates.rows(files).sections(*own)
+def _change(task: Piece[_Round]) -> None:
+    work, own = task.work, (task.number, task.number + 1)
+    _copy(work.state.profile_path, work.then.profile_path, task.rows)
+    profile, rating = map_vector(work.then.profile_path, "r+"), map_vector(work.state.rating_path)
+    with OpenFiles(work.folder) as files:
+        sections = work.updates.rows(files).sections(*own)
         # All leave before any of them joins another cluster.
         for update in (leave_profiles, join_profiles):
             for section in sections:
                 update(section.read(_UPDATE.name), rating, profile)
-        if task.number < len(task.clusters):
-            _copy(task.state.load_path, task.then.load_path, task.clusters[task.number])
-            load = map_vector(task.then.load_path, "r+")
-            for section in task.weights.rows(files).sections(*own):
+        if task.number < len(work.clusters):
+            _copy(work.state.load_path, work.then.load_path, work.clusters[task.number])
+            load = map_vector(work.then.load_path, "r+")
+            for section in work.weights.rows(files).sections(*own):
                 np.add.at(load, *section.read(_WEIGHT.name).T)
 
 

@@ -8,6 +8,7 @@ vertices come from an external sort of (vertex, net) pairs.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,27 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.external_sort.merge_levels import most_sources
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.model.net_lists import pin_hash, select_nets
-from gnnloom.pipeline.partition.multilevel.clusters import Clusters
-from gnnloom.pipeline.partition.multilevel.contraction_sizes import ContractionSizes
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, load_nets
-from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
-from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph, load_nets
+from gnnloom.pipeline.partition.multilevel.incidence import (
+    Incidence,
+    IncidenceWriter,
+    StatedLists,
+    join_lists,
+    join_phase,
+    stated_pieces,
+)
+from gnnloom.pipeline.partition.multilevel.pieces import (
+    NET_TASKS,
+    NUMBER_BYTES,
+    Piece,
+    in_order,
+    net_tasks,
+    phase_over,
+    single_rows,
+)
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
 from gnnloom.pipeline.shuffle.columns import Column
@@ -31,67 +46,70 @@ from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.memory import rows_that_fit
+from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.matrix.csr import index_dtype
 
+#: Bytes for each net of a task: hash and number as they are collected, joined and sorted.
+_NET_BYTES = 80
+#: Nets of a task that need no more memory than a worker has in any case.
+_FEW_NETS = 1 << 20
+#: Bytes of the hash and number of a net in a lane, of which every task that finds identical nets reads a range; those
+#: of the number and weight of a net that is kept.
+_HASH_BYTES = 16
 #: Columns of what tasks route: the hash of the pins of a net, and the net; a net that is kept, and its weight.
 _HASHES = (Column("hash", "uint64"), Column("net", "int64"))
 _KEPT = (Column("net", "int64"), Column("weight", "int64"))
 
 
 @dataclass(frozen=True)
-class _ContractTask:
-    """Contracts a range of nets; holds a hash and a number for each of them.
+class _Contraction:
+    """What the tasks have in common.
 
     Attributes:
+        folder: for the files of the result.
+        ranges: of nets, each of which a task contracts; later, one writes those that are kept.
         hashes: hash of the pins and number of the nets that have two or more pins left, by range of hashes.
-        number: of the task.
-        folder: for the files of this task.
-    """
-
-    nets: Incidence
-    rows: range
-    clusters: Clusters
-    hashes: UnrecordedShuffle
-    number: int
-    folder: Path
-
-    @property
-    def original_path(self) -> Path:
-        """File of the (num_kept,) int64 numbers of the nets that have two or more pins left, ascending."""
-        return self.folder / "original.npy"
-
-
-@dataclass(frozen=True)
-class _MergeTask:
-    """Finds identical nets with hashes in a range.
-
-    Attributes:
-        number: of the task, and of its range of hashes.
-        nets: ranges of nets.
         kept: number and weight of the first of the nets with the same pins, ascending, by range of nets.
     """
 
+    hypergraph: DiskHypergraph
+    clusters: Clusters
+    folder: Path
+    ranges: tuple[range, ...]
     hashes: UnrecordedShuffle
-    net_weight_path: Path | None
-    number: int
-    nets: tuple[range, ...]
     kept: UnrecordedShuffle
 
+    @classmethod
+    def of(cls, hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, memory: int) -> _Contraction:
+        """Divide the nets, and the hashes, among tasks of ``memory`` bytes."""
+        num_nets = hypergraph.num_nets
+        fewest = -(-num_nets // max(_FEW_NETS, rows_that_fit(memory, _NET_BYTES)))
+        merges = 1 << (max(NET_TASKS, fewest) - 1).bit_length()
+        # More than 16 ranges of nets only if every range of hashes has 64 KiB or more in the lane of each.
+        most = most_sources(_HASH_BYTES * num_nets, merges)
+        ranges = tuple(hypergraph.nets.ranges(max(fewest, min(net_tasks(hypergraph.num_pins), most))))
+        hashes = UnrecordedShuffle.named(folder, "hashes", len(ranges), _HASHES, merges)
+        kept = UnrecordedShuffle.named(folder, "kept", merges, _KEPT, len(ranges))
+        return cls(hypergraph, clusters, folder, ranges, hashes, kept)
 
-@dataclass(frozen=True)
-class _SelectTask:
-    """Writes the nets that are kept of a range, and their weights.
+    @property
+    def merges(self) -> int:
+        """Tasks that find identical nets, each in a range of hashes; a power of two."""
+        return self.hashes.shuffle.num_positions
 
-    Attributes:
-        pieces: the nets of this range after contraction.
-        first: number of the first net that is kept.
-    """
+    def folder_of(self, number: int) -> Path:
+        """For the files of a range of nets."""
+        return self.folder / f"range-{number:05d}"
 
-    contracted: _ContractTask
-    pieces: Incidence
-    kept: UnrecordedShuffle
-    first: int
-    net_weight_path: Path
+    def original_path(self, number: int) -> Path:
+        """File of the (num_kept,) int64 numbers of the nets of a range that have two or more pins left, ascending."""
+        return self.folder_of(number) / "original.npy"
+
+    @property
+    def net_weight_path(self) -> Path:
+        """File of the (num_nets,) int64 weight of each net that is kept."""
+        return self.folder / "net-weight.npy"
 
 
 @dataclass(frozen=True)
@@ -136,56 +154,110 @@ def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, 
         cluster: runs the tasks.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = ContractionSizes.of(hypergraph.num_nets, hypergraph.num_pins, cluster.memory)
-    ranges = tuple(hypergraph.nets.ranges(sizes.num_ranges))
-    hashes = UnrecordedShuffle.create(folder, "hashes", len(ranges), _HASHES, 1 << sizes.hash_bits)
-    contracts = [
-        _ContractTask(hypergraph.nets, rows, clusters, hashes, number, folder / f"range-{number:05d}")
-        for number, rows in enumerate(ranges)
-    ]
-    contracted = list(cluster.map(_contract_nets, contracts))
-    pieces = {number: nets for number, _, nets in contracted}
-    hashes.list_runs((number, runs) for number, runs, _ in contracted)
-    num_merges = 1 << sizes.hash_bits
-    kept = UnrecordedShuffle.create(folder, "kept", num_merges, _KEPT, len(ranges))
-    merges = [_MergeTask(hashes, hypergraph.net_weight_path, number, ranges, kept) for number in range(num_merges)]
-    kept.list_runs(cluster.map(_merge_identical, merges))
-    hashes.remove()
+    work = _Contraction.of(hypergraph, clusters, folder, cluster.memory)
+    work.hashes.create()
+    found = sorted(results(_contract_phase(work), cluster), key=lambda each: each[0])
+    pieces = tuple(nets for *_, nets in found)
+    work.hashes.list_runs((number, runs) for number, runs, _ in found)
+    work.kept.create()
+    work.kept.list_runs(results(_merge_phase(work), cluster))
+    work.hashes.remove()
     with OpenFiles(folder) as files:
-        ends = np.cumsum(kept.rows(files).num_rows()).tolist()
-    net_weight_path = folder / "net-weight.npy"
-    create_vector(net_weight_path, (ends[-1],), np.dtype(np.int64))
-    selects = [
-        _SelectTask(contract, pieces[contract.number], kept, first, net_weight_path)
-        for contract, first in zip(contracts, [0, *ends], strict=False)
-    ]
-    selected = dict(cluster.map(_select, selects))
-    kept.remove()
-    nets = join_lists([selected[contract.number] for contract in contracts], folder / "nets", cluster)
-    for contract in contracts:
-        shutil.rmtree(contract.folder)
-    return ContractedNets(folder, clusters, nets, net_weight_path)
+        ends = np.cumsum(work.kept.rows(files).num_rows()).tolist()
+    create_vector(work.net_weight_path, (ends[-1],), np.dtype(np.int64))
+    selected = in_order(results(_select_phase(work, pieces, ends[-1], [0, *ends]), cluster))
+    work.kept.remove()
+    nets = join_lists("join nets", selected, folder / "nets", cluster)
+    for number in range(len(work.ranges)):
+        shutil.rmtree(work.folder_of(number))
+    return ContractedNets(folder, clusters, nets, work.net_weight_path)
 
 
-def _contract_nets(task: _ContractTask) -> tuple[int, LaneRuns, Incidence]:
+def contract_phases(hypergraph: DiskHypergraph, coarse: DiskHypergraph, memory: int) -> list[Phase]:
+    """The phases of :func:`contract_nets`; before identical nets are found, at most all nets and pins are left.
+
+    Args:
+        coarse: what is left.
+    """
+    work = _Contraction.of(hypergraph, Clusters(Path(), Path(), coarse.num_vertices, 0, 0), Path(), memory)
+    count = len(work.ranges)
+    contracted = StatedLists.of(hypergraph.num_nets, hypergraph.num_pins, coarse.num_vertices)
+    select = _select_phase(work, stated_pieces(contracted, count), coarse.num_nets)
+    join = join_phase("join nets", stated_pieces(coarse.nets, count), coarse.nets)
+    return [_contract_phase(work), _merge_phase(work), select, join]
+
+
+def _contract_phase(work: _Contraction) -> Phase:
+    """Contract ranges of nets; a task holds a hash and a number for each net."""
+    hypergraph, num_nets = work.hypergraph, work.hypergraph.num_nets
+    labels = hypergraph.label_bytes * hypergraph.num_pins
+    pins = index_dtype(work.clusters.num_clusters).itemsize * hypergraph.num_pins
+    # Offsets, numbers and hashes.
+    writes = pins + (2 * NUMBER_BYTES + _HASH_BYTES) * num_nets
+    reads = hypergraph.nets.num_bytes + labels
+    return phase_over(work.ranges, "contract nets", _contract_nets, work, reads=reads, writes=writes, files=3)
+
+
+def _merge_phase(work: _Contraction) -> Phase:
+    """Find identical nets, by range of hashes."""
+    hypergraph, numbers = work.hypergraph, single_rows(work.merges)
+    reads = _HASH_BYTES * hypergraph.num_nets + hypergraph.net_weight_bytes
+    return phase_over(
+        numbers,
+        "find identical nets",
+        _merge_identical,
+        work,
+        reads=reads,
+        writes=_HASH_BYTES * hypergraph.num_nets,
+        files=1 if hypergraph.net_weight_path else 0,
+        lanes=[len(work.ranges)],
+    )
+
+
+def _select_phase(
+    work: _Contraction, pieces: Sequence[Incidence], num_kept: int, firsts: Sequence[int] | None = None
+) -> Phase:
+    """Write the nets that are kept of each range, and their weights.
+
+    Args:
+        pieces: the nets of each range after contraction.
+        num_kept: nets that are kept.
+        firsts: number of the first net of each range that is kept.
+    """
+    size = sum(piece.num_bytes for piece in pieces)
+    return phase_over(
+        work.ranges,
+        "select nets",
+        _select,
+        (work, tuple(pieces)),
+        # Numbers of nets, and numbers and weights of those that are kept.
+        reads=size + NUMBER_BYTES * (work.hypergraph.num_nets + 2 * num_kept),
+        writes=size + NUMBER_BYTES * num_kept,
+        files=3,
+        lanes=[work.merges],
+        firsts=firsts,
+    )
+
+
+def _contract_nets(task: Piece[_Contraction]) -> tuple[int, LaneRuns, Incidence]:
     """Contract a range of nets; each keeps its new pins in the order in which they first occur."""
-    label, num_clusters = task.clusters.label, task.clusters.num_clusters
+    work = task.work
+    label, num_clusters = work.clusters.label, work.clusters.num_clusters
     originals, hashes = [], []
-    with IncidenceWriter(task.folder / "contracted", index_dtype(num_clusters)) as writer:
-        for block in task.nets.blocks(task.rows):
+    with IncidenceWriter(work.folder_of(task.number) / "contracted", index_dtype(num_clusters)) as writer:
+        for block in work.hypergraph.nets.blocks(task.rows):
             offset, pins, original, hashed = _contract_block(block.first_row, block.offset, block.ids, label)
             writer.append(offset, pins)
             originals.append(original)
             hashes.append(hashed)
         nets = writer.close()
     original, hashed = np.concatenate(originals), np.concatenate(hashes)
-    store_vector(task.original_path, original)
+    store_vector(work.original_path(task.number), original)
     # The stable order keeps the nets with one hash ascending.
     order = np.argsort(hashed, kind="stable")
     hashed = hashed[order]
-    first = _first_hashes(task.hashes.shuffle.num_positions)
-    offsets = np.append(np.searchsorted(hashed, first), len(hashed))
-    with task.hashes.routed(task.number) as out:
+    offsets = np.append(np.searchsorted(hashed, _first_hashes(work.merges)), len(hashed))
+    with work.hashes.routed(task.number) as out:
         out.add(Index.of_offsets(offsets), {"hash": hashed, "net": original[order]})
     return task.number, out.written, nets
 
@@ -232,39 +304,41 @@ def _contract_block(
     return new_offset[: kept + 1], new_pin[:end], original[:kept], hashed[:kept]
 
 
-def _merge_identical(task: _MergeTask) -> tuple[int, LaneRuns]:
+def _merge_identical(task: Piece[_Contraction]) -> tuple[int, LaneRuns]:
     """Keep the first net of those with the same pins, with the weight of all of them."""
-    with OpenFiles(task.hashes.work) as files:
-        rows = task.hashes.rows(files).read(task.number, task.number + 1)
+    work = task.work
+    with OpenFiles(work.folder) as files:
+        rows = work.hashes.rows(files).read(task.number, task.number + 1)
         hashed, original = rows.column("hash"), rows.column("net")
     # Ranges of nets come in order, so among equal hashes the stable order puts the net with the lowest number first.
     order = np.argsort(hashed, kind="stable")
-    weight = map_vector(task.net_weight_path)[original] if task.net_weight_path else np.ones_like(original)
+    path = work.hypergraph.net_weight_path
+    weight = map_vector(path)[original] if path else np.ones_like(original)
     is_first = np.zeros(len(hashed), dtype=np.bool_)
     _collect_weights(hashed, order, weight, is_first)
     net, weight = original[is_first], weight[is_first]
     order = np.argsort(net, kind="stable")
-    offsets = np.searchsorted(net, [0, *(nets.stop for nets in task.nets)], sorter=order)
-    with task.kept.routed(task.number) as out:
+    offsets = np.searchsorted(net, [0, *(nets.stop for nets in work.ranges)], sorter=order)
+    with work.kept.routed(task.number) as out:
         out.add(Index.of_offsets(offsets), {"net": net[order], "weight": weight[order]})
     return task.number, out.written
 
 
-def _select(task: _SelectTask) -> tuple[int, Incidence]:
-    contract = task.contracted
-    with OpenFiles(task.kept.work) as files:
-        rows = task.kept.rows(files).read(contract.number, contract.number + 1)
+def _select(task: Piece[tuple[_Contraction, tuple[Incidence, ...]]]) -> tuple[int, Incidence]:
+    work, contracted = task.work[0], task.work[1][task.number]
+    with OpenFiles(work.folder) as files:
+        rows = work.kept.rows(files).read(task.number, task.number + 1)
         net, weight = rows.column("net"), rows.column("weight")
     order = np.argsort(net, kind="stable")
-    map_vector(task.net_weight_path, "r+")[task.first : task.first + len(net)] = weight[order]
-    original = map_vector(contract.original_path)
+    map_vector(work.net_weight_path, "r+")[task.first : task.first + len(net)] = weight[order]
+    original = map_vector(work.original_path(task.number))
     is_kept = np.zeros(len(original), dtype=np.bool_)
     is_kept[np.searchsorted(original, net)] = True
-    with IncidenceWriter(contract.folder / "kept", np.dtype(task.pieces.dtype)) as writer:
-        for block in task.pieces.blocks():
+    with IncidenceWriter(work.folder_of(task.number) / "kept", np.dtype(contracted.dtype)) as writer:
+        for block in contracted.blocks():
             size = np.diff(block.offset)
             writer.append(*select_nets(size, block.ids, is_kept[block.first_row : block.first_row + len(size)]))
-        return contract.number, writer.close()
+        return task.number, writer.close()
 
 
 @njit(cache=True, nogil=True)

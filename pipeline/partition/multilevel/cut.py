@@ -11,17 +11,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.pieces import net_tasks
+from gnnloom.pipeline.partition.multilevel.pieces import PART_BYTES, Piece, net_tasks, phase_over
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.storage.format.memory_map import map_part_vector
-
-
-@dataclass(frozen=True)
-class _CountTask:
-    hypergraph: DiskHypergraph
-    rows: range
-    part_path: Path
-    num_parts: int
+from gnnloom.pipeline.tasks.phase import Phase, results
 
 
 def rows_sent(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, cluster: Cluster) -> int:
@@ -30,19 +23,34 @@ def rows_sent(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, clust
     Args:
         part_path: file of the (num_vertices,) int32 parts.
     """
-    tasks = [
-        _CountTask(hypergraph, rows, part_path, num_parts)
-        for rows in hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
-    ]
-    return sum(cluster.map(_count, tasks))
+    return sum(results(cut_phase(hypergraph, part_path, num_parts), cluster))
 
 
-def _count(task: _CountTask) -> int:
-    part, weight = map_part_vector(task.part_path), task.hypergraph.net_weight
-    seen = np.full(task.num_parts, -1, dtype=np.int64)
+@dataclass(frozen=True)
+class _Cut:
+    hypergraph: DiskHypergraph
+    part_path: Path
+    num_parts: int
+
+
+def cut_phase(hypergraph: DiskHypergraph, part_path: Path, num_parts: int) -> Phase:
+    """The phase of :func:`rows_sent`."""
+    return phase_over(
+        hypergraph.nets.ranges(net_tasks(hypergraph.num_pins)),
+        "count cut",
+        _count,
+        _Cut(hypergraph, part_path, num_parts),
+        reads=hypergraph.nets.num_bytes + PART_BYTES * hypergraph.num_pins + hypergraph.net_weight_bytes,
+        files=4 if hypergraph.net_weight_path else 3,
+    )
+
+
+def _count(task: Piece[_Cut]) -> int:
+    hypergraph, part = task.work.hypergraph, map_vector(task.work.part_path)
+    weight, seen = hypergraph.net_weight, np.full(task.work.num_parts, -1, dtype=np.int64)
     return sum(
         _cut_of_block(block.first_row, block.offset, block.ids, part, weight, seen)
-        for block in task.hypergraph.nets.blocks(task.rows)
+        for block in hypergraph.nets.blocks(task.rows)
     )
 
 

@@ -1,16 +1,18 @@
-"""A hypergraph on disk: the pins of its nets and the nets of its vertices, each streamed in order."""
+"""A hypergraph on disk: the pins of its nets and the nets of its vertices, each streamed in order; and its clusters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.multilevel.incidence import Incidence
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector
+from gnnloom.pipeline.partition.multilevel.incidence import Incidence, StatedLists
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from gnnloom.storage.matrix.csr import index_dtype
 
 #: Up to this many pins, one process clusters, places and refines.  Rounds of tasks take 1.7 times its processor time to
 #: refine, and more on small graphs; with two workers they were not measured to be faster below 30 million pins.
@@ -37,6 +39,17 @@ class DiskHypergraph:
     total_weight: int
     heaviest: int
 
+    @classmethod
+    def stated(cls, num_vertices: int, num_nets: int, num_pins: int, *, is_weighted: bool = False) -> DiskHypergraph:
+        """A hypergraph of which only the size is known, for plans.
+
+        Args:
+            is_weighted: whether its nets have weights; those of the finest level have none.
+        """
+        nets = StatedLists.of(num_nets, num_pins, num_vertices)
+        vertices = StatedLists.of(num_vertices, num_pins, num_nets)
+        return cls(nets, vertices, Path(), Path() if is_weighted else None, 0, 0)
+
     @property
     def vertex_weight(self) -> NDArray[np.int64]:
         """Map the (num_vertices,) int64 weights, at least 1."""
@@ -60,18 +73,23 @@ class DiskHypergraph:
         return self.nets.num_ids
 
     @property
+    def label_bytes(self) -> int:
+        """Bytes of a pin, and of the cluster of a vertex."""
+        return int(index_dtype(self.num_vertices).itemsize)
+
+    @property
+    def net_weight_bytes(self) -> int:
+        """Bytes of all weights of nets."""
+        return 8 * self.num_nets if self.net_weight_path else 0
+
+    @property
     def is_for_tasks(self) -> bool:
         """Whether tasks cluster, place and refine its vertices in rounds, with other results than one process."""
-        return is_for_tasks(self.num_pins, self.num_vertices)
+        return max(self.num_pins, self.num_vertices) > FEW_PINS
 
     def load(self) -> Hypergraph:
         """Load the hypergraph into memory, without nets of one pin."""
         return load_nets(self.nets, np.array(self.vertex_weight), self.net_weight)
-
-
-def is_for_tasks(num_pins: int, num_vertices: int) -> bool:
-    """Whether tasks work on the vertices of a hypergraph in rounds; see ``FEW_PINS``."""
-    return max(num_pins, num_vertices) > FEW_PINS
 
 
 def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDArray[np.int64]) -> Hypergraph:
@@ -93,3 +111,45 @@ def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDA
         kept_nets.append(kept)
     weight = net_weight[np.concatenate(kept_nets)] if len(net_weight) else None
     return Hypergraph(vertex_weight, np.cumsum(np.concatenate(offsets)), np.concatenate(pins), weight)
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The cluster of every vertex; small and picklable.
+
+    Attributes:
+        label_path: file of the (num_vertices,) int32 or int64 clusters, numbered from 0 without gaps.
+        weight_path: file of the (num_clusters,) int64 weight of each cluster.
+        num_clusters: at least 1.
+        total_weight: of all clusters.
+        heaviest: weight of the heaviest cluster.
+    """
+
+    label_path: Path
+    weight_path: Path
+    num_clusters: int
+    total_weight: int
+    heaviest: int
+
+    @property
+    def label(self) -> NDArray[Any]:
+        """Map the (num_vertices,) clusters."""
+        return map_vector(self.label_path)
+
+
+def store_clusters(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path) -> Clusters:
+    """Store labels that are in memory, and the weights of their clusters.
+
+    Args:
+        label: (num_vertices,) int32 or int64 cluster of each vertex, numbered from 0 without gaps.
+        folder: for the files.
+    """
+    weight = np.zeros(int(label.max()) + 1, dtype=np.int64)
+    np.add.at(weight, label, hypergraph.vertex_weight)
+    return Clusters(
+        store_vector(folder / "label.npy", label),
+        store_vector(folder / "weight.npy", weight),
+        len(weight),
+        hypergraph.total_weight,
+        int(weight.max()),
+    )

@@ -1,12 +1,38 @@
-"""Heavy-first random parts: balanced, without regard to the nets; a start for refinement."""
+"""Heavy-first random parts: balanced, without regard to the nets; a start for refinement.
+
+One process assigns vertices one after another. Where tasks do it, the client deals classes of equal weights, and tasks
+place the vertices: the parts get as many vertices of each weight, which are random too, but drawn in another order. If
+all weights add up to W, there are at most about sqrt(2 W) different ones.
+"""
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import dataclass, fields
+from pathlib import Path
+
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.measure.balance import place_in_order
 from gnnloom.pipeline.partition.model.random_moves import shuffled
+from gnnloom.pipeline.partition.multilevel.pieces import (
+    NUMBER_BYTES,
+    PART_BYTES,
+    Piece,
+    phase_over,
+    run_pieces,
+    vertex_pieces,
+)
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.storage.matrix.permutation import permute_by_network
+from gnnloom.storage.matrix.random_numbers import stream_key
+
+#: Up to this many vertices of one weight are dealt one by one.
+_FEW = 32
 
 
 def assign_heavy_first(weight: NDArray[np.int64], parts: int, seed: int, part: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -29,3 +55,182 @@ def assign_heavy_first(weight: NDArray[np.int64], parts: int, seed: int, part: N
     load = np.zeros(parts, dtype=np.int64)
     place_in_order(order, weight, part, load)
     return load
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """What the tasks have in common; ``folder`` is for files of all tasks and of each."""
+
+    weight_path: Path
+    part_path: Path
+    folder: Path
+    seed: int
+
+    def counts_path(self, number: int) -> Path:
+        """File of (2, num_classes) int64: the weights in a piece, ascending, and how many vertices have each."""
+        return self.folder / f"counts-{number}.npy"
+
+    def ranks_path(self, number: int) -> Path:
+        """File of (num_classes,) int64: how many vertices before a piece have each of its weights."""
+        return self.folder / f"ranks-{number}.npy"
+
+
+@dataclass(frozen=True)
+class _Deal:
+    """What the parts get of each class.
+
+    Attributes:
+        weight: (num_classes,) int64, ascending.
+        offset: (num_classes + 1,) int64; class k has the runs offset[k]:offset[k + 1].
+        part: (num_runs,) int32 part that a run of vertices goes to.
+        end: (num_runs,) int64 vertices of the class up to the end of the run.
+    """
+
+    weight: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    part: NDArray[np.int32]
+    end: NDArray[np.int64]
+
+    def store(self, folder: Path) -> None:
+        """Write every array to a file of its own, which all tasks map."""
+        for field in fields(self):
+            store_vector(folder / f"{field.name}.npy", getattr(self, field.name))
+
+    @classmethod
+    def map(cls, folder: Path) -> _Deal:
+        """Map the files that :meth:`store` wrote."""
+        return cls(*(map_vector(folder / f"{field.name}.npy") for field in fields(cls)))
+
+
+def deal_heavy_first(
+    weight_path: Path, part_path: Path, num_vertices: int, parts: int, seed: int, folder: Path, cluster: Cluster
+) -> None:
+    """Fill a part vector: the heaviest vertices first, each to the lightest part.
+
+    Args:
+        weight_path: file of (num_vertices,) int64 weights.
+        part_path: file of (num_vertices,) int32 parts.
+        parts: number of parts P.
+        folder: for temporary files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    work = _Classes(weight_path, part_path, folder, seed)
+    counting, placing = _phases(work, num_vertices)
+    run_pieces(counting, cluster)
+    weight, count = _rank(work, len(counting.tasks))
+    _deal(weight, count, parts).store(folder)
+    run_pieces(placing, cluster)
+    shutil.rmtree(folder)
+
+
+def place_phases(num_vertices: int) -> list[Phase]:
+    """The phases of :func:`deal_heavy_first`."""
+    return _phases(_Classes(Path(), Path(), Path(), 0), num_vertices)
+
+
+def _phases(work: _Classes, num_vertices: int) -> list[Phase]:
+    """Count the weights, and place the vertices; at most, every vertex of a piece has another weight."""
+    pieces, size = vertex_pieces(num_vertices), NUMBER_BYTES * num_vertices
+    parts = PART_BYTES * num_vertices
+    return [
+        phase_over(pieces, "count weights", _count, work, reads=size, writes=2 * size, files=1),
+        # The weights and their counts and ranks, and four files of what the parts get.
+        phase_over(pieces, "place vertices", _place, work, reads=4 * size, writes=parts, files=7),
+    ]
+
+
+def _count(task: Piece[_Classes]) -> None:
+    weight = map_vector(task.work.weight_path)[task.span]
+    store_vector(task.work.counts_path(task.number), np.stack(np.unique(weight, return_counts=True)))
+
+
+def _rank(work: _Classes, num_pieces: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Store the ranks of all pieces; returns the classes, ascending, and the number of vertices of each."""
+    counts = [work.counts_path(number) for number in range(num_pieces)]
+    weight = np.unique(np.concatenate([map_vector(path)[0] for path in counts]))
+    total = np.zeros(len(weight), dtype=np.int64)
+    for number, path in enumerate(counts):
+        each, count = map_vector(path)
+        place = np.searchsorted(weight, each)
+        store_vector(work.ranks_path(number), total[place])
+        total[place] += count
+    return weight, total
+
+
+def _deal(weight: NDArray[np.int64], count: NDArray[np.int64], parts: int) -> _Deal:
+    load = np.zeros(parts, dtype=np.int64)
+    runs: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
+    for each, vertices in zip(weight[::-1].tolist(), count[::-1].tolist(), strict=True):
+        share = share_of_class(each, vertices, load)
+        part = np.flatnonzero(share)
+        runs.append((part.astype(np.int32), np.cumsum(share[part])))
+    runs.reverse()
+    offset = np.cumsum([0, *(len(part) for part, _ in runs)])
+    return _Deal(weight, offset, np.concatenate([part for part, _ in runs]), np.concatenate([end for _, end in runs]))
+
+
+@njit(cache=True, nogil=True)
+def share_of_class(weight: int, count: int, load: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Deal vertices of one weight, each to the part that is then the lightest, the first of equals.
+
+    Args:
+        weight: of each vertex.
+        count: number of vertices.
+        load: (num_parts,) int64 weight of each part; updated.
+
+    Returns:
+        (num_parts,) int64 number of vertices that each part gets.
+    """
+    share = np.zeros(len(load), np.int64)
+    if count > _FEW:
+        # Part p would take its next vertices at the loads load[p], load[p] + weight, and so on.  The vertices go to the
+        # lowest of the loads of all parts: to all below a level, the highest that has no more of them than vertices.
+        low = int(np.min(load))
+        high = low + count * weight + 1
+        while high - low > 1:
+            level = (low + high) // 2
+            if _places_below(level, weight, load, share) <= count:
+                low = level
+            else:
+                high = level
+        count -= _places_below(low, weight, load, share)
+        load += share * weight
+        # The rest goes to parts at the level; there are more such parts than vertices left.
+        for part in np.flatnonzero(load == low)[:count]:
+            share[part] += 1
+            load[part] += weight
+        return share
+    for _ in range(count):
+        lightest = np.argmin(load)
+        share[lightest] += 1
+        load[lightest] += weight
+    return share
+
+
+@njit(cache=True, nogil=True)
+def _places_below(level: int, weight: int, load: NDArray[np.int64], places: NDArray[np.int64]) -> int:
+    """Fill ``places``, (num_parts,) int64: vertices that each part takes while it is below a level; returns the sum."""
+    total = 0
+    for part in range(len(load)):
+        places[part] = max(0, -((load[part] - level) // weight)) if load[part] < level else 0
+        total += places[part]
+    return total
+
+
+def _place(task: Piece[_Classes]) -> None:
+    work = task.work
+    deal, own = _Deal.map(work.folder), map_vector(work.weight_path)[task.span]
+    (found, count), ranks = map_vector(work.counts_path(task.number)), map_vector(work.ranks_path(task.number))
+    # Vertices of one weight follow each other, ascending.
+    order = np.argsort(own, kind="stable")
+    placed, first = np.empty(len(own), dtype=np.int32), 0
+    for each, vertices, rank in zip(found.tolist(), count.tolist(), ranks.tolist(), strict=True):
+        number = int(np.searchsorted(deal.weight, each))
+        runs = slice(deal.offset[number], deal.offset[number + 1])
+        part, end = deal.part[runs], deal.end[runs]
+        # Ranks are shuffled, so that the vertices of a run are random ones of the class.
+        key = int(stream_key(work.seed, f"heavy first {each}"))
+        position = permute_by_network(np.arange(rank, rank + vertices), int(end[-1]), key)
+        placed[order[first : first + vertices]] = part[np.searchsorted(end, position, side="right")]
+        first += vertices
+    map_vector(work.part_path, "r+")[task.span] = placed

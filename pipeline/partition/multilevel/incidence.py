@@ -6,9 +6,10 @@ Two plain files: ``offset`` (num_rows + 1,) int64 and ``id`` (num_ids,) int32 or
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -17,7 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.raw_files import read_bytes
+from gnnloom.pipeline.partition.multilevel.pieces import Piece, consecutive, phase_over, range_pieces, run_pieces
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.format.numpy_files import map_plain
+from gnnloom.storage.matrix.csr import index_dtype
 
 #: Most ids of a block, unless a single row has more: 8 MiB of int64.
 BLOCK_IDS = 1 << 20
@@ -52,9 +57,14 @@ class Incidence:
     dtype: str
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of an id."""
+        return np.dtype(self.dtype).itemsize
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of the files."""
-        return 8 * (self.num_rows + 1) + np.dtype(self.dtype).itemsize * self.num_ids
+        return 8 * (self.num_rows + 1) + self.itemsize * self.num_ids
 
     def offset(self, mode: Literal["r", "r+"] = "r") -> NDArray[np.int64]:
         """Map the (num_rows + 1,) int64 offsets; pages are read on access.
@@ -94,6 +104,24 @@ class Incidence:
         edges = np.searchsorted(self.offset(), wanted).tolist()
         # Long rows make edges coincide; the set below drops the empty ranges between them.
         return [range(a, b) for a, b in pairwise(sorted({0, *edges, self.num_rows}))]
+
+
+class StatedLists(Incidence):
+    """Lists of which only the sizes are known, for plans: as if all rows were alike."""
+
+    @classmethod
+    def of(cls, num_rows: int, num_ids: int, num_columns: int) -> StatedLists:
+        """Lists of ids below ``num_columns``."""
+        return cls(Path(), num_rows, num_ids, index_dtype(num_columns).name)
+
+    def ranges(self, count: int) -> list[range]:
+        return range_pieces(range(self.num_rows), count)
+
+
+def stated_pieces(lists: Incidence, count: int) -> list[StatedLists]:
+    """Even pieces of lists, of which only the sizes are known."""
+    pieces = range_pieces(range(lists.num_rows), count)
+    return [StatedLists(Path(), len(rows), lists.num_ids // len(pieces), lists.dtype) for rows in pieces]
 
 
 def create_incidence(folder: Path, num_rows: int, num_ids: int, dtype: np.dtype[Any]) -> Incidence:
@@ -146,3 +174,46 @@ class IncidenceWriter:
         self._ids.close()
         self._offset.close()
         return Incidence(self._folder, self._rows, self._written, self._dtype.name)
+
+
+@dataclass(frozen=True)
+class _Join:
+    """Lists that become those of all rows, one after the other."""
+
+    pieces: tuple[Incidence, ...]
+    result: Incidence
+
+
+def join_lists(name: str, pieces: Sequence[Incidence], folder: Path, cluster: Cluster) -> Incidence:
+    """Write the lists of all pieces, one after the other, and remove the pieces.
+
+    Args:
+        name: of the phase.
+        pieces: one or more, with ids of one dtype.
+    """
+    num_rows, num_ids = sum(piece.num_rows for piece in pieces), sum(piece.num_ids for piece in pieces)
+    result = create_incidence(folder, num_rows, num_ids, np.dtype(pieces[0].dtype))
+    run_pieces(join_phase(name, pieces, result), cluster)
+    for piece in pieces:
+        shutil.rmtree(piece.folder)
+    return result
+
+
+def join_phase(name: str, pieces: Sequence[Incidence], result: Incidence) -> Phase:
+    """The phase of :func:`join_lists`."""
+    ranges, firsts = (
+        consecutive(piece.num_rows for piece in pieces),
+        accumulate((piece.num_ids for piece in pieces), initial=0),
+    )
+    work, size = _Join(tuple(pieces), result), result.num_bytes
+    return phase_over(ranges, name, _place, work, reads=size, writes=size, files=2, firsts=firsts)
+
+
+def _place(task: Piece[_Join]) -> None:
+    offset, ids, first_id = task.work.result.offset("r+"), task.work.result.ids("r+"), task.first
+    for block in task.work.pieces[task.number].blocks():
+        first = task.rows.start + block.first_row
+        # The offset of the first row of all is 0, as the file was created.
+        offset[first + 1 : first + len(block.offset)] = first_id + block.offset[1:]
+        ids[first_id : first_id + len(block.ids)] = block.ids
+        first_id += len(block.ids)

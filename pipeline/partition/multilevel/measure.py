@@ -90,7 +90,7 @@ def _count_labels(
 
 def _hypergraph_of_rows(graph: Graph, weight: NDArray[np.int64], folder: Path) -> DiskHypergraph:
     here = InProcessCluster()
-    nets = vertices = store_rows(folder / "rows", [graph], here)
+    nets = vertices = store_rows(folder / "rows", graph, here)
     # Not the stored transpose: a projection may not write an artifact.
     if not graph.symmetric:
         vertices = transpose_incidence(nets, graph.num_vertices, folder / "columns", _SORT_BYTES, here)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +26,20 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.model.part_bits import WORD_BITS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
-from gnnloom.pipeline.partition.multilevel.net_masks import create_masks
-from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates
-from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, round_tasks, writing_tasks
-from gnnloom.pipeline.partition.multilevel.route_rows import route_rows
+from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, mask_bytes
+from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates, route_rows
+from gnnloom.pipeline.partition.multilevel.pieces import (
+    NUMBER_BYTES,
+    PART_BYTES,
+    Piece,
+    Setting,
+    phase_over,
+    range_pieces,
+    round_tasks,
+    run_pieces,
+    shared_lanes,
+    writing_tasks,
+)
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     accept_classes,
@@ -44,7 +53,8 @@ from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
-from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.matrix.permutation import mix
 
@@ -53,6 +63,10 @@ from gnnloom.storage.matrix.permutation import mix
 ROUNDS = 16
 #: Classes of the moves between two parts, and the most of all parts together.
 _MOST_BUCKETS, _MOST_CLASSES = 4, 1 << 20
+#: Bytes of a move, and of a class of moves with its weight; of the state of a part.
+_MOVE_BYTES, _STATE_BYTES = 16, 16
+#: Fewest classes that are merged at a time: merging them sorts those that are merged already as well.
+_MERGED_AT_ONCE = 1 << 16
 #: Columns of what tasks route: a vertex, and the class of its move; a class of moves, and its weight; a net, and the
 #: indices of the parts that a pin of it leaves and joins.
 _MOVE, _UPDATE = Column("move", "int64", (2,)), Column("update", "int64", (3,))
@@ -92,13 +106,43 @@ class _Round:
     """What the tasks of a round have in common.
 
     Attributes:
-        mask_path: file of the masks before this round.
-        folder: for the files of this round only, and removed after it.
+        mask_path, next_path: files of the masks before and after this round.
+        rows: the vertices of the round.
+        nets: ranges of the tasks that change masks.
+        moves: what is proposed.
+        classes: the classes of these moves, those of each task ascending.
+        updates: what the moves that are made change, by range of nets; in the order of the vertices.
     """
 
     work: Pass
     mask_path: Path
-    folder: Path
+    next_path: Path
+    rows: range
+    nets: tuple[range, ...]
+    moves: UnrecordedShuffle
+    classes: UnrecordedShuffle
+    updates: UnrecordedShuffle
+
+    @classmethod
+    def of(cls, work: Pass, mask_path: Path, rows: range, nets: tuple[range, ...], workers: int) -> _Round:
+        """A round in a new folder, which storing the state creates."""
+        name = uuid.uuid4().hex
+        folder, tasks = work.scratch / f"round-{name}", round_tasks(len(rows), workers)
+        return cls(
+            work,
+            mask_path,
+            work.scratch / f"masks-{name}.npy",
+            rows,
+            nets,
+            UnrecordedShuffle.named(folder, "moves", tasks, [_MOVE]),
+            UnrecordedShuffle.named(folder, "classes", tasks, _CLASSES),
+            UnrecordedShuffle.named(folder, "updates", len(nets), [_UPDATE], len(nets)),
+        )
+
+    @property
+    def folder(self) -> Path:
+        """For the files of this round only, and removed after it."""
+        return self.moves.work
 
     @property
     def state_path(self) -> Path:
@@ -111,58 +155,6 @@ class _Round:
         return self.folder / "accepted.npy"
 
 
-@dataclass(frozen=True)
-class _ProposeTask:
-    """Proposes moves of a range of vertices.
-
-    Attributes:
-        moves: the moves.
-        classes: the classes of these moves, ascending.
-    """
-
-    round: _Round
-    rows: range
-    number: int
-    moves: UnrecordedShuffle
-    classes: UnrecordedShuffle
-
-
-@dataclass(frozen=True)
-class _SpreadTask:
-    """Changes the parts of some of the vertices that move, and finds what else their moves change.
-
-    Attributes:
-        moves: all of the round.
-        rows: numbers of those of this task.
-        nets: ranges of the tasks that change masks.
-        updates: what moves change, by range of nets.
-    """
-
-    round: _Round
-    moves: UnrecordedShuffle
-    rows: range
-    number: int
-    nets: tuple[range, ...]
-    updates: UnrecordedShuffle
-
-
-@dataclass(frozen=True)
-class _MaskTask:
-    """Changes the masks of a range of nets.
-
-    Attributes:
-        next_path: file of the masks after the round.
-        number: of the range of nets.
-        updates: what the moves change, in the order of the vertices.
-    """
-
-    round: _Round
-    next_path: Path
-    number: int
-    nets: tuple[range, ...]
-    updates: UnrecordedShuffle
-
-
 def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int64], cluster: Cluster) -> int:
     """Move vertices once through a window of parts; returns the number of moves.
 
@@ -171,47 +163,109 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
         load: (num_parts,) int64 weight of each part; updated.
     """
     work.scratch.mkdir(parents=True, exist_ok=True)
-    num_tasks = round_tasks(work.hypergraph.num_vertices // ROUNDS, cluster.workers)
-    nets = tuple(work.hypergraph.nets.ranges(num_tasks))
+    nets = _net_ranges(work.hypergraph, cluster.workers)
     num_nets, _, num_words = map_vector(work.mask_path).shape
     now, moved = work.mask_path, 0
-    for number, rows in enumerate(work.hypergraph.vertices.ranges(ROUNDS)):
-        this = _Round(work, now, work.scratch / f"{number:02d}-{uuid.uuid4().hex}")
+    for rows in work.hypergraph.vertices.ranges(ROUNDS):
+        this = _Round.of(work, now, rows, nets, cluster.workers)
         store_vector(this.state_path, np.stack([position, load]))
-        pieces = range_pieces(rows, round_tasks(len(rows), cluster.workers))
-        moves = UnrecordedShuffle.create(this.folder, "moves", len(pieces), [_MOVE])
-        classes = UnrecordedShuffle.create(this.folder, "classes", len(pieces), _CLASSES)
-        proposals = [_ProposeTask(this, piece, task, moves, classes) for task, piece in enumerate(pieces)]
-        found = list(cluster.map(_propose, proposals))
-        num_moves = moves.list_runs((task, runs) for task, runs, *_ in found)
-        classes.list_runs((task, runs) for task, _, runs, _ in found)
+        this.moves.create()
+        this.classes.create()
+        propose = _propose_phase(this, len(load), num_words)
+        found = list(results(propose, cluster))
+        num_moves = this.moves.list_runs((task, runs) for task, runs, *_ in found)
+        this.classes.list_runs((task, runs) for task, _, runs, _ in found)
         if num_moves:
-            store_vector(this.accepted_path, _accept(classes, load, work))
+            store_vector(this.accepted_path, _accept(this.classes, load, work))
+            this.updates.create()
             num_updates = sum(updates for *_, updates in found)
-            shares = range_pieces(range(num_moves), writing_tasks(len(nets), UPDATE_BYTES * num_updates, len(nets)))
-            updates = UnrecordedShuffle.create(this.folder, "updates", len(shares), [_UPDATE], len(nets))
-            spreads = [_SpreadTask(this, moves, share, task, nets, updates) for task, share in enumerate(shares)]
-            spread = list(cluster.map(_spread, spreads))
-            moved += sum(made for *_, made in spread)
-            updates.list_runs((task, runs) for task, runs, _ in spread)
-            then = work.scratch / f"masks-{uuid.uuid4().hex}.npy"
-            create_masks(then, num_nets, num_words)
-            changes = [_MaskTask(this, then, task, nets, updates) for task in range(len(nets))]
-            run_tasks(cluster, _change_masks, changes)
+            spread = _spread_phase(this, len(load), num_moves, num_updates, len(propose.tasks))
+            made = list(results(spread, cluster))
+            moved += sum(count for *_, count in made)
+            this.updates.list_runs((task, runs) for task, runs, _ in made)
+            create_masks(this.next_path, num_nets, num_words)
+            run_pieces(_change_phase(this, num_words, num_updates, len(spread.tasks)), cluster)
             now.unlink()
-            now = then
+            now = this.next_path
         remove_tree(this.folder)
     now.replace(work.mask_path)
     return moved
 
 
-def _propose(task: _ProposeTask) -> tuple[int, LaneRuns, LaneRuns, int]:
+def move_phases(hypergraph: DiskHypergraph, setting: Setting, num_words: int, passes: int) -> list[Phase]:
+    """The phases of :func:`move_in_rounds`, in which at most all vertices of a round move.
+
+    Args:
+        num_words: of a net in each mask.
+        passes: through a window of parts.
+    """
+    work = Pass(hypergraph, Path(), Path(), 0, 0, 0.0, np.uint64(0), Path())
+    rows = max(hypergraph.vertices.ranges(ROUNDS), key=len)
+    this = _Round.of(work, Path(), rows, _net_ranges(hypergraph, setting.workers), setting.workers)
+    propose = _propose_phase(this, setting.parts, num_words)
+    num_updates = _pins_of(this)
+    spread = _spread_phase(this, setting.parts, len(rows), num_updates, len(propose.tasks))
+    phases = [propose, spread, _change_phase(this, num_words, num_updates, len(spread.tasks))]
+    return [replace(phase, repeats=passes * ROUNDS) for phase in phases]
+
+
+def _net_ranges(hypergraph: DiskHypergraph, workers: int) -> tuple[range, ...]:
+    return tuple(hypergraph.nets.ranges(round_tasks(hypergraph.num_vertices // ROUNDS, workers)))
+
+
+def _pins_of(this: _Round) -> int:
+    """Pins of the vertices of a round, if all are alike."""
+    hypergraph = this.work.hypergraph
+    return hypergraph.num_pins * len(this.rows) // hypergraph.num_vertices + 1
+
+
+def _propose_phase(this: _Round, num_parts: int, num_words: int) -> Phase:
+    hypergraph, rows = this.work.hypergraph, len(this.rows)
+    pieces, weight = range_pieces(this.rows, this.moves.lanes.count), NUMBER_BYTES if hypergraph.net_weight_path else 0
+    of_pin = hypergraph.vertices.itemsize + mask_bytes(num_words) + weight
+    reads = _pins_of(this) * of_pin + rows * (2 * NUMBER_BYTES + PART_BYTES) + len(pieces) * _STATE_BYTES * num_parts
+    # A move, and its class with its weight.
+    writes, files = 2 * _MOVE_BYTES * rows, 7 if weight else 6
+    return phase_over(pieces, "propose moves", _propose, this, reads=reads, writes=writes, files=files)
+
+
+def _spread_phase(this: _Round, num_parts: int, num_moves: int, num_updates: int, proposing: int) -> Phase:
+    """Change the parts of vertices, and find what else their moves change; tasks share the moves.
+
+    Args:
+        num_moves: that are proposed.
+        num_updates: nets of their vertices.
+        proposing: tasks that proposed them.
+    """
+    size, count = UPDATE_BYTES * num_updates, len(this.nets)
+    shares = range_pieces(range(num_moves), writing_tasks(count, size, count))
+    of_nets = num_updates * this.work.hypergraph.vertices.itemsize
+    reads = of_nets + num_moves * (_MOVE_BYTES + 2 * NUMBER_BYTES) + len(shares) * _STATE_BYTES * num_parts
+    writes, lanes = size + PART_BYTES * num_moves, [shared_lanes(proposing, len(shares))]
+    return phase_over(shares, "spread moves", _spread, this, reads=reads, writes=writes, files=4, lanes=lanes)
+
+
+def _change_phase(this: _Round, num_words: int, num_updates: int, spreading: int) -> Phase:
+    """Change the masks of ranges of nets.
+
+    Args:
+        num_updates: of masks.
+        spreading: tasks that found what changes.
+    """
+    masks = mask_bytes(num_words) * this.work.hypergraph.num_nets
+    # Pins leave in one scan of the updates, and join in another.
+    reads = 2 * UPDATE_BYTES * num_updates + masks
+    lanes = [spreading]
+    return phase_over(this.nets, "change masks", _change_masks, this, reads=reads, writes=masks, files=1, lanes=lanes)
+
+
+def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns, LaneRuns, int]:
     """Return the task's number, what it wrote of moves and of classes, and how many nets the moving vertices have."""
-    work = task.round.work
+    this, work = task.work, task.work.work
     hypergraph = work.hypergraph
     weight, net_weight = hypergraph.vertex_weight, hypergraph.net_weight
-    part, mask = map_vector(work.part_path), map_vector(task.round.mask_path)
-    position, load = map_vector(task.round.state_path)
+    part, mask = map_vector(work.part_path), map_vector(this.mask_path)
+    position, load = map_vector(this.state_path)
     window = window_of(position, work.first, mask.shape[2])
     buckets, found, classes = work.buckets(len(load)), [np.empty((0, 2), dtype=np.int64)], MoveClasses()
     num_updates = 0
@@ -224,7 +278,7 @@ def _propose(task: _ProposeTask) -> tuple[int, LaneRuns, LaneRuns, int]:
         found.append(moves[:count].copy())
         classes.add(found[-1][:, 1], weight[found[-1][:, 0]])
         num_updates += int(np.diff(block.offset)[found[-1][:, 0] - block.first_row].sum())
-    with task.moves.routed(task.number) as moved, task.classes.routed(task.number) as out:
+    with this.moves.routed(task.number) as moved, this.classes.routed(task.number) as out:
         _add_all(moved, {_MOVE.name: np.concatenate(found)})
         _add_all(out, dict(zip(("class", "weight"), classes.merged(), strict=True)))
     return task.number, moved.written, out.written, num_updates
@@ -251,37 +305,66 @@ def _accept(proposed: UnrecordedShuffle, load: NDArray[np.int64], work: Pass) ->
     return np.sort(move_class[order[accepted]])
 
 
-def _spread(task: _SpreadTask) -> tuple[int, LaneRuns, int]:
+def _spread(task: Piece[_Round]) -> tuple[int, LaneRuns, int]:
     """Return the task's number, what it wrote, and how many vertices move."""
-    work = task.round.work
-    part, accepted = map_vector(work.part_path, "r+"), map_vector(task.round.accepted_path)
-    index = map_vector(task.round.state_path)[0] - work.first
+    this, work = task.work, task.work.work
+    part, accepted = map_vector(work.part_path, "r+"), map_vector(this.accepted_path)
+    index = map_vector(this.state_path)[0] - work.first
     moved = 0
 
     def updates(files: OpenFiles) -> Iterator[NDArray[np.int64]]:
         nonlocal moved
-        for moves in task.moves.rows(files).numbered(task.rows, _MOVE.name):
+        for moves in this.moves.rows(files).numbered(task.rows, _MOVE.name):
             made = accepted_moves(moves, accepted, len(index))
             part[made[:, 0]] = made[:, 2]
             moved += len(made)
             made[:, 1:] = index[made[:, 1:]]
             yield from net_updates(made, work.hypergraph.vertices)
 
-    with OpenFiles(task.moves.work) as files, task.updates.routed(task.number) as out:
-        route_rows(out, _UPDATE.name, updates(files), task.nets)
+    with OpenFiles(this.folder) as files, this.updates.routed(task.number) as out:
+        route_rows(out, _UPDATE.name, updates(files), this.nets)
     return task.number, out.written, moved
 
 
-def _change_masks(task: _MaskTask) -> None:
-    nets = task.nets[task.number]
-    mask = map_vector(task.next_path, "r+")
-    mask[nets.start : nets.stop] = map_vector(task.round.mask_path)[nets.start : nets.stop]
-    with OpenFiles(task.updates.work) as files:
-        sections = task.updates.rows(files).sections(task.number, task.number + 1)
+def _change_masks(task: Piece[_Round]) -> None:
+    this, mask = task.work, map_vector(task.work.next_path, "r+")
+    mask[task.span] = map_vector(this.mask_path)[task.span]
+    with OpenFiles(this.folder) as files:
+        sections = this.updates.rows(files).sections(task.number, task.number + 1)
         # All leave before any of them joins another part.
         for update in (leave_parts, join_parts):
             for section in sections:
                 update(section.read(_UPDATE.name), mask)
+
+
+class MoveClasses:
+    """Sums weights by class of move, in memory for about twice as many classes as there are different ones."""
+
+    def __init__(self) -> None:
+        self._class, self._weight = np.empty((2, 0), dtype=np.int64)
+        self._added: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._num_added = 0
+
+    def add(self, move_class: NDArray[np.int64], weight: NDArray[np.int64]) -> None:
+        """Add the weights of moves."""
+        self._added.append((move_class, weight))
+        self._num_added += len(move_class)
+        if self._num_added > max(_MERGED_AT_ONCE, len(self._class)):
+            self._merge()
+
+    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All classes, ascending, and their weights; both (num_classes,) int64."""
+        self._merge()
+        return self._class, self._weight
+
+    def _merge(self) -> None:
+        classes = [self._class, *(each for each, _ in self._added)]
+        weights = [self._weight, *(each for _, each in self._added)]
+        merged, inverse = np.unique(np.concatenate(classes), return_inverse=True)
+        total = np.zeros(len(merged), dtype=np.int64)
+        np.add.at(total, inverse, np.concatenate(weights))
+        self._class, self._weight = merged, total
+        self._added, self._num_added = [], 0
 
 
 def window_of(position: NDArray[np.int64], first: int, num_words: int) -> NDArray[np.int64]:

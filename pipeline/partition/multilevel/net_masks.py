@@ -16,27 +16,23 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.part_bits import WORD_BITS, bit_of
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
-from gnnloom.pipeline.partition.multilevel.pieces import net_tasks
-from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
-from gnnloom.storage.format.memory_map import map_part_vector
+from gnnloom.pipeline.partition.multilevel.pieces import PART_BYTES, Piece, net_tasks, phase_over
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector
+from gnnloom.pipeline.tasks.phase import Phase
 
 
 @dataclass(frozen=True)
-class _FillTask:
-    """Fills the masks of a range of nets."""
-
+class _Fill:
     nets: Incidence
-    rows: range
     part_path: Path
     position_path: Path
     mask_path: Path
     first: int
 
 
-def fill_masks(
-    nets: Incidence, part_path: Path, position_path: Path, first: int, mask_path: Path, cluster: Cluster
-) -> None:
+def fill_phase(
+    nets: Incidence, part_path: Path, position_path: Path, first: int, mask_path: Path, num_words: int
+) -> Phase:
     """Fill the masks of a window of parts, replacing what they held.
 
     Args:
@@ -45,12 +41,22 @@ def fill_masks(
         position_path: ``.npy`` file of the (num_parts,) int64 position of each part.
         first: the window holds the parts at positions from ``first`` on.
         mask_path: file that :func:`create_masks` made.
+        num_words: of a net in each mask.
     """
-    tasks = [
-        _FillTask(nets, rows, part_path, position_path, mask_path, first)
-        for rows in nets.ranges(net_tasks(nets.num_ids))
-    ]
-    run_tasks(cluster, _fill_blocks, tasks)
+    return phase_over(
+        nets.ranges(net_tasks(nets.num_ids)),
+        "fill masks",
+        _fill_blocks,
+        _Fill(nets, part_path, position_path, mask_path, first),
+        reads=nets.num_bytes + PART_BYTES * nets.num_ids,
+        writes=mask_bytes(num_words) * nets.num_rows,
+        files=4,
+    )
+
+
+def mask_bytes(num_words: int) -> int:
+    """Bytes of both masks of a net."""
+    return 16 * num_words
 
 
 def create_masks(path: Path, num_nets: int, num_words: int) -> NDArray[np.uint64]:
@@ -58,13 +64,12 @@ def create_masks(path: Path, num_nets: int, num_words: int) -> NDArray[np.uint64
     return np.lib.format.open_memmap(path, mode="w+", dtype=np.uint64, shape=(num_nets, 2, num_words))
 
 
-def _fill_blocks(task: _FillTask) -> None:
+def _fill_blocks(task: Piece[_Fill]) -> None:
+    work = task.work
     # All tasks write to one shared map, each to the rows of its own nets, so no lock is needed.
-    mask = map_vector(task.mask_path, "r+")
-    part = map_part_vector(task.part_path)
-    position = map_vector(task.position_path)
-    for block in task.nets.blocks(task.rows):
-        _fill_masks(block.offset, block.ids, part, position, task.first, mask[block.first_row :])
+    mask, part, position = map_vector(work.mask_path, "r+"), map_vector(work.part_path), map_vector(work.position_path)
+    for block in work.nets.blocks(task.rows):
+        _fill_masks(block.offset, block.ids, part, position, work.first, mask[block.first_row :])
 
 
 @njit(cache=True, nogil=True)

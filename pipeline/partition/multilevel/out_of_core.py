@@ -15,14 +15,11 @@ from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, net_matrices
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
-from gnnloom.pipeline.partition.multilevel.clusters import Clusters, store_clusters
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
-from gnnloom.pipeline.partition.multilevel.deal_classes import deal_heavy_first
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import FEW_PINS, DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.empty_parts import fill_empty_from_files
-from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
-from gnnloom.pipeline.partition.multilevel.inherit_parts import inherit_parts
-from gnnloom.pipeline.partition.multilevel.part_loads import part_loads
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import FEW_PINS, Clusters, DiskHypergraph, store_clusters
+from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first, deal_heavy_first
+from gnnloom.pipeline.partition.multilevel.part_files import fill_empty_from_files, inherit_phase, part_loads
+from gnnloom.pipeline.partition.multilevel.pieces import run_pieces
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.native.budget import check_memory, native_memory
@@ -147,7 +144,7 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
         if too_few or num_pins > KEPT_SHARE[preset] * fine.num_pins:
             shutil.rmtree(folder)
             return levels, False
-        levels.append(_Level(coarse.on_disk(memory // 2, problem.cluster), clusters))
+        levels.append(_Level(coarse.on_disk(memory, problem.cluster), clusters))
     return levels, True
 
 
@@ -186,7 +183,8 @@ def _uncoarsen(
         here = part if number == 0 else create_part_vector(path, hypergraph.num_vertices)
         clusters = levels[number + 1].clusters if number + 1 < len(levels) else None
         if clusters is not None:
-            inherit_parts(clusters, _part_path(problem, number + 1), path, len(here), problem.cluster)
+            coarse_path, label_bytes = _part_path(problem, number + 1), hypergraph.label_bytes
+            run_pieces(inherit_phase(clusters, coarse_path, path, len(here), label_bytes), problem.cluster)
         elif fits:
             here[:] = _native(problem, hypergraph.load(), _COARSE_PRESET)
         else:
@@ -207,7 +205,7 @@ def refinement_of(parts: int, imbalance: float, seed: int, memory: int, *, fits:
         fits: whether the native partitioner made the first parts.
     """
     passes, heat = _FROM_GOOD if fits else _FROM_RANDOM
-    return Refinement(parts, imbalance, seed, passes, memory // 2, heat)
+    return Refinement(parts, imbalance, seed, passes, memory, heat)
 
 
 def _place_heavy_first(

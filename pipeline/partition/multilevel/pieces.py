@@ -1,13 +1,19 @@
-"""How vertices and nets are divided among tasks; the results of no step depend on it.
+"""Phases whose tasks each have a range of vertices, nets or other rows; no result depends on how these are divided.
 
-The rounds and their counts (``counts``) both take their numbers of tasks from here.
+Their tasks leave no records: a level takes seconds or minutes, and many phases.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Generic, TypeVar
 
+from gnnloom.pipeline.external_sort.lanes import num_shared_files
 from gnnloom.pipeline.external_sort.merge_levels import FEW_SOURCES, SOURCE_BYTES, most_sources
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
+from gnnloom.pipeline.tasks.phase import Needs, Phase
 
 #: Vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
 _TASK_VERTICES = 1 << 20
@@ -20,17 +26,124 @@ _TASK_PINS = 1 << 25
 #: Bytes that a task of a round writes for a vertex that chooses a cluster or a part, at most.
 _CHOICE_BYTES = 24
 
+#: Bytes of a weight, an offset, a load or the number of a net; of a part.
+NUMBER_BYTES, PART_BYTES = 8, 4
 
-def vertex_pieces(num_vertices: int) -> list[slice]:
+Work = TypeVar("Work")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the numbers of tasks depend on, besides a hypergraph's size.
+
+    Attributes:
+        parts: number of parts P.
+        workers: tasks at a time.
+        memory: bytes that a worker may use.
+    """
+
+    parts: int
+    workers: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Piece(Generic[Work]):
+    """A task; small and picklable.
+
+    Attributes:
+        phase: name of the phase.
+        work: what all tasks of the phase have in common.
+        number: of the task.
+        rows: its range.
+        first: number of its first result, among those of all tasks.
+    """
+
+    phase: str
+    work: Work
+    number: int
+    rows: range
+    needs: Needs
+    first: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.phase.replace(' ', '-')}/{self.number:05d}"
+
+    @property
+    def span(self) -> slice:
+        """The range, to index arrays."""
+        return slice(self.rows.start, self.rows.stop)
+
+
+def phase_over(
+    ranges: Sequence[range],
+    name: str,
+    function: Callable[[Piece[Work]], object],
+    work: Work,
+    *,
+    reads: int = 0,
+    writes: int = 0,
+    files: int = 0,
+    lanes: Sequence[int] = (),
+    firsts: Iterable[int] | None = None,
+    repeats: int = 1,
+) -> Phase:
+    """A phase with a task for each range.
+
+    Args:
+        ranges: consecutive.
+        reads, writes: bytes of all tasks, in proportion to their rows.
+        files: arrays that each task reads from files of their own.
+        lanes: for each further array that it reads, the number of tasks that wrote it, each to a lane.
+        firsts: number of the first result of each task.
+        repeats: how often the phase runs at most, if that depends on the data.
+    """
+    num_rows, opens = max(1, sum(map(len, ranges))), files + sum(map(num_shared_files, lanes))
+    tasks = [
+        Piece(
+            name,
+            work,
+            number,
+            rows,
+            Needs(-(-reads * len(rows) // num_rows), -(-writes * len(rows) // num_rows), opens),
+            first,
+        )
+        for number, (rows, first) in enumerate(zip(ranges, firsts or [0] * len(ranges), strict=False))
+    ]
+    return Phase(name, function, tasks, arrays=max(1, files + len(lanes)), repeats=repeats)
+
+
+def run_pieces(phase: Phase, cluster: Cluster) -> None:
+    """Run all tasks of a phase that return nothing."""
+    run_tasks(cluster, phase.function, phase.tasks)
+
+
+def in_order(found: Iterable[tuple[int, Any]]) -> list[Any]:
+    """What tasks return with their numbers, in the order of the numbers."""
+    return [result for _, result in sorted(found, key=lambda each: each[0])]
+
+
+def vertex_pieces(num_vertices: int) -> list[range]:
     """Split all vertices into consecutive pieces of a fixed size, the last of which may be smaller."""
     starts = range(0, num_vertices, _TASK_VERTICES)
-    return [slice(start, min(start + _TASK_VERTICES, num_vertices)) for start in starts]
+    return [range(start, min(start + _TASK_VERTICES, num_vertices)) for start in starts]
 
 
 def range_pieces(rows: range, count: int) -> list[range]:
     """Split a range into at most ``count`` consecutive ones of about the same length."""
     edges = sorted({rows.start + len(rows) * number // count for number in range(count)} | {rows.stop})
     return [range(a, b) for a, b in pairwise(edges)]
+
+
+def consecutive(sizes: Iterable[int]) -> list[range]:
+    """Ranges of these sizes, the first of which begins at 0."""
+    return [range(start, stop) for start, stop in pairwise(accumulate(sizes, initial=0))]
+
+
+def single_rows(count: int) -> list[range]:
+    """A range for each of ``count`` rows."""
+    return [range(row, row + 1) for row in range(count)]
 
 
 def net_tasks(num_pins: int) -> int:
@@ -69,3 +182,8 @@ def writing_tasks(wanted: int, num_bytes: int, readers: int) -> int:
         num_bytes: of all lanes.
     """
     return max(1, min(wanted, most_sources(num_bytes, readers)))
+
+
+def shared_lanes(lanes: int, tasks: int) -> int:
+    """Most lanes that each of several tasks reads, which share the rows of all of them evenly."""
+    return min(lanes, -(-lanes // tasks) + 1)

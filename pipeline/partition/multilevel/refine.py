@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import logging
 import shutil
+import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +28,16 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.measure.balance import asked_limit
 from gnnloom.pipeline.partition.model.part_bits import WORD_BITS
 from gnnloom.pipeline.partition.model.random_moves import cooling
-from gnnloom.pipeline.partition.multilevel.best_parts import BestParts
+from gnnloom.pipeline.partition.multilevel.cut import cut_phase, rows_sent
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds, window_of
-from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_masks
-from gnnloom.pipeline.partition.multilevel.part_loads import part_loads
+from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds, move_phases, window_of
+from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_phase, mask_bytes
+from gnnloom.pipeline.partition.multilevel.part_files import copy_phase, load_phase, part_loads
+from gnnloom.pipeline.partition.multilevel.pieces import Setting, run_pieces
 from gnnloom.pipeline.partition.multilevel.vertex_moves import move_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.storage.format.memory_map import create_part_vector
 from gnnloom.storage.matrix.random_numbers import stream_key
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -53,7 +57,7 @@ class Refinement:
         imbalance: how much heavier than the average a part may be, as a share of the average.
         seed: of the order in which parts are dealt into windows, and of the losses that are accepted.
         passes: the most passes.
-        memory: bytes that one file of masks may take; rounds of tasks use two.
+        memory: bytes for the buffers of a worker.
         heat: the loss that the first pass accepts with a chance of about 1/e; 0 for parts that are good already.
     """
 
@@ -67,8 +71,8 @@ class Refinement:
     def num_words(self, num_nets: int) -> int:
         """Return the 64-bit words for each net and mask: for all parts, or as many as the memory allows."""
         all_parts = -(-self.parts // WORD_BITS)
-        # Two masks of 8 bytes for each net and word.
-        return max(1, min(all_parts, self.memory // (16 * max(1, num_nets))))
+        # Rounds read one file of masks and write another.
+        return max(1, min(all_parts, self.memory // (2 * mask_bytes(1) * max(1, num_nets))))
 
     def windows(self, num_nets: int) -> range:
         """Return the position of the first part of each window of a pass."""
@@ -105,7 +109,7 @@ def refine(
     limit = _limit(hypergraph, refinement)
     heats = cooling(refinement.heat, refinement.passes)
     in_rounds = hypergraph.is_for_tasks
-    best = BestParts(hypergraph, part_path, limit, scratch) if in_rounds else None
+    best = _BestParts(hypergraph, part_path, limit, scratch) if in_rounds else None
     if best:
         best.offer(load, cluster)
     # Moves keep ``load`` exact, so it is summed only once.
@@ -118,7 +122,7 @@ def refine(
         moved = 0
         # Masks are exact after each filling, and during a pass err only toward more pins than there are.
         for first in refinement.windows(hypergraph.num_nets):
-            fill_masks(hypergraph.nets, part_path, position_path, first, mask_path, cluster)
+            run_pieces(fill_phase(hypergraph.nets, part_path, position_path, first, mask_path, num_words), cluster)
             work = Pass(
                 hypergraph,
                 part_path,
@@ -144,6 +148,22 @@ def refine(
     mask_path.unlink()
     shutil.rmtree(scratch / "rounds", ignore_errors=True)
     return total
+
+
+def refine_phases(hypergraph: DiskHypergraph, setting: Setting, refinement: Refinement) -> list[Phase]:
+    """The phases of :func:`refine`, with as many passes as there are at most."""
+    nowhere, n, passes = Path(), hypergraph.num_vertices, refinement.passes
+    num_words, windows = refinement.num_words(hypergraph.num_nets), refinement.windows(hypergraph.num_nets)
+    fill = fill_phase(hypergraph.nets, nowhere, nowhere, 0, nowhere, num_words)
+    phases = [
+        load_phase("sum loads", nowhere, nowhere, n, setting.parts),
+        replace(fill, repeats=passes * len(windows)),
+    ]
+    if hypergraph.is_for_tasks:
+        offers = [cut_phase(hypergraph, nowhere, setting.parts), copy_phase(nowhere, nowhere, n)]
+        phases += [replace(phase, repeats=passes + 1) for phase in offers]
+        phases += move_phases(hypergraph, setting, num_words, passes * len(windows))
+    return phases
 
 
 def _limit(hypergraph: DiskHypergraph, refinement: Refinement) -> int:
@@ -197,3 +217,49 @@ def _move_one_by_one(
             work.key,
         )
     return moved
+
+
+class _BestParts:
+    """Keeps the parts with the least weight above the limit and, among those, with the least cut."""
+
+    def __init__(self, hypergraph: DiskHypergraph, part_path: Path, limit: int, folder: Path) -> None:
+        """Keep nothing yet.
+
+        Args:
+            part_path: file of the (num_vertices,) int32 parts that are refined.
+            limit: weight up to which a part is not too heavy.
+            folder: for the best parts.
+        """
+        self._hypergraph, self._part_path, self._limit, self._folder = hypergraph, part_path, limit, folder
+        self._best: tuple[int, int] | None = None
+        self._kept_path: Path | None = None
+        self._is_current = False
+
+    def offer(self, load: NDArray[np.int64], cluster: Cluster) -> None:
+        """Measure the parts as they are, and keep them if they are the best so far.
+
+        Args:
+            load: (num_parts,) int64 weight of each part.
+        """
+        cut = rows_sent(self._hypergraph, self._part_path, len(load), cluster)
+        found = max(0, int(load.max()) - self._limit), cut
+        self._is_current = self._best is None or found < self._best
+        if self._is_current:
+            self._best = found
+            # A new file each time: a task that was taken for dead but still runs cannot change what is kept later.
+            path = self._folder / f"best-{uuid.uuid4().hex}.npy"
+            create_part_vector(path, self._hypergraph.num_vertices)
+            run_pieces(copy_phase(self._part_path, path, self._hypergraph.num_vertices), cluster)
+            self._remove()
+            self._kept_path = path
+
+    def restore(self, cluster: Cluster) -> None:
+        """Set the parts, unchanged since the last offer, to the best ones, and remove their file."""
+        if self._kept_path is not None and not self._is_current:
+            run_pieces(copy_phase(self._kept_path, self._part_path, self._hypergraph.num_vertices), cluster)
+        self._remove()
+
+    def _remove(self) -> None:
+        if self._kept_path is not None:
+            self._kept_path.unlink()
+            self._kept_path = None

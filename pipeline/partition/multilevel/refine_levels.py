@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
-from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_clusters
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.format.memory_map import create_part_vector

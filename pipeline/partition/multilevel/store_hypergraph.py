@@ -14,10 +14,17 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.model.adjacency_graph import aligned_rows
 from gnnloom.pipeline.partition.model.hypergraph import net_matrices, row_weights
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
-from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
+from gnnloom.pipeline.partition.multilevel.incidence import (
+    Incidence,
+    IncidenceWriter,
+    join_lists,
+    join_phase,
+    stated_pieces,
+)
+from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, Piece, consecutive, in_order, phase_over
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.artifacts.block_ranges import row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
@@ -25,33 +32,56 @@ from gnnloom.storage.matrix.csr import index_dtype
 
 
 @dataclass(frozen=True)
-class _RowsTask:
-    """Writes the rows of a block, each with its own number among the columns."""
+class RowBlocks:
+    """The row blocks of a matrix; by default, of one of which only the sizes are known.
 
-    matrix_path: Path
-    block: int
-    number: int
-    folder: Path
+    Attributes:
+        rows, nnz: of each block.
+    """
+
+    rows: tuple[int, ...]
+    nnz: tuple[int, ...]
+    path: Path = Path()
+
+    @classmethod
+    def of(cls, graph: Graph) -> RowBlocks:
+        """Those of a stored matrix."""
+        return cls(tuple(np.diff(graph.block_rows).tolist()), tuple(graph.block_nnz), graph.artifact.path)
+
+    @property
+    def num_vertices(self) -> int:
+        return sum(self.rows)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Most pins of each block: no row has an entry of its own vertex."""
+        return [rows + nnz for rows, nnz in zip(self.rows, self.nnz, strict=True)]
 
 
 @dataclass(frozen=True)
-class _BothTask:
-    """Writes the nets of the rows of a block for both directions."""
-
-    matrix_path: Path
-    transpose_path: Path
-    block: int
-    folder: Path
-
-
-@dataclass(frozen=True)
-class _WeightTask:
-    """Writes the weights of the rows of a block."""
-
+class _Weights:
     graph_path: Path
-    block: int
     weights: str
     weight_path: Path
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Lists that tasks write.
+
+    Attributes:
+        blocks: matrix and number of the row block of each task.
+        transpose: the other matrix, if the lists are those of both.
+        folder: for all files.
+    """
+
+    blocks: tuple[tuple[Path, int], ...]
+    transpose: Path | None
+    folder: Path
+
+    def folder_of(self, number: int) -> Path:
+        """For the lists that a task writes."""
+        return self.folder / f"block-{number:05d}"
 
 
 def store_hypergraph(
@@ -75,79 +105,112 @@ def store_hypergraph(
         weights: of the vertices; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
         directions: ``forward``, or ``both`` to add the nets of the product with the transpose.
     """
-    path = folder / "weight.npy"
-    total, heaviest = store_weights(path, graph, weights, cluster)
-    matrices = net_matrices(graph, transpose, directions)
-    nets = store_rows(folder / "nets", matrices, cluster)
+    path, blocks = folder / "weight.npy", RowBlocks.of(graph)
+    folder.mkdir(parents=True, exist_ok=True)
+    create_vector(path, (graph.num_vertices,), np.dtype(np.int64))
+    found = list(results(_weights_phase(blocks, weights, path), cluster))
+    total, heaviest = sum(total for total, _ in found), max((heaviest for _, heaviest in found), default=0)
+    matrices = [RowBlocks.of(matrix) for matrix in net_matrices(graph, transpose, directions)]
+    nets = _store("nets", matrices, None, folder / "nets", cluster)
     if graph.symmetric:
         # The pins of net j are the nets of vertex j, so one set of files is enough.
         vertices = nets
-    elif len(matrices) == 1:
-        # The nets of one product: vertex i is a pin of net j if row i has a nonzero in column j.
-        vertices = store_rows(folder / "vertices", [graph], cluster)
     else:
-        vertices = _nets_of_both(folder / "vertices", graph, transpose, cluster)
+        # The nets of one product: vertex i is a pin of net j if row i has a nonzero in column j.
+        other = RowBlocks.of(transpose) if len(matrices) > 1 else None
+        vertices = _store("vertices", [blocks], other, folder / "vertices", cluster)
     return DiskHypergraph(nets, vertices, path, None, total, heaviest)
 
 
-def store_weights(path: Path, graph: Graph, weights: str, cluster: Cluster) -> tuple[int, int]:
-    """Write the (num_vertices,) int64 weights of the rows to a file; returns the sum and the largest."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    create_vector(path, (graph.num_vertices,), np.dtype(np.int64))
-    tasks = [_WeightTask(graph.artifact.path, block, weights, path) for block in range(graph.num_blocks)]
-    found = list(cluster.map(_store_weights, tasks))
-    return sum(total for total, _ in found), max((heaviest for _, heaviest in found), default=0)
+def store_rows(folder: Path, graph: Graph, cluster: Cluster) -> Incidence:
+    """Write the rows of a matrix, each with its own number."""
+    return _store("nets", [RowBlocks.of(graph)], None, folder, cluster)
 
 
-def store_rows(folder: Path, matrices: Sequence[Graph], cluster: Cluster) -> Incidence:
-    """Write the rows of matrices, one matrix after the other, each row with its own number."""
-    blocks = [(matrix.artifact.path, block) for matrix in matrices for block in range(matrix.num_blocks)]
-    tasks = [_RowsTask(path, block, number, _piece(folder, number)) for number, (path, block) in enumerate(blocks)]
-    pieces = dict(cluster.map(_store_rows, tasks))
-    return join_lists([pieces[task.number] for task in tasks], folder, cluster)
+def _store(
+    name: str, matrices: Sequence[RowBlocks], transpose: RowBlocks | None, folder: Path, cluster: Cluster
+) -> Incidence:
+    """Write the rows of matrices, one matrix after the other, and join the lists of all tasks."""
+    pieces = in_order(results(_lists_phase(name, matrices, transpose, folder), cluster))
+    return join_lists(f"join {name}", pieces, folder, cluster)
 
 
-def _piece(folder: Path, number: int) -> Path:
-    """Folder for the lists that a task writes."""
-    return folder / f"block-{number:05d}"
+def finest_level(num_vertices: int, nnz: int, directions: int) -> DiskHypergraph:
+    """The size of the hypergraph of a graph, if no row has an entry of its own vertex, which is the most."""
+    return DiskHypergraph.stated(num_vertices, directions * num_vertices, directions * (nnz + num_vertices))
 
 
-def _store_rows(task: _RowsTask) -> tuple[int, Incidence]:
-    graph = Graph(Artifact(task.matrix_path))
-    block = graph.block(task.block)
-    with IncidenceWriter(task.folder, index_dtype(graph.num_vertices)) as writer:
+def store_phases(blocks: RowBlocks, directions: int, *, symmetric: bool) -> list[Phase]:
+    """The phases of :func:`store_hypergraph`; the row blocks of the transpose are taken to be alike.
+
+    Args:
+        directions: products whose nets there are, 1 or 2.
+    """
+    level = finest_level(blocks.num_vertices, sum(blocks.nnz), directions)
+    lists = [("nets", [blocks] * directions, None, level.nets)]
+    if not symmetric:
+        lists.append(("vertices", [blocks], blocks if directions > 1 else None, level.vertices))
+    phases = [_weights_phase(blocks, "", Path())]
+    for name, matrices, transpose, result in lists:
+        write = _lists_phase(name, matrices, transpose, Path())
+        phases += [write, join_phase(f"join {name}", stated_pieces(result, len(write.tasks)), result)]
+    return phases
+
+
+def _weights_phase(blocks: RowBlocks, weights: str, path: Path) -> Phase:
+    """Write the weights of the rows of each block; tasks return their sum and the largest."""
+    size = NUMBER_BYTES * blocks.num_vertices
+    work = _Weights(blocks.path, weights, path)
+    return phase_over(consecutive(blocks.rows), "store weights", _store_weights, work, reads=size, writes=size)
+
+
+def _lists_phase(name: str, matrices: Sequence[RowBlocks], transpose: RowBlocks | None, folder: Path) -> Phase:
+    """Write the lists of each block of some matrices, or of both directions."""
+    blocks = tuple((matrix.path, block) for matrix in matrices for block in range(len(matrix.rows)))
+    sizes = [size for matrix in matrices for size in matrix.sizes]
+    # Only the sizes of one direction are known block by block.
+    directions, label = 2 if transpose else 1, index_dtype(matrices[0].num_vertices).itemsize
+    num_rows = sum(matrix.num_vertices for matrix in matrices)
+    reads = directions * (NUMBER_BYTES * num_rows + label * sum(sum(matrix.nnz) for matrix in matrices))
+    item = index_dtype(directions * num_rows).itemsize if transpose else label
+    writes = NUMBER_BYTES * num_rows + item * directions * sum(sizes)
+    work = _Lists(blocks, transpose.path if transpose else None, folder)
+    function = _store_both if transpose else _store_rows
+    return phase_over(consecutive(sizes), f"store {name}", function, work, reads=reads, writes=writes)
+
+
+def _store_rows(task: Piece[_Lists]) -> tuple[int, Incidence]:
+    """Write the rows of a block, each with its own number among the columns."""
+    path, number = task.work.blocks[task.number]
+    graph = Graph(Artifact(path))
+    block = graph.block(number)
+    with IncidenceWriter(task.work.folder_of(task.number), index_dtype(graph.num_vertices)) as writer:
         writer.append(*_with_owner(block.row_offset, block.indptr, block.indices))
         return task.number, writer.close()
 
 
-def _store_weights(task: _WeightTask) -> tuple[int, int]:
-    stored, total, heaviest = map_vector(task.weight_path, "r+"), 0, 0
-    for rows in row_ranges(Graph(Artifact(task.graph_path)), task.block):
-        weight = row_weights(rows.nonzeros, task.weights)
+def _store_weights(task: Piece[_Weights]) -> tuple[int, int]:
+    stored, total, heaviest = map_vector(task.work.weight_path, "r+"), 0, 0
+    for rows in row_ranges(Graph(Artifact(task.work.graph_path)), task.number):
+        weight = row_weights(rows.nonzeros, task.work.weights)
         stored[rows.first : rows.first + len(weight)] = weight
         total += int(weight.sum())
         heaviest = max(heaviest, int(weight.max(initial=0)))
     return total, heaviest
 
 
-def _nets_of_both(folder: Path, graph: Graph, transpose: Graph, cluster: Cluster) -> Incidence:
+def _store_both(task: Piece[_Lists]) -> tuple[int, Incidence]:
     """Write the nets of every vertex for both directions: the columns of its row, and n plus those of its column."""
-    paths = graph.artifact.path, transpose.artifact.path
-    tasks = [_BothTask(*paths, block, _piece(folder, block)) for block in range(graph.num_blocks)]
-    pieces = dict(cluster.map(_store_both, tasks))
-    return join_lists([pieces[task.block] for task in tasks], folder, cluster)
-
-
-def _store_both(task: _BothTask) -> tuple[int, Incidence]:
-    graph, transpose = Graph(Artifact(task.matrix_path)), Graph(Artifact(task.transpose_path))
-    n, own = graph.num_vertices, range(*graph.block_rows[task.block : task.block + 2])
-    with IncidenceWriter(task.folder, index_dtype(2 * n)) as writer:
+    work, (path, number) = task.work, task.work.blocks[task.number]
+    graph, transpose = Graph(Artifact(path)), Graph(Artifact(work.transpose or path))
+    n, own = graph.num_vertices, range(*graph.block_rows[number : number + 2])
+    with IncidenceWriter(work.folder_of(task.number), index_dtype(2 * n)) as writer:
         for first, rows, columns in aligned_rows(graph, transpose, own):
             offset, ids = _with_owner(first, rows.indptr, rows.indices)
             other_offset, other = _with_owner(first, columns.indptr, columns.indices)
             # Nets of the second product are numbered from n on; the int64 scalar widens int32 ids before the sum.
             writer.append(offset + other_offset, _interleave(offset, ids, other_offset, other + np.int64(n)))
-        return task.block, writer.close()
+        return task.number, writer.close()
 
 
 @njit(cache=True, nogil=True)

@@ -8,7 +8,7 @@ in lanes, so that a task opens few files to read a bucket, however many tasks sc
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,60 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.raw_files import write_at
+from gnnloom.pipeline.external_sort.spill import BUCKET_BITS
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, create_incidence
-from gnnloom.pipeline.partition.multilevel.transpose_sizes import TransposeSizes
+from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, Piece, phase_over, run_pieces
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
-from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.matrix.csr import index_dtype
 
+#: Bytes for each key of a task: the key and a spare in the sorter, its column, its row, and the row as it is stored; the
+#: keys of its column are counted and summed, too, and NumPy makes copies of some of these.
+_KEY_BYTES = 80
+#: Most keys of a task: 32 MiB of them, so that graphs of millions of edges keep several workers busy.
+_TASK_KEYS = 1 << 22
+#: Tasks get larger rather than more numerous than this, or than one for each worker if that is more, as far as memory
+#: allows: every bucket is read from the lanes of all tasks.
+_MANY_TASKS = 64
+
 
 @dataclass(frozen=True)
-class _Plan:
+class TransposeSizes:
+    """Numbers of tasks, and of what each holds.
+
+    Attributes:
+        capacity: keys in the memory of a task.
+        num_ranges: tasks that scatter the keys of a range of rows, each to a lane.
+        num_buckets: tasks that sort a bucket.
+        width: columns of a bucket.
+    """
+
+    capacity: int
+    num_ranges: int
+    num_buckets: int
+    width: int
+
+    @classmethod
+    def of(cls, num_ids: int, num_columns: int, memory: int, workers: int) -> TransposeSizes:
+        """The numbers for so many ids.
+
+        Args:
+            num_columns: all ids are below it.
+            memory: bytes for the buffers of a task.
+        """
+        capacity = max(1, min(memory // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
+        runs = max(1, -(-num_ids // capacity))
+        width = max(1, -(-num_columns // min(runs, 1 << BUCKET_BITS)))
+        return cls(capacity, runs, -(-num_columns // width), width)
+
+
+@dataclass(frozen=True)
+class _Transpose:
     """What the tasks have in common.
 
     Attributes:
@@ -45,29 +86,15 @@ class _Plan:
     result: Incidence
     keys: UnrecordedShuffle
     sizes: TransposeSizes
-    row_bits: int
 
+    @classmethod
+    def of(cls, incidence: Incidence, result: Incidence, folder: Path, sizes: TransposeSizes) -> _Transpose:
+        keys = UnrecordedShuffle.named(folder, "keys", sizes.num_ranges, [Column("key", "uint64")], sizes.num_buckets)
+        return cls(incidence, result, keys, sizes)
 
-@dataclass(frozen=True)
-class _ScatterTask:
-    """Scatters the ids of a range of rows."""
-
-    plan: _Plan
-    rows: range
-    number: int
-
-
-@dataclass(frozen=True)
-class _SortTask:
-    """Sorts a bucket, and writes the lists of its columns.
-
-    Attributes:
-        first_id: place of its first id among all.
-    """
-
-    plan: _Plan
-    bucket: int
-    first_id: int
+    @property
+    def row_bits(self) -> int:
+        return max(1, (self.incidence.num_rows - 1).bit_length())
 
 
 def transpose_incidence(
@@ -87,55 +114,86 @@ def transpose_incidence(
     Raises:
         BudgetError: a row and a column together need more than 63 bits.
     """
-    row_bits = max(1, (incidence.num_rows - 1).bit_length())
-    if row_bits + num_columns.bit_length() > 63:
+    work = _Transpose.of(
+        incidence,
+        Incidence(folder, num_columns, incidence.num_ids, index_dtype(incidence.num_rows).name),
+        folder / "sort",
+        TransposeSizes.of(incidence.num_ids, num_columns, memory, cluster.workers),
+    )
+    if work.row_bits + num_columns.bit_length() > 63:
         raise BudgetError(
             f"{incidence.folder}: {incidence.num_rows:,} nets of {num_columns:,} vertices need sort keys of more than"
             " 63 bits; use method random or block"
         )
-    scratch = folder / "sort"
-    scratch.mkdir(parents=True, exist_ok=True)
-    sizes = TransposeSizes.of(incidence.num_ids, num_columns, memory, cluster.workers)
-    result = create_incidence(folder, num_columns, incidence.num_ids, index_dtype(incidence.num_rows))
-    ranges = incidence.ranges(sizes.num_ranges)
-    keys = UnrecordedShuffle.create(scratch, "keys", len(ranges), [Column("key", "uint64")], sizes.num_buckets)
-    plan = _Plan(incidence, result, keys, sizes, row_bits)
-    scatters = [_ScatterTask(plan, rows, number) for number, rows in enumerate(ranges)]
-    keys.list_runs(cluster.map(_scatter, scatters))
-    run_tasks(cluster, _sort, _sort_tasks(plan))
-    shutil.rmtree(scratch)
-    return result
+    create_incidence(folder, num_columns, incidence.num_ids, np.dtype(work.result.dtype))
+    work.keys.work.mkdir()
+    work.keys.create()
+    work.keys.list_runs(results(_scatter_phase(work), cluster))
+    with OpenFiles(work.keys.work) as files:
+        firsts = [0, *np.cumsum(work.keys.rows(files).num_rows()).tolist()]
+    run_pieces(_sort_phase(work, firsts), cluster)
+    shutil.rmtree(work.keys.work)
+    return work.result
 
 
-def _sort_tasks(plan: _Plan) -> list[_SortTask]:
-    with OpenFiles(plan.keys.work) as files:
-        firsts = [0, *np.cumsum(plan.keys.rows(files).num_rows()).tolist()]
-    return [_SortTask(plan, bucket, firsts[bucket]) for bucket in range(plan.sizes.num_buckets)]
+def transpose_phases(incidence: Incidence, result: Incidence, memory: int, workers: int) -> list[Phase]:
+    """The phases of :func:`transpose_incidence`, as if the ids were spread evenly over the columns."""
+    sizes = TransposeSizes.of(incidence.num_ids, result.num_rows, memory, workers)
+    work = _Transpose.of(incidence, result, Path(), sizes)
+    return [_scatter_phase(work), _sort_phase(work)]
 
 
-def _scatter(task: _ScatterTask) -> tuple[int, LaneRuns]:
+def _scatter_phase(work: _Transpose) -> Phase:
+    ranges = work.incidence.ranges(work.sizes.num_ranges)
+    keys, index = _keys_and_index(work)
+    reads, writes = work.incidence.num_bytes, keys + index
+    return phase_over(ranges, "scatter pins", _scatter, work, reads=reads, writes=writes, files=2)
+
+
+def _sort_phase(work: _Transpose, firsts: Sequence[int] | None = None) -> Phase:
+    """Sort each bucket, and write the lists of its columns.
+
+    Args:
+        firsts: place of the first id of each bucket among all.
+    """
+    sizes, num_columns = work.sizes, work.result.num_rows
+    columns = [range(start, min(start + sizes.width, num_columns)) for start in range(0, num_columns, sizes.width)]
+    keys, index = _keys_and_index(work)
+    # A bucket that does not fit in memory is scattered once more.
+    again = keys if -(-work.incidence.num_ids // sizes.num_buckets) > sizes.capacity else 0
+    reads, writes = keys + index + again, work.result.num_bytes + again
+    lanes = [sizes.num_ranges]
+    return phase_over(columns, "sort pins", _sort, work, reads=reads, writes=writes, lanes=lanes, firsts=firsts)
+
+
+def _keys_and_index(work: _Transpose) -> tuple[int, int]:
+    """Bytes of all keys, and of their index."""
+    sizes = work.sizes
+    return NUMBER_BYTES * work.incidence.num_ids, NUMBER_BYTES * sizes.num_ranges * sizes.num_buckets
+
+
+def _scatter(task: Piece[_Transpose]) -> tuple[int, LaneRuns]:
     """Write the keys ``column << row_bits | row`` of some rows."""
-    plan = task.plan
-    with plan.keys.routed(task.number) as out:
-        for keys in _runs(task):
-            ends, run = np.zeros(plan.sizes.num_buckets + 1, dtype=np.int64), np.empty_like(keys)
-            _scatter_keys(keys, plan.row_bits, plan.sizes.width, ends, run)
+    work = task.work
+    with work.keys.routed(task.number) as out:
+        for keys in _runs(work, task.rows):
+            ends, run = np.zeros(work.sizes.num_buckets + 1, dtype=np.int64), np.empty_like(keys)
+            _scatter_keys(keys, work.row_bits, work.sizes.width, ends, run)
             out.add(Index.of_offsets(ends), {"key": run})
     return task.number, out.written
 
 
-def _runs(task: _ScatterTask) -> Iterator[NDArray[np.uint64]]:
+def _runs(work: _Transpose, rows: range) -> Iterator[NDArray[np.uint64]]:
     """Yield the keys of some rows, as many at a time as a task holds; each replaces the one before."""
-    plan, filled = task.plan, 0
-    offset = plan.incidence.offset()
-    num_keys = int(offset[task.rows.stop] - offset[task.rows.start])
+    filled, offset = 0, work.incidence.offset()
+    num_keys = int(offset[rows.stop] - offset[rows.start])
     # A row may have more ids than a task holds keys.
-    keys = np.empty(min(plan.sizes.capacity, num_keys), dtype=np.uint64)
-    for block in plan.incidence.blocks(task.rows):
+    keys = np.empty(min(work.sizes.capacity, num_keys), dtype=np.uint64)
+    for block in work.incidence.blocks(rows):
         start = 0
         while start < len(block.ids):
             piece = keys[filled : filled + len(block.ids) - start]
-            _fill_keys(block.first_row, block.offset, block.ids, start, plan.row_bits, piece)
+            _fill_keys(block.first_row, block.offset, block.ids, start, work.row_bits, piece)
             start, filled = start + len(piece), filled + len(piece)
             if filled == len(keys):
                 yield keys
@@ -144,29 +202,24 @@ def _runs(task: _ScatterTask) -> Iterator[NDArray[np.uint64]]:
         yield keys[:filled]
 
 
-def _sort(task: _SortTask) -> None:
-    plan, result = task.plan, task.plan.result
-    first, last = task.bucket * plan.sizes.width, min(result.num_rows, (task.bucket + 1) * plan.sizes.width)
-    counts, written = np.zeros(last - first, dtype=np.int64), task.first_id
+def _sort(task: Piece[_Transpose]) -> None:
+    work, result, row_bits = task.work, task.work.result, task.work.row_bits
+    counts, written = np.zeros(len(task.rows), dtype=np.int64), task.first
     dtype = np.dtype(result.dtype)
-    with OpenFiles(plan.keys.work) as files, (result.folder / "id").open("r+b", buffering=0) as file:
-        whole = KeyRange(first << plan.row_bits, (last << plan.row_bits) - 1, list(_segments(task, files)))
-        sorter = KeySorter(plan.keys.work / "spill", min(plan.sizes.capacity, max(1, whole.entries)), None)
+    with OpenFiles(work.keys.work) as files, (result.folder / "id").open("r+b", buffering=0) as file:
+        sections = work.keys.rows(files).sections(task.number, task.number + 1)
+        places = [(*section.place("key"), section.num_rows) for section in sections]
+        segments = [Segment(lane, 0, num_rows, at, 0, None) for lane, at, num_rows in places]
+        whole = KeyRange(task.rows.start << row_bits, (task.rows.stop << row_bits) - 1, segments)
+        sorter = KeySorter(work.keys.work / "spill", min(work.sizes.capacity, max(1, whole.entries)), None)
         for piece in sorter.sort(whole):
-            _add_counts(piece.keys, plan.row_bits, first, counts)
-            rows = (piece.keys & np.uint64((1 << plan.row_bits) - 1)).astype(dtype)
+            _add_counts(piece.keys, row_bits, task.rows.start, counts)
+            rows = (piece.keys & np.uint64((1 << row_bits) - 1)).astype(dtype)
             write_at(file.fileno(), dtype.itemsize * written, rows)
             written += len(rows)
     # The offset of the first column of all is 0, as the file was created.
     with (result.folder / "offset").open("r+b", buffering=0) as file:
-        write_at(file.fileno(), 8 * (first + 1), task.first_id + np.cumsum(counts))
-
-
-def _segments(task: _SortTask, files: OpenFiles) -> Iterator[Segment]:
-    """Yield where the keys of a bucket are."""
-    for section in task.plan.keys.rows(files).sections(task.bucket, task.bucket + 1):
-        lane, at = section.place("key")
-        yield Segment(lane, 0, section.num_rows, at, 0, None)
+        write_at(file.fileno(), 8 * (task.rows.start + 1), task.first + np.cumsum(counts))
 
 
 @njit(cache=True, nogil=True)

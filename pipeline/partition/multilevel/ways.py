@@ -89,7 +89,7 @@ def _fill(problem: PartitionProblem, hypergraph: DiskHypergraph, way: Way, part:
     else:
         assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, part)
     if way.passes:
-        memory = working_memory(problem.cluster.memory) // 2
+        memory = working_memory(problem.cluster.memory)
         refinement = Refinement(options.parts, options.imbalance, options.seed, way.passes, memory, way.heat)
         scratch = problem.scratch / "refinement"
         refine_levels(hypergraph, part, problem.part_path, refinement, way.levels, scratch, problem.cluster)

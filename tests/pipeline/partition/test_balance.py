@@ -15,7 +15,7 @@ from gnnloom.pipeline.partition.measure.balance import (
     repair_balance,
 )
 from gnnloom.pipeline.partition.multilevel import pieces
-from gnnloom.pipeline.partition.multilevel.empty_parts import fill_empty_from_files
+from gnnloom.pipeline.partition.multilevel.part_files import fill_empty_from_files
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from support.twice import TwiceCluster
 

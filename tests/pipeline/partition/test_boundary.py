@@ -17,20 +17,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.multilevel import boundary_nets, boundary_plan, disk_hypergraph, pieces
-from gnnloom.pipeline.partition.multilevel.boundary_plan import WIDEST
+from gnnloom.pipeline.partition.multilevel import boundary_nets, boundary_rings, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
-from gnnloom.pipeline.partition.multilevel.boundary_rings import find_boundary
-from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
+from gnnloom.pipeline.partition.multilevel.boundary_rings import WIDEST, find_boundary
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.cut import rows_sent
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_clusters
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.request import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
-from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
 from support.late import LateCluster
@@ -112,8 +110,8 @@ def refinement_of(folder: Path, pins: int) -> BoundaryRefinement:
 def split_into_tasks(monkeypatch: pytest.MonkeyPatch, vertices: int = 100) -> None:
     """Let tasks work, with few vertices each."""
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    monkeypatch.setattr(boundary_plan, "_RANGE_PINS", 5 * vertices)
-    monkeypatch.setattr(boundary_plan, "_SCAN_PINS", 2 * vertices)
+    monkeypatch.setattr(boundary_rings, "_RANGE_PINS", 5 * vertices)
+    monkeypatch.setattr(boundary_rings, "_SCAN_PINS", 2 * vertices)
     monkeypatch.setattr(pieces, "_TASK_VERTICES", vertices)
     monkeypatch.setattr(boundary_nets, "BLOCK_IDS", 64)
 
@@ -249,7 +247,7 @@ def test_tasks_of_any_number_and_order_make_the_parts_of_one_process(
     split_into_tasks(monkeypatch)
     # One and two phases later.
     late = LateCluster(lambda function: function.__module__.endswith("boundary_rings"), slice(-2, None), after=False)
-    for cluster in (HERE, TwiceCluster(), ThreadedCluster(3, MEMORY), late):
+    for cluster in (HERE, TwiceCluster(), ThreadedCluster(3, DEFAULT_MEMORY), late):
         assert moved_by_number(tmp_path, hypergraph, 3000, cluster) == BY_ONE_PROCESS[weighted]
     assert late.late > 0
 

@@ -12,19 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.external_sort import lanes
-from gnnloom.pipeline.partition.multilevel import cluster_joins, contraction_sizes, disk_hypergraph, pieces
+from gnnloom.pipeline.partition.multilevel import cluster_joins, contraction, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
-from gnnloom.pipeline.partition.multilevel.clusters import Clusters
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
-from gnnloom.pipeline.partition.multilevel.deal_classes import deal_heavy_first
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first, deal_heavy_first
 from gnnloom.pipeline.partition.multilevel.measure import pins_left
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.memory_map import create_part_vector
 from support.graphs import random_adjacency, store_graph
@@ -32,7 +31,7 @@ from support.partitions import transpose_of
 from support.twice import TwiceCluster
 
 HERE, MEMORY = InProcessCluster(), 1 << 26
-CLUSTERS: tuple[Cluster, ...] = (HERE, TwiceCluster(), ThreadedCluster(3, MEMORY))
+CLUSTERS: tuple[Cluster, ...] = (HERE, TwiceCluster(), ThreadedCluster(3, DEFAULT_MEMORY))
 EXAMPLES = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -78,13 +77,13 @@ def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(pieces, "_TASK_VERTICES", 50)
     hypergraph = stored(tmp_path, random_adjacency(450, 2500, 1, symmetric=False, loops=False), symmetric=False)
     contents = []
-    for number, cluster in enumerate((*CLUSTERS, InProcessCluster(MEMORY))):
+    for number, cluster in enumerate((*CLUSTERS, InProcessCluster(MINIMUM_MEMORY))):
         if number == len(CLUSTERS):
             # So many tasks that joins are read by fewer than wrote them, that nets are contracted by many, and that
             # several lanes are in a file.
             monkeypatch.setattr(pieces, "_TASK_VERTICES", 10)
             monkeypatch.setattr(pieces, "FEW_SOURCES", 2)
-            monkeypatch.setattr(contraction_sizes, "_FEW_NETS", 40)
+            monkeypatch.setattr(contraction, "_FEW_NETS", 40)
             monkeypatch.setattr(lanes, "MOST_FILES", 3)
             monkeypatch.setattr(lanes, "PAGE_BYTES", 64)
         folder = tmp_path / f"level-{number}"

@@ -17,7 +17,8 @@ from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds
-from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_masks
+from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_phase
+from gnnloom.pipeline.partition.multilevel.pieces import run_pieces
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
@@ -163,7 +164,7 @@ def test_after_a_pass_the_loads_are_exact_and_masks_miss_no_pin(
     np.save(tmp_path / "position.npy", position)
     masks = [create_masks(tmp_path / f"{name}.npy", hypergraph.num_nets, 1) for name in ("kept", "exact")]
     files = hypergraph.nets, tmp_path / "part.npy", tmp_path / "position.npy", 0
-    fill_masks(*files, tmp_path / "kept.npy", HERE)
+    run_pieces(fill_phase(*files, tmp_path / "kept.npy", 1), HERE)
     work = Pass(
         hypergraph, tmp_path / "part.npy", tmp_path / "kept.npy", 0, int(load.max()) + 50, heat,
         np.uint64(7), tmp_path / "rounds",
@@ -173,7 +174,7 @@ def test_after_a_pass_the_loads_are_exact_and_masks_miss_no_pin(
     assert moved == (part != before).sum() > 0
     np.testing.assert_array_equal(load, np.bincount(part, weights=hypergraph.vertex_weight))
     assert load.max() <= work.limit
-    fill_masks(*files, tmp_path / "exact.npy", HERE)
+    run_pieces(fill_phase(*files, tmp_path / "exact.npy", 1), HERE)
     kept, exact = map_vector(tmp_path / "kept.npy"), np.asarray(masks[1])
     assert not (exact & ~kept).any()
     # A pin that was alone in its part is known to have left, unless another one came in the same pass.

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from gnnloom.pipeline.external_sort.lanes import MOST_FILES, OpenFiles
 from gnnloom.pipeline.partition.multilevel import net_updates
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
-from gnnloom.pipeline.partition.multilevel.move_classes import MoveClasses
+from gnnloom.pipeline.partition.multilevel.move_rounds import MoveClasses
+from gnnloom.pipeline.partition.multilevel.net_updates import route_rows
 from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, reading_tasks, round_tasks, writing_tasks
-from gnnloom.pipeline.partition.multilevel.route_rows import route_rows
 from gnnloom.pipeline.shuffle import runs
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
@@ -41,7 +41,8 @@ def test_rows_of_ranges_come_back_in_the_order_in_which_they_were_written(
 ) -> None:
     ranges, numbers = range_pieces(range(30), count), iter(range(10**6))
     work = tmp_path_factory.mktemp("rows")
-    stored = UnrecordedShuffle.create(work, "rows", len(tasks), [Column("row", "int64", (2,))], len(ranges))
+    stored = UnrecordedShuffle.named(work, "rows", len(tasks), [Column("row", "int64", (2,))], len(ranges))
+    stored.create()
     every, found = [np.empty((0, 2), dtype=np.int64)], []
     for task, each in enumerate(tasks):
         rows = [np.array([(at, next(numbers)) for at in run], dtype=np.int64).reshape(-1, 2) for run in each]
@@ -83,7 +84,8 @@ def test_rows_of_several_tasks_are_split_evenly(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], shares: int, most: int
 ) -> None:
     work = tmp_path_factory.mktemp("rows")
-    rows = UnrecordedShuffle.create(work, "rows", len(counts), [Column("row", "int64", (1,))])
+    rows = UnrecordedShuffle.named(work, "rows", len(counts), [Column("row", "int64", (1,))])
+    rows.create()
     numbers = np.arange(sum(counts))
     pieces = np.split(numbers[:, None], np.cumsum(counts)[:-1])
     every = range(len(numbers))

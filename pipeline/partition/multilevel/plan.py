@@ -1,0 +1,141 @@
+"""The phases of the multilevel method for stated sizes, made by the functions that make those that run.
+
+The finest level is known, and holds most of the work.  How a level shrinks is not known, but coarsening ends at a level
+that keeps more than a given share of the pins of the level before: so each level has at most that share, and a net of a
+coarser level has two pins or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gnnloom.pipeline.partition.choice import MOST_PINS
+from gnnloom.pipeline.partition.multilevel.boundary_refine import refine_boundary_phases
+from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_phases
+from gnnloom.pipeline.partition.multilevel.contraction import contract_phases
+from gnnloom.pipeline.partition.multilevel.cost import MULTILEVEL_PRESETS
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.heavy_first import place_phases
+from gnnloom.pipeline.partition.multilevel.out_of_core import CLUSTER_PASSES, KEPT_SHARE, fits_natively, refinement_of
+from gnnloom.pipeline.partition.multilevel.part_files import inherit_phase, load_phase
+from gnnloom.pipeline.partition.multilevel.pieces import Setting
+from gnnloom.pipeline.partition.multilevel.refine import refine_phases
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import RowBlocks, finest_level, store_phases
+from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_phases
+from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
+from gnnloom.pipeline.partition.settings import QUALITY_METHOD
+from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.phase import Phase
+
+_NOWHERE = Path()
+
+
+def method_phases(
+    block_rows: Sequence[int],
+    block_nnz: Sequence[int],
+    setting: Setting,
+    method: str,
+    preset: str,
+    *,
+    symmetric: bool,
+    directions: int,
+) -> list[Phase]:
+    """The phases that make parts, for a finest level and at most one more; none if not by this method.
+
+    What preset ``auto`` adds where a level fits in memory, :func:`boundary_phases` has.
+
+    Args:
+        block_rows, block_nnz: rows and nonzeros of each row block of the graph.
+        method, preset: as they were asked for.
+        symmetric: whether the graph is undirected.
+        directions: products whose exchange is weighed, 1 or 2.
+
+    Raises:
+        BudgetError: the memory leaves no room for buffers.
+    """
+    finest = finest_level(sum(block_rows), sum(block_nnz), directions)
+    runs = _chosen_preset(method, preset, finest.num_pins)
+    if runs is None or setting.parts in {1, finest.num_vertices}:
+        return []
+    fits = runs == "auto" and _fits(finest, setting)
+    levels = [finest] if fits else levels_at_most(finest, runs)
+    stored = store_phases(RowBlocks(tuple(block_rows), tuple(block_nnz)), directions, symmetric=symmetric)
+    return [*stored, *level_phases(levels, setting, runs, fits=fits)]
+
+
+def boundary_phases(
+    num_vertices: int, nnz: int, directions: int, setting: Setting, method: str, preset: str
+) -> list[Phase]:
+    """The phases that find the boundary of the finest level, as large as a worker's memory allows.
+
+    There are none unless preset ``auto`` runs on several levels; the boundaries of coarser levels are smaller.
+    """
+    finest = finest_level(num_vertices, nnz, directions)
+    if _chosen_preset(method, preset, finest.num_pins) != "auto" or _fits(finest, setting):
+        return []
+    pins = working_memory(setting.memory) // MT_KAHYPAR.bytes_per_pin
+    return refine_boundary_phases(finest, setting.parts, pins)
+
+
+def _chosen_preset(method: str, preset: str, num_pins: int) -> str | None:
+    """The preset of the multilevel method that runs; None if another method does."""
+    if method == QUALITY_METHOD:
+        return MULTILEVEL_PRESETS[0].name if num_pins > MOST_PINS else None
+    return preset if method == "multilevel" else None
+
+
+def _fits(level: DiskHypergraph, setting: Setting) -> bool:
+    """Whether a level is partitioned in memory as a whole."""
+    return fits_natively(level.num_pins, level.num_vertices, setting.parts, working_memory(setting.memory))
+
+
+def levels_at_most(finest: DiskHypergraph, preset: str) -> list[DiskHypergraph]:
+    """The finest level, and the largest that may follow; what follows that has at most the same share of it again."""
+    if preset == "flat":
+        return [finest]
+    num_pins = int(KEPT_SHARE[preset] * finest.num_pins)
+    # Nets of one pin are gone, and a cluster has at least one vertex.
+    num_nets = min(finest.num_nets, num_pins // 2)
+    return [finest, DiskHypergraph.stated(finest.num_vertices, num_nets, num_pins, is_weighted=True)]
+
+
+def level_phases(levels: Sequence[DiskHypergraph], setting: Setting, preset: str, *, fits: bool) -> list[Phase]:
+    """The phases after the hypergraph is stored.
+
+    Args:
+        levels: from the finest on.
+        fits: whether the last is partitioned in memory.
+    """
+    found: list[Phase] = []
+    for number, level in enumerate(levels):
+        is_last = number + 1 == len(levels)
+        # The clusters of the last level are given up, unless nothing tries to coarsen it.
+        tries = preset != "flat" and not (is_last and fits)
+        phases = _coarsening(level, None if is_last else levels[number + 1], setting) if tries else []
+        phases += _uncoarsening(level, setting, is_last=is_last, fits=fits)
+        found += [replace(phase, name=f"{phase.name}, level {number}" if number else phase.name) for phase in phases]
+    return [*found, load_phase("check loads", _NOWHERE, _NOWHERE, levels[0].num_vertices, setting.parts)]
+
+
+def _coarsening(level: DiskHypergraph, coarse: DiskHypergraph | None, setting: Setting) -> list[Phase]:
+    clusters = cluster_phases(level, CLUSTER_PASSES, setting.workers) if level.is_for_tasks else []
+    contracted = contract_phases(level, coarse or level, setting.memory)
+    memory, workers = working_memory(setting.memory), setting.workers
+    return [
+        *clusters,
+        *contracted,
+        *(transpose_phases(coarse.nets, coarse.vertices, memory, workers) if coarse else []),
+    ]
+
+
+def _uncoarsening(level: DiskHypergraph, setting: Setting, *, is_last: bool, fits: bool) -> list[Phase]:
+    n, start = level.num_vertices, []
+    if not is_last:
+        clusters = Clusters(_NOWHERE, _NOWHERE, n, 0, 0)
+        start = [inherit_phase(clusters, _NOWHERE, _NOWHERE, n, level.label_bytes)]
+    elif not fits and level.is_for_tasks:
+        start = place_phases(n)
+    refinement = refinement_of(setting.parts, 0.0, 0, working_memory(setting.memory), fits=fits)
+    return [*start, *refine_phases(level, setting, refinement)]
