@@ -13,38 +13,30 @@ from scale.scale_graphs import GRAPHS, MEMORY, Described
 from scale.test_counts import MOST_OPENS, check_opens
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.multilevel import boundary_plan, disk_hypergraph, pieces
-from gnnloom.pipeline.partition.multilevel.boundary_plan import WIDEST, BoundaryPlan
-from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
-from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
+from gnnloom.pipeline.partition.multilevel import boundary_rings, disk_hypergraph, pieces
+from gnnloom.pipeline.partition.multilevel.boundary_refine import (
+    BoundaryRefinement,
+    refine_boundary,
+    refine_boundary_phases,
+)
+from gnnloom.pipeline.partition.multilevel.boundary_rings import WIDEST
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
-from gnnloom.pipeline.partition.multilevel.counts import boundary_counts
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.level_size import Setting
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_clusters
+from gnnloom.pipeline.partition.multilevel.pieces import Setting
+from gnnloom.pipeline.partition.multilevel.plan import boundary_phases
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes, total_tasks
+from gnnloom.pipeline.tasks.phase import count
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
 from gnnloom.storage import Catalog
 from support.graphs import store_graph
 
 HERE = InProcessCluster()
 PARTS = 1024
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
-#: The function of each phase; two of them serve two.
-FUNCTIONS = {
-    "find cut nets": "_find_cut",
-    "spread to vertices": "_spread",
-    "reach vertices": "_reach_vertices",
-    "spread to nets": "_spread",
-    "reach nets": "_reach_nets",
-    "select nets": "_copy_nets",
-    "select weights": "_copy_weights",
-    "count boundary": "_count",
-    "label vertices": "_label",
-}
 
 
 def pins_that_fit(memory: int) -> int:
@@ -53,8 +45,9 @@ def pins_that_fit(memory: int) -> int:
 
 
 def phases(graph: Described, memory: int = MEMORY) -> list[PhaseCount]:
-    plan = BoundaryPlan.of(graph.num_vertices, graph.num_vertices, graph.nnz + graph.num_vertices)
-    return plan.counts(PARTS, pins_that_fit(memory), weighted=True)
+    sizes = graph.num_vertices, graph.num_vertices, graph.nnz + graph.num_vertices
+    hypergraph = DiskHypergraph.stated(*sizes, is_weighted=True)
+    return count(refine_boundary_phases(hypergraph, PARTS, pins_that_fit(memory)))
 
 
 @cases
@@ -92,8 +85,8 @@ def test_a_boundary_is_refined_by_the_counted_tasks_that_open_the_counted_files(
     tmp_path: Path, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    monkeypatch.setattr(boundary_plan, "_RANGE_PINS", 1000)
-    monkeypatch.setattr(boundary_plan, "_SCAN_PINS", 500)
+    monkeypatch.setattr(boundary_rings, "_RANGE_PINS", 1000)
+    monkeypatch.setattr(boundary_rings, "_SCAN_PINS", 500)
     monkeypatch.setattr(pieces, "_TASK_VERTICES", 200)
     hypergraph = ladder(tmp_path, weighted=weighted)
     n = hypergraph.num_vertices
@@ -106,13 +99,17 @@ def test_a_boundary_is_refined_by_the_counted_tasks_that_open_the_counted_files(
 
     cluster, pins = OpenCounter(), hypergraph.num_pins
     assert refine_boundary(hypergraph, path, 2, BoundaryRefinement(lambda *_: True, improve, folder), cluster)
-    counted = BoundaryPlan.for_hypergraph(hypergraph).counts(2, pins, weighted=weighted)
-    for function in dict.fromkeys(FUNCTIONS.values()):
-        planned = [phase for phase in counted if FUNCTIONS[phase.phase] == function]
-        assert cluster.tasks(function) == total_tasks(planned), function
-        assert sum(cluster.opens(function)) == sum(phase.opens * phase.repeats for phase in planned), function
-        if planned:
-            assert max(cluster.opens(function)) == max(phase.most_opens for phase in planned) > 1, function
+    phases = refine_boundary_phases(hypergraph, 2, pins)
+    assert ("select weights" in {phase.name for phase in phases}) == weighted
+    for function in {phase.function.__name__ for phase in phases}:
+        planned = count([phase for phase in phases if phase.function.__name__ == function])
+        opened = cluster.opens(function)
+        if function == "_place":
+            # Contracting what is left joins lists as well.
+            opened = opened[: sum(phase.tasks for phase in planned)]
+        assert len(opened) == sum(phase.tasks * phase.repeats for phase in planned), function
+        assert sum(opened) == sum(phase.opens * phase.repeats for phase in planned), function
+        assert max(opened) == max(phase.most_opens for phase in planned) > 1, function
 
 
 def ladder(folder: Path, *, weighted: bool) -> DiskHypergraph:
@@ -133,8 +130,12 @@ def ladder(folder: Path, *, weighted: bool) -> DiskHypergraph:
 def test_a_plan_counts_the_boundary_where_a_graph_does_not_fit_in_memory(graph: Described) -> None:
     def counted(memory: int, preset: str = "auto") -> list[PhaseCount]:
         setting = Setting(PARTS, 2, memory)
-        return boundary_counts(graph.num_vertices, graph.nnz, 1, setting, "multilevel", preset)
+        return count(boundary_phases(graph.num_vertices, graph.nnz, 1, setting, "multilevel", preset))
 
-    assert [phase.phase for phase in counted(MEMORY)] == [name for name in FUNCTIONS if name != "select weights"]
+    assert [phase.phase for phase in counted(MEMORY)] == [
+        "find cut nets",
+        *("spread to vertices", "reach vertices", "spread to nets", "reach nets"),
+        *("select nets", "join nets of the boundary", "count boundary", "label vertices"),
+    ]
     assert counted(MEMORY, "streaming") == []
     assert counted(1 << 50) == []

@@ -15,19 +15,21 @@ from scale.test_counts import MOST_OPENS, check_opens
 from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.multilevel import (
     cluster_rounds,
-    counts,
     disk_hypergraph,
     move_rounds,
     out_of_core,
     pieces,
-    transpose_sizes,
+    plan,
+    transpose_incidence,
 )
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import ROUNDS
-from gnnloom.pipeline.partition.multilevel.counts import level_counts, levels_at_most, method_counts
-from gnnloom.pipeline.partition.multilevel.level_size import LevelSize, Setting
-from gnnloom.pipeline.partition.multilevel.store_counts import finest_level, store_counts
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.pieces import Setting
+from gnnloom.pipeline.partition.multilevel.plan import level_phases, levels_at_most, method_phases
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import RowBlocks, finest_level, store_phases
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.tasks.phase import Phase, count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
@@ -48,13 +50,14 @@ with_presets = pytest.mark.parametrize(
 def phases(graph: Described, parts: int, workers: int, method: str, preset: str) -> list[PhaseCount]:
     sizes = graph.source.graph
     setting = Setting(parts, workers, MEMORY)
-    return method_counts(sizes.block_rows, sizes.block_nnz, setting, method, preset, symmetric=True, directions=1)
+    blocks = sizes.block_rows, sizes.block_nnz
+    return count(method_phases(*blocks, setting, method, preset, symmetric=True, directions=1))
 
 
 def lists(graph: Described) -> int:
     """Bytes of the nets of all vertices and the pins of all nets."""
     level = finest_level(graph.num_vertices, graph.nnz, 1)
-    return level.bytes_of_nets + level.bytes_of_vertices
+    return level.nets.num_bytes + level.vertices.num_bytes
 
 
 def _rounds(phase: PhaseCount) -> int:
@@ -118,50 +121,14 @@ def test_one_part_takes_no_round() -> None:
     assert phases(GRAPHS[0], 1, 2, "multilevel", "streaming") == []
 
 
-#: Functions of phases; where other phases call a function of the same name, with the module.
-FUNCTIONS = {
-    "store weights": "_store_weights",
-    "store nets": "store_hypergraph._store_rows",
-    "begin clusters": "_begin",
-    "rate nets": "_rate",
-    "fill profiles": "cluster_rounds._fill",
-    "propose joins": "cluster_rounds._propose",
-    "accept joins": "_accept",
-    "spread joins": "cluster_rounds._spread",
-    "change clusters": "_join",
-    "count clusters": "number_clusters._count",
-    "number clusters": "_number",
-    "name clusters": "_relabel",
-    "contract nets": "_contract_nets",
-    "find identical nets": "_merge_identical",
-    "select nets": "_select",
-    "scatter pins": "_scatter",
-    "sort pins": "_sort",
-    "inherit parts": "_inherit",
-    "count weights": "deal_classes._count",
-    "place vertices": "deal_classes._place",
-    "fill masks": "_fill_blocks",
-    "count cut": "cut._count",
-    "propose moves": "move_rounds._propose",
-    "spread moves": "move_rounds._spread",
-    "change masks": "_change_masks",
-}
-#: Phases that share functions with others, as how often they run depends on the moves.
-SHARED = {"join nets": "_place", "sum loads": "_sum", "check loads": "_sum", "keep parts": "_copy"}
-#: Phases whose tasks share some of the files, as their bounds fall.
-AT_MOST = ("spread joins", "spread moves")
+#: Phases whose tasks share some of the files, as their bounds fall; one that runs as often as parts get better.
+AT_MOST, OFTEN = ("spread joins", "spread moves"), "keep parts"
 
 
-class ModuleCounter(OpenCounter):
-    """Finds tasks by the module and the name of their function; a round has six tasks."""
+class ThreeWorkers(OpenCounter):
+    """A round has six tasks."""
 
     workers = 3
-
-    def opened_by(self, function: str) -> list[set[str]]:
-        """Files that each task of a function opened."""
-        module, _, name = function.rpartition(".")
-        found = zip(self.opened, self.modules, strict=True)
-        return [files for (each, files), where in found if each == name and where.endswith(module)]
 
 
 @pytest.mark.parametrize("preset", ["flat", "streaming"])
@@ -171,23 +138,37 @@ def test_a_partition_into_64_parts_runs_the_counted_tasks_and_opens_the_counted_
     _divide_finely(monkeypatch)
     adjacency = random_adjacency(12_000, 24_000, 1, symmetric=True, loops=False)
     dataset = catalog.create("g")
-    graph, cluster = store_graph(dataset, adjacency, symmetric=True, num_blocks=7), ModuleCounter()
+    graph, cluster = store_graph(dataset, adjacency, symmetric=True, num_blocks=7), ThreeWorkers()
     found = partition_graph(dataset, graph, PartitionOptions(64, "multilevel", preset=preset), cluster)
     levels = [
-        LevelSize(each["vertices"], each["nets"], each["pins"], is_weighted=number > 0)
+        DiskHypergraph.stated(each["vertices"], each["nets"], each["pins"], is_weighted=number > 0)
         for number, each in enumerate(found.quality["levels"])
     ]
     assert len(levels) == (1 if preset == "flat" else 2)
-    counted = _counted(graph.num_blocks, GraphSizes.of(graph), levels, preset)
-    assert {phase.phase.partition(",")[0] for phase in counted} - SHARED.keys() <= FUNCTIONS.keys()
-    planned = {name: [each for each in counted if each.phase.partition(",")[0] == name] for name in FUNCTIONS}
-    opened = {name: [len(files) for files in cluster.opened_by(function)] for name, function in FUNCTIONS.items()}
-    for name in AT_MOST:
-        opens = sum(phase.opens * phase.repeats for phase in planned[name])
-        assert 0.7 * opens <= sum(opened[name]) <= opens, name
-        assert len(opened.pop(name)) == _totals(planned.pop(name))[0], name
-    expected = {name: _totals(each) for name, each in planned.items()}
-    assert {name: (len(each), sum(each), max(each, default=0)) for name, each in opened.items()} == expected
+    setting = Setting(64, ThreeWorkers.workers, MEMORY)
+    stored = store_phases(RowBlocks.of(graph), 1, symmetric=True)
+    phases = [*stored, *level_phases(levels, setting, preset, fits=False)]
+    opened: dict[tuple[str, str], list[int]] = {}
+    for (function, files), module in zip(cluster.opened, cluster.modules, strict=True):
+        opened.setdefault((module, function), []).append(len(files))
+    for function, planned in _by_function(phases).items():
+        tasks, opens, most = _totals(count(planned))
+        run, name = opened[function], planned[0].name.partition(",")[0]
+        if name in AT_MOST:
+            assert len(run) == tasks, name
+            assert 0.7 * opens <= sum(run) <= opens, name
+        elif name == OFTEN:
+            assert len(run) <= tasks
+            assert set(run) == {most}
+        else:
+            assert (len(run), sum(run), max(run)) == (tasks, opens, most), name
+
+
+def _by_function(phases: Sequence[Phase]) -> dict[tuple[str, str], list[Phase]]:
+    found: dict[tuple[str, str], list[Phase]] = {}
+    for phase in phases:
+        found.setdefault((phase.function.__module__, phase.function.__name__), []).append(phase)
+    return found
 
 
 def _totals(planned: Sequence[PhaseCount]) -> tuple[int, int, int]:
@@ -202,19 +183,13 @@ def _divide_finely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
     monkeypatch.setattr(pieces, "_TASK_VERTICES", 1 << 11)
     monkeypatch.setattr(pieces, "_TASK_PINS", 1 << 11)
-    monkeypatch.setattr(transpose_sizes, "_TASK_KEYS", 1 << 12)
-    monkeypatch.setattr(transpose_sizes, "_MANY_TASKS", 5)
+    monkeypatch.setattr(transpose_incidence, "_TASK_KEYS", 1 << 12)
+    monkeypatch.setattr(transpose_incidence, "_MANY_TASKS", 5)
     monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (2, 1.5))
     # Fewer clusters than this for each part end the coarsening, at the second level.
     monkeypatch.setattr(out_of_core, "_CLUSTERS_PER_PART", 60)
-    for module in (out_of_core, counts):
+    for module in (out_of_core, plan):
         monkeypatch.setattr(module, "CLUSTER_PASSES", 1)
-
-
-def _counted(num_blocks: int, sizes: GraphSizes, levels: Sequence[LevelSize], preset: str) -> list[PhaseCount]:
-    assert len(sizes.block_rows) == num_blocks
-    stored = store_counts(sizes.block_rows, sizes.block_nnz, symmetric=True, directions=1)
-    return [*stored, *level_counts(levels, Setting(64, ModuleCounter.workers, MEMORY), preset, fits=False)]
 
 
 class ClientMemory(OpenCounter):

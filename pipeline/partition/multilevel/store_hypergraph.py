@@ -147,13 +147,14 @@ def store_phases(blocks: RowBlocks, directions: int, *, symmetric: bool) -> list
         directions: products whose nets there are, 1 or 2.
     """
     level = finest_level(blocks.num_vertices, sum(blocks.nnz), directions)
-    lists = [("nets", [blocks] * directions, None, level.nets)]
+    writes = [(_lists_phase("nets", [blocks] * directions, None, Path()), level.nets)]
     if not symmetric:
-        lists.append(("vertices", [blocks], blocks if directions > 1 else None, level.vertices))
+        transpose = blocks if directions > 1 else None
+        writes.append((_lists_phase("vertices", [blocks], transpose, Path()), level.vertices))
     phases = [_weights_phase(blocks, "", Path())]
-    for name, matrices, transpose, result in lists:
-        write = _lists_phase(name, matrices, transpose, Path())
-        phases += [write, join_phase(f"join {name}", stated_pieces(result, len(write.tasks)), result)]
+    for write, result in writes:
+        name = write.name.replace("store", "join")
+        phases += [write, join_phase(name, stated_pieces(result, len(write.tasks)), result)]
     return phases
 
 
