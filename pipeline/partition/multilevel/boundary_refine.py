@@ -97,7 +97,7 @@ def _refine_in(
     LOGGER.info("refining the boundary: %s of %s vertices", f"{boundary.num_vertices:,}", f"{num_vertices:,}")
     improved = refinement.improve(small, np.array(map_vector(labels.part_path)))
     improved_path = store_vector(folder / "improved.npy", improved)
-    run_pieces(inherit_phase(labels.clusters, improved_path, part_path, num_vertices, hypergraph.label_bytes), nearby)
+    run_pieces(inherit_phase(labels.clusters, improved_path, part_path, num_vertices), nearby)
     return True
 
 

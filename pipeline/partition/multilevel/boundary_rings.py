@@ -104,11 +104,7 @@ class _Ring:
 
 
 def find_boundary(
-    hypergraph: DiskHypergraph,
-    part_path: Path,
-    fits: Callable[[int, int], bool],
-    folder: Path,
-    cluster: Cluster,
+    hypergraph: DiskHypergraph, part_path: Path, fits: Callable[[int, int], bool], folder: Path, cluster: Cluster
 ) -> Boundary | None:
     """Find the widest boundary that fits, up to ``WIDEST`` rings; None if no net is cut, or even one ring is too large.
 

@@ -28,21 +28,20 @@ from gnnloom.pipeline.partition.multilevel.cluster_joins import (
     leave_profiles,
     propose_joins,
 )
-from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, block_ratings, fill_profiles
+from gnnloom.pipeline.partition.multilevel.cluster_state import RATING_BYTES, ClusterState, begin_phases, fill_phase
+from gnnloom.pipeline.partition.multilevel.clustering import SLOTS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates, route_rows
 from gnnloom.pipeline.partition.multilevel.number_clusters import number_clusters, number_phases
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
     Piece,
-    net_tasks,
     phase_over,
     range_pieces,
     reading_tasks,
     round_tasks,
     run_pieces,
     shared_lanes,
-    vertex_pieces,
     writing_tasks,
 )
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
@@ -58,68 +57,13 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 
 #: Rounds of a pass over the vertices.
 ROUNDS = 16
-#: Bytes of a join, of which a round has at most one for each of its vertices; of a rating.
-_JOIN_BYTES, _RATING_BYTES = 24, 4
+#: Bytes of a join, of which a round has at most one for each of its vertices.
+_JOIN_BYTES = 24
 #: Columns of what tasks route: a vertex, the cluster that it leaves, and the one that it joins; a net, and the clusters
 #: that a pin of it leaves and joins; a cluster, and the weight that it gains or, if negative, loses.
 _JOIN, _UPDATE, _WEIGHT = (
     Column(name, "int64", (width,)) for name, width in (("join", 3), ("update", 3), ("weight", 2))
 )
-
-
-@dataclass(frozen=True)
-class _State:
-    """The files of the clusters before a round; small and picklable.
-
-    Attributes:
-        limit: the most that a cluster of several vertices may weigh.
-        folder: for all files.
-        load_path: file of (num_vertices,) int64, the weight of each cluster.
-        profile_path: file of (num_nets, 2, SLOTS) integers, the clusters of each net and the pins in them.
-    """
-
-    hypergraph: DiskHypergraph
-    limit: int
-    folder: Path
-    load_path: Path
-    profile_path: Path
-
-    @classmethod
-    def of(cls, hypergraph: DiskHypergraph, limit: int, folder: Path) -> _State:
-        """The state before the first round."""
-        return cls(hypergraph, limit, folder, folder / "load.npy", folder / "profile.npy")
-
-    @property
-    def profile_bytes(self) -> int:
-        """Bytes of the profile of a net."""
-        return 2 * SLOTS * self.hypergraph.label_bytes
-
-    @property
-    def label_path(self) -> Path:
-        """File of the (num_vertices,) cluster of each vertex; each round changes it in place."""
-        return self.folder / "label.npy"
-
-    @property
-    def rating_path(self) -> Path:
-        """File of (num_nets,) float32."""
-        return self.folder / "rating.npy"
-
-    def next(self) -> _State:
-        """The state after a round, in new files."""
-        number = uuid.uuid4().hex
-        return replace(
-            self, load_path=self.folder / f"load-{number}.npy", profile_path=self.folder / f"profile-{number}.npy"
-        )
-
-    def create(self) -> None:
-        """Create the files of the weights and profiles."""
-        num_vertices, num_nets = self.hypergraph.num_vertices, self.hypergraph.num_nets
-        create_vector(self.load_path, (num_vertices,), np.dtype(np.int64))
-        create_vector(self.profile_path, (num_nets, 2, SLOTS), index_dtype(num_vertices))
-
-    def remove(self) -> None:
-        self.load_path.unlink()
-        self.profile_path.unlink()
 
 
 @dataclass(frozen=True)
@@ -137,8 +81,8 @@ class _Round:
         updates, weights: what the joins change, by range of nets and of clusters; in the order of the joins.
     """
 
-    state: _State
-    then: _State
+    state: ClusterState
+    then: ClusterState
     key: np.uint64
     rows: range
     nets: tuple[range, ...]
@@ -151,7 +95,7 @@ class _Round:
     @classmethod
     def of(
         cls,
-        state: _State,
+        state: ClusterState,
         rows: range,
         key: np.uint64,
         nets: tuple[range, ...],
@@ -199,16 +143,16 @@ def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folde
     Returns:
         Clusters numbered in the order of the vertices that founded them.
     """
-    state = _State.of(hypergraph, limit, folder / "clustering")
+    state = ClusterState.of(hypergraph, limit, folder / "clustering")
     state.folder.mkdir(parents=True, exist_ok=True)
     state.create()
     create_vector(state.label_path, (hypergraph.num_vertices,), index_dtype(hypergraph.num_vertices))
     create_vector(state.rating_path, (hypergraph.num_nets,), np.dtype(np.float32))
-    for phase in _begin_phases(state):
+    for phase in begin_phases(state):
         run_pieces(phase, cluster)
     nets, clusters = _ranges(hypergraph, cluster.workers)
     for number in range(passes):
-        run_pieces(_fill_phase(state), cluster)
+        run_pieces(fill_phase(state), cluster)
         key = stream_key(number, "clustering")
         for rows in hypergraph.vertices.ranges(ROUNDS):
             state = _run(_Round.of(state, rows, key, nets, clusters, cluster.workers), cluster)
@@ -219,7 +163,7 @@ def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folde
 
 def cluster_phases(hypergraph: DiskHypergraph, passes: int, workers: int) -> list[Phase]:
     """The phases of :func:`cluster_in_rounds`, in which at most all vertices of a round choose a cluster."""
-    state = _State.of(hypergraph, 0, Path())
+    state = ClusterState.of(hypergraph, 0, Path())
     rows = max(hypergraph.vertices.ranges(ROUNDS), key=len)
     work = _Round.of(state, rows, np.uint64(0), *_ranges(hypergraph, workers), workers)
     propose = _propose_phase(work)
@@ -227,8 +171,8 @@ def cluster_phases(hypergraph: DiskHypergraph, passes: int, workers: int) -> lis
     spread = _spread_phase(work, len(rows), work.most_updates, len(accept.tasks))
     joins = [propose, accept, spread, _change_phase(work, work.most_updates, len(spread.tasks))]
     return [
-        *_begin_phases(state),
-        replace(_fill_phase(state), repeats=passes),
+        *begin_phases(state),
+        replace(fill_phase(state), repeats=passes),
         *(replace(phase, repeats=passes * ROUNDS) for phase in joins),
         *number_phases(hypergraph.num_vertices),
     ]
@@ -240,7 +184,7 @@ def _ranges(hypergraph: DiskHypergraph, workers: int) -> tuple[tuple[range, ...]
     return nets, tuple(range_pieces(range(hypergraph.num_vertices), len(nets)))
 
 
-def _run(work: _Round, cluster: Cluster) -> _State:
+def _run(work: _Round, cluster: Cluster) -> ClusterState:
     """Run a round; returns the state after it."""
     work.folder.mkdir()
     work.proposed.create()
@@ -266,38 +210,10 @@ def _run(work: _Round, cluster: Cluster) -> _State:
     return state
 
 
-def _begin_phases(state: _State) -> list[Phase]:
-    """Make every vertex a cluster of its own, and rate the nets."""
-    hypergraph = state.hypergraph
-    n, label = hypergraph.num_vertices, hypergraph.label_bytes
-    writes, read = (NUMBER_BYTES + label) * n, hypergraph.nets.num_bytes + hypergraph.net_weight_bytes
-    nets, rating = hypergraph.nets.ranges(net_tasks(hypergraph.num_pins)), _RATING_BYTES * hypergraph.num_nets
-    files = 3 if hypergraph.net_weight_path else 2
-    return [
-        phase_over(vertex_pieces(n), "begin clusters", _begin, state, reads=NUMBER_BYTES * n, writes=writes, files=1),
-        phase_over(nets, "rate nets", _rate, state, reads=read, writes=rating, files=files),
-    ]
-
-
-def _fill_phase(state: _State) -> Phase:
-    """Fill the profiles of all nets."""
-    hypergraph = state.hypergraph
-    pins = hypergraph.label_bytes * hypergraph.num_pins
-    return phase_over(
-        hypergraph.nets.ranges(net_tasks(hypergraph.num_pins)),
-        "fill profiles",
-        _fill,
-        state,
-        reads=hypergraph.nets.num_bytes + pins + _RATING_BYTES * hypergraph.num_nets,
-        writes=state.profile_bytes * hypergraph.num_nets,
-        files=4,
-    )
-
-
 def _propose_phase(work: _Round) -> Phase:
     net, rows = work.hypergraph.vertices.itemsize, len(work.rows)
     # Of a pin's net, the rating and the profile, and the weight of every cluster in that.
-    of_pin = net + _RATING_BYTES + work.state.profile_bytes + SLOTS * NUMBER_BYTES
+    of_pin = net + RATING_BYTES + work.state.profile_bytes + SLOTS * NUMBER_BYTES
     reads = work.most_updates * of_pin + rows * (3 * NUMBER_BYTES + work.hypergraph.label_bytes)
     pieces = range_pieces(work.rows, work.proposed.lanes.count)
     return phase_over(pieces, "propose joins", _propose, work, reads=reads, writes=_JOIN_BYTES * rows, files=7)
@@ -343,29 +259,9 @@ def _change_phase(work: _Round, num_updates: int, spreading: int) -> Phase:
     hypergraph, updates = work.hypergraph, UPDATE_BYTES * num_updates
     state = work.state.profile_bytes * hypergraph.num_nets + NUMBER_BYTES * hypergraph.num_vertices
     # Pins leave in one scan of the updates, and join in another.
-    reads = 2 * updates + 2 * _RATING_BYTES * num_updates + 4 * NUMBER_BYTES * len(work.rows) + state
+    reads = 2 * updates + 2 * RATING_BYTES * num_updates + 4 * NUMBER_BYTES * len(work.rows) + state
     lanes = [spreading, spreading]
     return phase_over(work.nets, "change clusters", _change, work, reads=reads, writes=state, files=3, lanes=lanes)
-
-
-def _begin(task: Piece[_State]) -> None:
-    map_vector(task.work.label_path, "r+")[task.span] = np.arange(task.rows.start, task.rows.stop)
-    map_vector(task.work.load_path, "r+")[task.span] = task.work.hypergraph.vertex_weight[task.span]
-
-
-def _rate(task: Piece[_State]) -> None:
-    hypergraph, rating = task.work.hypergraph, map_vector(task.work.rating_path, "r+")
-    net_weight = hypergraph.net_weight
-    for block in hypergraph.nets.blocks(task.rows):
-        rating[block.first_row : block.first_row + len(block.offset) - 1] = block_ratings(block, net_weight)
-
-
-def _fill(task: Piece[_State]) -> None:
-    state = task.work
-    profile, rating = map_vector(state.profile_path, "r+"), map_vector(state.rating_path)
-    label = map_vector(state.label_path)
-    for block in state.hypergraph.nets.blocks(task.rows):
-        fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile[:, 0], profile[:, 1])
 
 
 def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns]:
@@ -416,7 +312,7 @@ def _spread(task: Piece[_Round]) -> tuple[int, LaneRuns, LaneRuns]:
     return task.number, out.written, weights.written
 
 
-def _weights(state: _State, joins: NDArray[np.int64]) -> NDArray[np.int64]:
+def _weights(state: ClusterState, joins: NDArray[np.int64]) -> NDArray[np.int64]:
     """Change the labels of the vertices, and return what their clusters gain and lose."""
     map_vector(state.label_path, "r+")[joins[:, 0]] = joins[:, 2]
     moved = state.hypergraph.vertex_weight[joins[:, 0]]

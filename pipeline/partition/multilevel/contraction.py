@@ -135,12 +135,7 @@ class ContractedNets:
         clusters = self.clusters
         vertices = transpose_incidence(self.nets, clusters.num_clusters, self.folder / "vertices", memory, cluster)
         return DiskHypergraph(
-            self.nets,
-            vertices,
-            clusters.weight_path,
-            self.net_weight_path,
-            clusters.total_weight,
-            clusters.heaviest,
+            self.nets, vertices, clusters.weight_path, self.net_weight_path, clusters.total_weight, clusters.heaviest
         )
 
 
@@ -202,16 +197,9 @@ def _merge_phase(work: _Contraction) -> Phase:
     """Find identical nets, by range of hashes."""
     hypergraph, numbers = work.hypergraph, single_rows(work.merges)
     reads = _HASH_BYTES * hypergraph.num_nets + hypergraph.net_weight_bytes
-    return phase_over(
-        numbers,
-        "find identical nets",
-        _merge_identical,
-        work,
-        reads=reads,
-        writes=_HASH_BYTES * hypergraph.num_nets,
-        files=1 if hypergraph.net_weight_path else 0,
-        lanes=[len(work.ranges)],
-    )
+    files, lanes, size = 1 if hypergraph.net_weight_path else 0, [len(work.ranges)], _HASH_BYTES * hypergraph.num_nets
+    name = "find identical nets"
+    return phase_over(numbers, name, _merge_identical, work, reads=reads, writes=size, files=files, lanes=lanes)
 
 
 def _select_phase(
@@ -224,19 +212,13 @@ def _select_phase(
         num_kept: nets that are kept.
         firsts: number of the first net of each range that is kept.
     """
-    size = sum(piece.num_bytes for piece in pieces)
+    size, weights, selection = sum(piece.num_bytes for piece in pieces), NUMBER_BYTES * num_kept, (work, tuple(pieces))
+    # Numbers of nets, and numbers and weights of those that are kept.
+    reads, writes = size + NUMBER_BYTES * work.hypergraph.num_nets + 2 * weights, size + weights
     return phase_over(
-        work.ranges,
-        "select nets",
-        _select,
-        (work, tuple(pieces)),
-        # Numbers of nets, and numbers and weights of those that are kept.
-        reads=size + NUMBER_BYTES * (work.hypergraph.num_nets + 2 * num_kept),
-        writes=size + NUMBER_BYTES * num_kept,
-        files=3,
-        lanes=[work.merges],
-        firsts=firsts,
-    )
+        work.ranges, "select nets", _select, selection,
+        reads=reads, writes=writes, files=3, lanes=[work.merges], firsts=firsts,
+    )  # fmt: skip
 
 
 def _contract_nets(task: Piece[_Contraction]) -> tuple[int, LaneRuns, Incidence]:

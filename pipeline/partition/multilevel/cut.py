@@ -35,14 +35,9 @@ class _Cut:
 
 def cut_phase(hypergraph: DiskHypergraph, part_path: Path, num_parts: int) -> Phase:
     """The phase of :func:`rows_sent`."""
-    return phase_over(
-        hypergraph.nets.ranges(net_tasks(hypergraph.num_pins)),
-        "count cut",
-        _count,
-        _Cut(hypergraph, part_path, num_parts),
-        reads=hypergraph.nets.num_bytes + PART_BYTES * hypergraph.num_pins + hypergraph.net_weight_bytes,
-        files=4 if hypergraph.net_weight_path else 3,
-    )
+    work, ranges = _Cut(hypergraph, part_path, num_parts), hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
+    reads = hypergraph.nets.num_bytes + PART_BYTES * hypergraph.num_pins + hypergraph.net_weight_bytes
+    return phase_over(ranges, "count cut", _count, work, reads=reads, files=4 if hypergraph.net_weight_path else 3)
 
 
 def _count(task: Piece[_Cut]) -> int:

@@ -132,6 +132,11 @@ class Clusters:
     heaviest: int
 
     @property
+    def label_bytes(self) -> int:
+        """Bytes of the cluster of a vertex."""
+        return int(index_dtype(self.num_clusters).itemsize)
+
+    @property
     def label(self) -> NDArray[Any]:
         """Map the (num_vertices,) clusters."""
         return map_vector(self.label_path)

@@ -43,15 +43,9 @@ def fill_phase(
         mask_path: file that :func:`create_masks` made.
         num_words: of a net in each mask.
     """
-    return phase_over(
-        nets.ranges(net_tasks(nets.num_ids)),
-        "fill masks",
-        _fill_blocks,
-        _Fill(nets, part_path, position_path, mask_path, first),
-        reads=nets.num_bytes + PART_BYTES * nets.num_ids,
-        writes=mask_bytes(num_words) * nets.num_rows,
-        files=4,
-    )
+    work, ranges = _Fill(nets, part_path, position_path, mask_path, first), nets.ranges(net_tasks(nets.num_ids))
+    reads, writes = nets.num_bytes + PART_BYTES * nets.num_ids, mask_bytes(num_words) * nets.num_rows
+    return phase_over(ranges, "fill masks", _fill_blocks, work, reads=reads, writes=writes, files=4)
 
 
 def mask_bytes(num_words: int) -> int:

@@ -83,11 +83,7 @@ def route_rows(
 
 @njit(cache=True, nogil=True)
 def _group(
-    rows: NDArray[np.int64],
-    key: int,
-    stops: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    grouped: NDArray[np.int64],
+    rows: NDArray[np.int64], key: int, stops: NDArray[np.int64], offsets: NDArray[np.int64], grouped: NDArray[np.int64]
 ) -> None:
     """Group rows by range.
 

@@ -183,8 +183,8 @@ def _uncoarsen(
         here = part if number == 0 else create_part_vector(path, hypergraph.num_vertices)
         clusters = levels[number + 1].clusters if number + 1 < len(levels) else None
         if clusters is not None:
-            coarse_path, label_bytes = _part_path(problem, number + 1), hypergraph.label_bytes
-            run_pieces(inherit_phase(clusters, coarse_path, path, len(here), label_bytes), problem.cluster)
+            coarse_path = _part_path(problem, number + 1)
+            run_pieces(inherit_phase(clusters, coarse_path, path, len(here)), problem.cluster)
         elif fits:
             here[:] = _native(problem, hypergraph.load(), _COARSE_PRESET)
         else:

@@ -35,23 +35,16 @@ class _Inherit:
     part_path: Path
 
 
-def inherit_phase(clusters: Clusters, coarse_path: Path, part_path: Path, num_vertices: int, label_bytes: int) -> Phase:
+def inherit_phase(clusters: Clusters, coarse_path: Path, part_path: Path, num_vertices: int) -> Phase:
     """Give every vertex the part of its cluster, which keeps the cut and the loads of the level above.
 
     Args:
         coarse_path: file of the (num_clusters,) int32 parts.
         part_path: file of (num_vertices,) int32 parts, filled.
-        label_bytes: of the cluster of a vertex.
     """
-    return phase_over(
-        vertex_pieces(num_vertices),
-        "inherit parts",
-        _inherit,
-        _Inherit(clusters, coarse_path, part_path),
-        reads=(label_bytes + PART_BYTES) * num_vertices,
-        writes=PART_BYTES * num_vertices,
-        files=2,
-    )
+    work, size = _Inherit(clusters, coarse_path, part_path), PART_BYTES * num_vertices
+    pieces, reads = vertex_pieces(num_vertices), size + clusters.label_bytes * num_vertices
+    return phase_over(pieces, "inherit parts", _inherit, work, reads=reads, writes=size, files=2)
 
 
 def _inherit(task: Piece[_Inherit]) -> None:

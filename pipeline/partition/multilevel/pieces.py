@@ -87,7 +87,6 @@ def phase_over(
     files: int = 0,
     lanes: Sequence[int] = (),
     firsts: Iterable[int] | None = None,
-    repeats: int = 1,
 ) -> Phase:
     """A phase with a task for each range.
 
@@ -97,21 +96,13 @@ def phase_over(
         files: arrays that each task reads from files of their own.
         lanes: for each further array that it reads, the number of tasks that wrote it, each to a lane.
         firsts: number of the first result of each task.
-        repeats: how often the phase runs at most, if that depends on the data.
     """
     num_rows, opens = max(1, sum(map(len, ranges))), files + sum(map(num_shared_files, lanes))
-    tasks = [
-        Piece(
-            name,
-            work,
-            number,
-            rows,
-            Needs(-(-reads * len(rows) // num_rows), -(-writes * len(rows) // num_rows), opens),
-            first,
-        )
-        for number, (rows, first) in enumerate(zip(ranges, firsts or [0] * len(ranges), strict=False))
-    ]
-    return Phase(name, function, tasks, arrays=max(1, files + len(lanes)), repeats=repeats)
+    tasks = []
+    for number, (rows, first) in enumerate(zip(ranges, firsts or [0] * len(ranges), strict=False)):
+        read, written = (-(-size * len(rows) // num_rows) for size in (reads, writes))
+        tasks.append(Piece(name, work, number, rows, Needs(read, written, opens), first))
+    return Phase(name, function, tasks, arrays=max(1, files + len(lanes)))
 
 
 def run_pieces(phase: Phase, cluster: Cluster) -> None:

@@ -134,7 +134,7 @@ def _uncoarsening(level: DiskHypergraph, setting: Setting, *, is_last: bool, fit
     n, start = level.num_vertices, []
     if not is_last:
         clusters = Clusters(_NOWHERE, _NOWHERE, n, 0, 0)
-        start = [inherit_phase(clusters, _NOWHERE, _NOWHERE, n, level.label_bytes)]
+        start = [inherit_phase(clusters, _NOWHERE, _NOWHERE, n)]
     elif not fits and level.is_for_tasks:
         start = place_phases(n)
     refinement = refinement_of(setting.parts, 0.0, 0, working_memory(setting.memory), fits=fits)

@@ -123,16 +123,7 @@ def refine(
         # Masks are exact after each filling, and during a pass err only toward more pins than there are.
         for first in refinement.windows(hypergraph.num_nets):
             run_pieces(fill_phase(hypergraph.nets, part_path, position_path, first, mask_path, num_words), cluster)
-            work = Pass(
-                hypergraph,
-                part_path,
-                mask_path,
-                first,
-                limit,
-                heats[number],
-                key,
-                scratch / "rounds",
-            )
+            work = Pass(hypergraph, part_path, mask_path, first, limit, heats[number], key, scratch / "rounds")
             if in_rounds:
                 moved += move_in_rounds(work, position, load, cluster)
             else:
@@ -155,10 +146,7 @@ def refine_phases(hypergraph: DiskHypergraph, setting: Setting, refinement: Refi
     nowhere, n, passes = Path(), hypergraph.num_vertices, refinement.passes
     num_words, windows = refinement.num_words(hypergraph.num_nets), refinement.windows(hypergraph.num_nets)
     fill = fill_phase(hypergraph.nets, nowhere, nowhere, 0, nowhere, num_words)
-    phases = [
-        load_phase("sum loads", nowhere, nowhere, n, setting.parts),
-        replace(fill, repeats=passes * len(windows)),
-    ]
+    phases = [load_phase("sum loads", nowhere, nowhere, n, setting.parts), replace(fill, repeats=passes * len(windows))]
     if hypergraph.is_for_tasks:
         offers = [cut_phase(hypergraph, nowhere, setting.parts), copy_phase(nowhere, nowhere, n)]
         phases += [replace(phase, repeats=passes + 1) for phase in offers]
@@ -188,11 +176,7 @@ def _deals(refinement: Refinement, num_words: int) -> Iterator[NDArray[np.int64]
 
 
 def _move_one_by_one(
-    work: Pass,
-    part: NDArray[np.int32],
-    position: NDArray[np.int64],
-    mask: NDArray[np.uint64],
-    load: NDArray[np.int64],
+    work: Pass, part: NDArray[np.int32], position: NDArray[np.int64], mask: NDArray[np.uint64], load: NDArray[np.int64]
 ) -> int:
     """Stream the vertices once through a window of parts; returns the number of moves."""
     hypergraph = work.hypergraph

@@ -32,8 +32,8 @@ from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.matrix.csr import index_dtype
 
-#: Bytes for each key of a task: the key and a spare in the sorter, its column, its row, and the row as it is stored; the
-#: keys of its column are counted and summed, too, and NumPy makes copies of some of these.
+#: Bytes for each key of a task: the key and a spare in the sorter, its column, its row, and the row as it is stored;
+#: keys of columns are counted and summed as well, and NumPy makes copies of some of these.
 _KEY_BYTES = 80
 #: Most keys of a task: 32 MiB of them, so that graphs of millions of edges keep several workers busy.
 _TASK_KEYS = 1 << 22

@@ -58,12 +58,7 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
     if structure is None:
         return facts | {"chosen": str(choice.ways[0])} | _out_of_core(problem, part)
     hypergraph = store_hypergraph(
-        scratch / "hypergraph",
-        problem.graph,
-        problem.transpose,
-        problem.cluster,
-        options.weights,
-        options.directions,
+        scratch / "hypergraph", problem.graph, problem.transpose, problem.cluster, options.weights, options.directions
     )
     best, tried = part.copy(), {}
     for way in choice.ways:
