@@ -125,11 +125,6 @@ class _Round:
     def folder(self) -> Path:
         return self.proposed.work
 
-    @property
-    def most_updates(self) -> int:
-        """Pins of the vertices of the round, if all are alike."""
-        return self.hypergraph.num_pins * len(self.rows) // self.hypergraph.num_vertices + 1
-
 
 def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folder: Path, cluster: Cluster) -> Clusters:
     """Cluster the vertices.
@@ -168,8 +163,9 @@ def cluster_phases(hypergraph: DiskHypergraph, passes: int, workers: int) -> lis
     work = _Round.of(state, rows, np.uint64(0), *_ranges(hypergraph, workers), workers)
     propose = _propose_phase(work)
     accept = _accept_phase(work, len(rows), len(propose.tasks))
-    spread = _spread_phase(work, len(rows), work.most_updates, len(accept.tasks))
-    joins = [propose, accept, spread, _change_phase(work, work.most_updates, len(spread.tasks))]
+    num_updates = hypergraph.pins_of(rows)
+    spread = _spread_phase(work, len(rows), num_updates, len(accept.tasks))
+    joins = [propose, accept, spread, _change_phase(work, num_updates, len(spread.tasks))]
     return [
         *begin_phases(state),
         replace(fill_phase(state), repeats=passes),
@@ -214,7 +210,7 @@ def _propose_phase(work: _Round) -> Phase:
     net, rows = work.hypergraph.vertices.itemsize, len(work.rows)
     # Of a pin's net, the rating and the profile, and the weight of every cluster in that.
     of_pin = net + RATING_BYTES + work.state.profile_bytes + SLOTS * NUMBER_BYTES
-    reads = work.most_updates * of_pin + rows * (3 * NUMBER_BYTES + work.hypergraph.label_bytes)
+    reads = work.hypergraph.pins_of(work.rows) * of_pin + rows * (3 * NUMBER_BYTES + work.hypergraph.label_bytes)
     pieces = range_pieces(work.rows, work.proposed.lanes.count)
     return phase_over(pieces, "propose joins", _propose, work, reads=reads, writes=_JOIN_BYTES * rows, files=7)
 

@@ -80,7 +80,7 @@ def begin_phases(state: ClusterState) -> list[Phase]:
     weights, labels = NUMBER_BYTES * n, hypergraph.label_bytes * n
     pieces, nets = vertex_pieces(n), hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
     read, ratings = hypergraph.nets.num_bytes + hypergraph.net_weight_bytes, RATING_BYTES * hypergraph.num_nets
-    files = 3 if hypergraph.net_weight_path else 2
+    files = 2 + hypergraph.is_weighted
     return [
         phase_over(pieces, "begin clusters", _begin, state, reads=weights, writes=weights + labels, files=1),
         phase_over(nets, "rate nets", _rate, state, reads=read, writes=ratings, files=files),

@@ -197,7 +197,7 @@ def _merge_phase(work: _Contraction) -> Phase:
     """Find identical nets, by range of hashes."""
     hypergraph, numbers = work.hypergraph, single_rows(work.merges)
     reads = _HASH_BYTES * hypergraph.num_nets + hypergraph.net_weight_bytes
-    files, lanes, size = 1 if hypergraph.net_weight_path else 0, [len(work.ranges)], _HASH_BYTES * hypergraph.num_nets
+    files, lanes, size = int(hypergraph.is_weighted), [len(work.ranges)], _HASH_BYTES * hypergraph.num_nets
     name = "find identical nets"
     return phase_over(numbers, name, _merge_identical, work, reads=reads, writes=size, files=files, lanes=lanes)
 

@@ -37,7 +37,7 @@ def cut_phase(hypergraph: DiskHypergraph, part_path: Path, num_parts: int) -> Ph
     """The phase of :func:`rows_sent`."""
     work, ranges = _Cut(hypergraph, part_path, num_parts), hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
     reads = hypergraph.nets.num_bytes + PART_BYTES * hypergraph.num_pins + hypergraph.net_weight_bytes
-    return phase_over(ranges, "count cut", _count, work, reads=reads, files=4 if hypergraph.net_weight_path else 3)
+    return phase_over(ranges, "count cut", _count, work, reads=reads, files=3 + hypergraph.is_weighted)
 
 
 def _count(task: Piece[_Cut]) -> int:

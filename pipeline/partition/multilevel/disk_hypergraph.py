@@ -78,9 +78,18 @@ class DiskHypergraph:
         return int(index_dtype(self.num_vertices).itemsize)
 
     @property
+    def is_weighted(self) -> bool:
+        """Whether there is a file with weights of nets."""
+        return self.net_weight_path is not None
+
+    @property
     def net_weight_bytes(self) -> int:
         """Bytes of all weights of nets."""
-        return 8 * self.num_nets if self.net_weight_path else 0
+        return 8 * self.num_nets * self.is_weighted
+
+    def pins_of(self, vertices: range) -> int:
+        """Pins of some vertices, as if all vertices were alike, and at least one."""
+        return self.num_pins * len(vertices) // self.num_vertices + 1
 
     @property
     def is_for_tasks(self) -> bool:

@@ -203,7 +203,7 @@ def move_phases(hypergraph: DiskHypergraph, setting: Setting, num_words: int, pa
     rows = max(hypergraph.vertices.ranges(ROUNDS), key=len)
     this = _Round.of(work, Path(), rows, _net_ranges(hypergraph, setting.workers), setting.workers)
     propose = _propose_phase(this, setting.parts, num_words)
-    num_updates = _pins_of(this)
+    num_updates = hypergraph.pins_of(rows)
     spread = _spread_phase(this, setting.parts, len(rows), num_updates, len(propose.tasks))
     phases = [propose, spread, _change_phase(this, num_words, num_updates, len(spread.tasks))]
     return [replace(phase, repeats=passes * ROUNDS) for phase in phases]
@@ -213,19 +213,14 @@ def _net_ranges(hypergraph: DiskHypergraph, workers: int) -> tuple[range, ...]:
     return tuple(hypergraph.nets.ranges(round_tasks(hypergraph.num_vertices // ROUNDS, workers)))
 
 
-def _pins_of(this: _Round) -> int:
-    """Pins of the vertices of a round, if all are alike."""
-    hypergraph = this.work.hypergraph
-    return hypergraph.num_pins * len(this.rows) // hypergraph.num_vertices + 1
-
-
 def _propose_phase(this: _Round, num_parts: int, num_words: int) -> Phase:
     hypergraph, rows = this.work.hypergraph, len(this.rows)
-    pieces, weight = range_pieces(this.rows, this.moves.lanes.count), NUMBER_BYTES if hypergraph.net_weight_path else 0
+    pieces, weight = range_pieces(this.rows, this.moves.lanes.count), NUMBER_BYTES * hypergraph.is_weighted
     of_pin = hypergraph.vertices.itemsize + mask_bytes(num_words) + weight
-    reads = _pins_of(this) * of_pin + rows * (2 * NUMBER_BYTES + PART_BYTES) + len(pieces) * _STATE_BYTES * num_parts
+    of_vertices = hypergraph.pins_of(this.rows) * of_pin + rows * (2 * NUMBER_BYTES + PART_BYTES)
+    reads = of_vertices + len(pieces) * _STATE_BYTES * num_parts
     # A move, and its class with its weight.
-    writes, files = 2 * _MOVE_BYTES * rows, 7 if weight else 6
+    writes, files = 2 * _MOVE_BYTES * rows, 6 + hypergraph.is_weighted
     return phase_over(pieces, "propose moves", _propose, this, reads=reads, writes=writes, files=files)
 
 
