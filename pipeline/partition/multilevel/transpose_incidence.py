@@ -126,7 +126,8 @@ def transpose_incidence(
             " 63 bits; use method random or block"
         )
     create_incidence(folder, num_columns, incidence.num_ids, np.dtype(work.result.dtype))
-    work.keys.work.mkdir()
+    # A killed command may have left it.
+    work.keys.work.mkdir(exist_ok=True)
     work.keys.create()
     work.keys.list_runs(results(_scatter_phase(work), cluster))
     with OpenFiles(work.keys.work) as files:
