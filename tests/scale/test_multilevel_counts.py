@@ -151,9 +151,9 @@ def test_a_partition_into_64_parts_runs_the_counted_tasks_and_opens_the_counted_
     opened: dict[tuple[str, str], list[int]] = {}
     for (function, files), module in zip(cluster.opened, cluster.modules, strict=True):
         opened.setdefault((module, function), []).append(len(files))
-    for function, planned in _by_function(phases).items():
+    for where, planned in _by_function(phases).items():
         tasks, opens, most = _totals(count(planned))
-        run, name = opened[function], planned[0].name.partition(",")[0]
+        run, name = opened[where], planned[0].name.partition(",")[0]
         if name in AT_MOST:
             assert len(run) == tasks, name
             assert 0.7 * opens <= sum(run) <= opens, name
