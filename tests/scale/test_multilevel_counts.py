@@ -31,7 +31,6 @@ from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.tasks.phase import Phase, count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
-from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
 
