@@ -45,7 +45,8 @@ PAGE_BYTES: Final = 4 << 20
 #: Bytes that have one checksum. Of a lane of 64 MiB, a reader of 64 KiB then reads 16 KiB of checksums, and about as
 #: many bytes around those that it wants; with blocks of half or twice the size, both together are more.
 BLOCK_BYTES: Final = 16 << 10
-_SEAL_BYTES: Final = 16
+#: Bytes of the seal, which the data follow.
+SEAL_BYTES: Final = 16
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Lane:
             length = (folder / self.path).stat().st_size
         except FileNotFoundError:
             return False
-        return self.place(_SEAL_BYTES + size + _table_bytes(size) - 1) < length
+        return self.place(SEAL_BYTES + size + _table_bytes(size) - 1) < length
 
     def to_json(self) -> list[Any]:
         return list(astuple(self))
@@ -190,7 +191,7 @@ class LaneWriter:
         """
         data = array.reshape(-1).view(np.uint8)
         stop = offset + len(data)
-        self._put(_SEAL_BYTES + offset, data)
+        self._put(SEAL_BYTES + offset, data)
         # The bytes are in the cache of the processor now.
         for block in range(offset // BLOCK_BYTES, -(-stop // BLOCK_BYTES) if len(data) else 0):
             begin, end = max(offset, block * BLOCK_BYTES), min(stop, (block + 1) * BLOCK_BYTES)
@@ -213,7 +214,7 @@ class LaneWriter:
         table = np.zeros(_num_blocks(self._size), np.uint32)
         if sums:
             table[list(sums)] = list(sums.values())
-        self._put(_SEAL_BYTES + self._size, table.view(np.uint8))
+        self._put(SEAL_BYTES + self._size, table.view(np.uint8))
         self._put(0, _seal(self._lane, self._size, google_crc32c.value(table.view(np.uint8))))
 
     def _end_of(self, block: int) -> int:
@@ -224,7 +225,7 @@ class LaneWriter:
         begin = block * BLOCK_BYTES
         data = np.zeros(self._end_of(block) - begin, np.uint8)
         rest = data.data
-        for place, count in self._lane.pieces(_SEAL_BYTES + begin, len(data)):
+        for place, count in self._lane.pieces(SEAL_BYTES + begin, len(data)):
             os.preadv(descriptor, [rest[:count]], place)
             rest = rest[count:]
         return data
@@ -246,16 +247,30 @@ class OpenLane:
         """Room for what is read of the first and the last block besides the bytes that are wanted."""
         return np.empty((2, BLOCK_BYTES), np.uint8)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the data.
+
+        Raises:
+            DamagedWorkError: the seal or the checksums are damaged.
+        """
+        return self._table[0]
+
+    @property
+    def checksum(self) -> int:
+        """A checksum of the data, made of those of its blocks; raises as :attr:`size`."""
+        return google_crc32c.value(self._table[1].view(np.uint8))
+
     @cached_property
     def _table(self) -> tuple[int, NDArray[np.uint32]]:
         """Bytes of the data, and the checksum of each block."""
-        seal = np.empty(_SEAL_BYTES, np.uint8)
+        seal = np.empty(SEAL_BYTES, np.uint8)
         self._fill(0, [seal])
         size, checksum = int(seal[:8].view(np.int64)[0]), int(seal[8:12].view(np.uint32)[0])
         if size < 0 or seal.tobytes() != _seal(self._lane, size, checksum).tobytes():
             raise self._damaged("its seal")
         table = np.empty(_num_blocks(size), np.uint32)
-        self._fill(_SEAL_BYTES + size, [table.view(np.uint8)])
+        self._fill(SEAL_BYTES + size, [table.view(np.uint8)])
         if google_crc32c.value(table.view(np.uint8)) != checksum:
             raise self._damaged("its checksums")
         return size, table
@@ -277,7 +292,7 @@ class OpenLane:
         head = self._spare[0, : offset - first * BLOCK_BYTES]
         tail = self._spare[1, : min(last * BLOCK_BYTES, size) - stop]
         # Whole blocks are read, in one call: those at both ends are compared with the bytes around the wanted ones.
-        self._fill(_SEAL_BYTES + first * BLOCK_BYTES, [head, wanted, tail])
+        self._fill(SEAL_BYTES + first * BLOCK_BYTES, [head, wanted, tail])
         done = 0
         for block in range(first, last):
             count = min((block + 1) * BLOCK_BYTES - offset, len(wanted))

@@ -161,6 +161,11 @@ def _shard_grid(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifac
     return shard_grid(dataset, dataset.graph(), GridOptions((3, 2), "double"), cluster).artifact
 
 
+def _shard_by_part(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    options = GridOptions((3, 2), "partition")
+    return shard_grid(dataset, dataset.graph(), options, cluster, partition=dataset.partition(_PARTS)).artifact
+
+
 def _store_problem(dataset: Dataset, _: Path) -> None:
     given = replace(problem(_NAME, 300, 1500, symmetric=False))
     store_for_sampling(Catalog(dataset.path.parent), given, 3, shards=False)
@@ -181,5 +186,6 @@ STAGES: Final[Mapping[str, Stage]] = {
     "stochastic": Stage(_store_graph, _partition_stochastic),
     "row shards": Stage(_store_parts, _shard_rows),
     "grid shards": Stage(_store_parts, _shard_grid),
+    "grid shards by part": Stage(_store_parts, _shard_by_part),
     "samples": Stage(_store_problem, _sample),
 }

@@ -80,7 +80,7 @@ def shard_grid(
         orders = options.keyed_orders(graph.num_vertices)
         if partition is not None:
             # The file is complete before the first task starts, because all tasks map it.
-            orders = dict.fromkeys(orders, PartOrder.of(partition, writer.work / "places.npy"))
+            orders = dict.fromkeys(orders, PartOrder.of(partition, writer.work / "places"))
         places = GridPlaces(
             writer, graph.artifact.path, transpose.artifact.path, vertices.path if vertices else None, orders
         )

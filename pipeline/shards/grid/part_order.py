@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,8 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.permutation import PARTITION_ORDER
 
 
@@ -39,7 +40,7 @@ class PartOrder:
     """Positions looked up in a file with one int64 per vertex, which all tasks of a machine map.
 
     Attributes:
-        path: ``.npy`` file of the (num_vertices,) int64 positions.
+        path: mapped vector of the (num_vertices,) int64 positions.
     """
 
     path: Path
@@ -48,22 +49,18 @@ class PartOrder:
     def of(cls, partition: Partition, path: Path) -> PartOrder:
         """Return the order of a partition, writing its file unless it exists; holds one chunk of parts in memory."""
         if not path.exists():
-            # A file under its final name is complete: a resumed run must not read a half-written one.
-            aside = path.with_name(f".{path.name}")
-            aside.parent.mkdir(parents=True, exist_ok=True)
-            _write_positions(partition, aside)
-            aside.replace(path)
+            write_vector(path, _positions(partition))
         return cls(path)
 
     def forward(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        positions: NDArray[np.int64] = map_array(self.path)[ids]
+        positions: NDArray[np.int64] = map_vector(self.path, np.int64)[ids]
         return positions
 
     def to_json(self) -> dict[str, Any]:
         return dict(PARTITION_ORDER)
 
 
-def _write_positions(partition: Partition, path: Path) -> None:
+def _positions(partition: Partition) -> Iterator[NDArray[np.int64]]:
     """Counting sort in two passes over the stored parts: sizes of the parts first, then positions."""
     stored = partition.stored_part()
     starts = range(0, len(stored), stored.chunk_rows)
@@ -73,11 +70,8 @@ def _write_positions(partition: Partition, path: Path) -> None:
     for start, stop in chunks:
         sizes[1:] += np.bincount(stored.read(start, stop), minlength=partition.num_parts)
     next_position = np.cumsum(sizes)
-    positions = np.lib.format.open_memmap(path, mode="w+", dtype=np.int64, shape=(len(stored),))
     for start, stop in chunks:
-        positions[start:stop] = _assign_positions(stored.read(start, stop), next_position)
-    # Positions reach the disk before the file gets its final name.
-    positions.flush()
+        yield _assign_positions(stored.read(start, stop), next_position)
 
 
 @njit(cache=True, nogil=True)

@@ -50,7 +50,7 @@ class RowPlaces:
     """Where tasks read and write; the defaults are for plans that are counted and not run.
 
     Attributes:
-        part_path: ``.npy`` file of the (num_vertices,) int32 parts.
+        part_path: mapped vector of the (num_vertices,) int32 parts.
         matrices: artifacts of the adjacency and, if directed, its transpose.
         vertices: artifact of the vertex data.
         dims: names of all dimensions of each of its arrays.

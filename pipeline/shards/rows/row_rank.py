@@ -16,10 +16,10 @@ from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shards.rows.row_halo import Halo, find_halo, route_halo
 from gnnloom.pipeline.shards.rows.row_order import OwnRows, reordered_rows, reordered_segments
 from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RoutedVertices, RowSegment
+from gnnloom.pipeline.shuffle.mapped_vectors import map_vector
 from gnnloom.storage.artifacts.csr_group import write_csr_group
 from gnnloom.storage.format.arrays import ArrayAppender, ArrayRecord, write_array
 from gnnloom.storage.format.groups import write_group
-from gnnloom.storage.format.memory_map import map_part_vector
 from gnnloom.storage.matrix.csr import index_dtype
 
 
@@ -45,7 +45,7 @@ def shard_rank(task: ShardRankTask) -> int:
         own = OwnRows.of(*task.own_vertices(files), task.reorder)
         write_group(root / task.folder, {"rank": task.rank, "num_parts": task.num_parts, "num_own": len(own)})
         output.add(write_array(root, f"{task.folder}/vertex", own.vertex, ("row",)))
-        part = map_part_vector(task.part_path)
+        part = map_vector(task.part_path)
         for matrix, lane in zip(task.matrices, task.halo_lanes, strict=True):
             records, halo = _write_matrix(task, files, matrix, own, part)
             for record in records:

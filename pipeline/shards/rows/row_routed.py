@@ -77,7 +77,7 @@ class RoutedRank:
     What its methods take as ``files`` are files of the work folder, which stay open while the task reads.
 
     Attributes:
-        part_path: ``.npy`` file of the (num_vertices,) int32 parts.
+        part_path: mapped vector of the (num_vertices,) int32 parts.
         matrices: the adjacency and, if directed, its transpose.
         vertices: None if the dataset has no vertex data.
         needs: what the task will do.

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.mapped_vectors import map_vector
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.format.memory_map import map_part_vector
 from gnnloom.storage.matrix.csr import index_dtype
 
 
@@ -32,7 +32,7 @@ class RouteBlockTask:
     """Routes one row block of a matrix by the part of each row.
 
     Attributes:
-        part_path: ``.npy`` file of the (num_vertices,) int32 parts.
+        part_path: mapped vector of the (num_vertices,) int32 parts.
         lane: where the run goes, relative to the work folder.
         needs: what the task will do.
     """
@@ -99,7 +99,7 @@ def route_block(task: RouteBlockTask) -> int:
     """Route the rows of a block; returns its nonzeros."""
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         block = Graph(Artifact(task.matrix_path)).block(task.block)
-        part = map_part_vector(task.part_path)[block.row_offset : block.row_offset + block.num_rows]
+        part = map_vector(task.part_path)[block.row_offset : block.row_offset + block.num_rows]
         # A stable sort keeps the rows of each part ascending, which every later pass relies on.
         order = np.argsort(part, kind="stable")
         begin, length = block.indptr[order], np.diff(block.indptr)[order]
@@ -135,7 +135,7 @@ def route_vertices(task: RouteVerticesTask) -> int:
     """Route the rows of a range of vertices; returns their number."""
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         vertices = Vertices(Artifact(task.vertices_path))
-        part = map_part_vector(task.part_path)[task.start : task.stop]
+        part = map_vector(task.part_path)[task.start : task.stop]
         order = np.argsort(part, kind="stable")
         names = [column.name for column in task.shuffle.columns]
         values = {name: vertices.array(name).read(task.start, task.stop)[order] for name in names}

@@ -14,6 +14,7 @@ from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.rows.row_options import REORDERS
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
+from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import run
 from gnnloom.pipeline.tasks.repairs import repairing
@@ -26,7 +27,6 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.groups import write_group
-from gnnloom.storage.format.memory_map import copy_part_vector
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,9 @@ def shard_rows(
             return RowShards(Artifact(writer.path))
         cluster = for_few(cluster, inputs.num_entries)
         # Parts are looked up by column id, in no order: tasks map a plain file instead of reading chunks.
-        part_path = writer.work / "part.npy"
-        copy_part_vector(partition.stored_part(), part_path)
+        part_path = writer.work / "parts"
+        if not part_path.exists():
+            copy_vector(partition.stored_part(), part_path)
         # The backward pass multiplies with the transpose.
         transpose = None if inputs.graph.symmetric else transpose_graph(dataset, inputs.graph, cluster)
         source = ShardSource.of(inputs.graph, inputs.vertices, transpose)

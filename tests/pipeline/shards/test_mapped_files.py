@@ -1,0 +1,33 @@
+"""Vectors that the tasks of shards map are made again if they are damaged between a kill and the resumption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from support.small_stages import STAGES, make_small
+from support.stopping import StoppedError, StoppingCluster
+
+
+@pytest.mark.parametrize(("stage", "name"), [("row shards", "parts"), ("grid shards by part", "places")])
+@pytest.mark.parametrize("place", [3, 700, -2])
+def test_a_flipped_bit_of_a_mapped_vector_changes_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, name: str, place: int
+) -> None:
+    make_small(monkeypatch.setattr)
+    digests = []
+    for is_damaged in (False, True):
+        catalog = Catalog(tmp_path / f"damaged-{is_damaged}")
+        STAGES[stage].prepare(catalog.create("g"), tmp_path)
+        if is_damaged:
+            with pytest.raises(StoppedError):
+                STAGES[stage].run(catalog, tmp_path, StoppingCluster(4))
+            (path,) = catalog.root.glob(f"g/shards/*/.work/{name}")
+            content = bytearray(path.read_bytes())
+            content[place] ^= 64
+            path.write_bytes(content)
+        digests.append(STAGES[stage].run(catalog, tmp_path, InProcessCluster()).digest)
+    assert digests[0] == digests[1]
