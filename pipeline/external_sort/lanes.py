@@ -259,7 +259,7 @@ class OpenLane:
     @property
     def checksum(self) -> int:
         """A checksum of the data, made of those of its blocks; raises as :attr:`size`."""
-        return google_crc32c.value(self._table[1].view(np.uint8))
+        return int(google_crc32c.value(self._table[1].view(np.uint8)))
 
     @cached_property
     def _table(self) -> tuple[int, NDArray[np.uint32]]:

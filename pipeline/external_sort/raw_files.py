@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import CorruptError
-
-#: Bytes of a file that are read at a time.
-_READ_BYTES: Final = 1 << 17
 
 
 def write_at(descriptor: int, offset: int, array: NDArray[Any]) -> None:
@@ -24,15 +20,6 @@ def write_at(descriptor: int, offset: int, array: NDArray[Any]) -> None:
     while rest:
         count = os.pwrite(descriptor, rest, offset)
         rest, offset = rest[count:], offset + count
-
-
-def file_checksum(path: Path) -> int:
-    """The crc32c of a whole file."""
-    checksum = 0
-    with path.open("rb", buffering=0) as file:
-        while some := file.read(_READ_BYTES):
-            checksum = google_crc32c.extend(checksum, some)
-    return checksum
 
 
 def read_bytes(path: Path, offset: int, out: NDArray[Any]) -> None:

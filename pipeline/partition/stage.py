@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.measure.measurement import record_quality
+from gnnloom.pipeline.partition.measure.measurement import MeasurePlan, record_quality
+from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.partition.part_storage import store_part_vector
 from gnnloom.pipeline.partition.partitioner import Partitioner
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.partition.settings import check_parts
+from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
+from gnnloom.pipeline.tasks.phase import Needs, Phase, run
 from gnnloom.pipeline.tasks.progress import one_step
 from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
-from gnnloom.storage.format.memory_map import copy_part_vector, create_part_vector
+from gnnloom.storage.format.memory_map import create_part_vector, map_part_vector
 
 __all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key"]
 
 #: The two tasks of the stage; both run in the client, and start tasks of their own on the cluster.
-_PART, _QUALITY = "part/0", "quality/0"
+_PART, _QUALITY = "part/0", "parts/quality"
 
 
 @repairing
@@ -48,8 +54,8 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
         cluster = for_few(cluster, graph.nnz)
         transpose = transpose_graph(dataset, graph, cluster)
         problem = PartitionProblem(graph, transpose, options, writer.work, writer.work / "part.npy", cluster, writer)
-        _make_part(writer, problem, options.partitioner)
-        _measure(writer, problem)
+        _make_part(problem, options.partitioner)
+        _measure(problem)
         recorded = writer.recorded_of([_PART, _QUALITY])
         # Facts come from the records, so a resumed run publishes what the earlier run measured.
         quality = {**recorded[_QUALITY].facts, **recorded[_PART].facts}
@@ -68,40 +74,86 @@ def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str
     return artifact_key("partition", options.parameters(memory), {"graph": graph_key})
 
 
-def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: Partitioner) -> None:
-    """Fill the part vector's file and store it; from the store if an earlier run got that far."""
-    recorded = writer.recorded_of([_PART])
-    if _PART in recorded:
-        # A killed run may have left the mapped file incomplete; the recorded array in the store is complete.
-        (record,) = recorded[_PART].arrays
-        copy_part_vector(ArrayReader(writer.path, record), problem.part_path)
+def _make_part(problem: PartitionProblem, partitioner: Partitioner) -> None:
+    """Find the parts and store them, unless an earlier run got that far."""
+    writer = problem.writer
+    if writer.recorded_of([_PART]):
         return
+    # Parts that are found once more need not be the same, so what is known about them goes.
+    for task in writer.recorded("parts/"):
+        writer.forget(task)
     with one_step(f"partition by {partitioner.name}"), writer.task(_PART) as output:
         part = create_part_vector(problem.part_path, problem.graph.num_vertices)
         output.facts = partitioner.fill(problem, part)
         # The tasks map this file, and on a shared file system see it only once it is written back.
         part.flush()
-        parts, source = problem.options.parts, f"method {partitioner.name}"
-        output.add(store_part_vector(writer.path, problem.part_path, len(part), parts, source, problem.cluster))
+        output.add(create_array(writer.path, "part", part.shape, part.dtype, ("vertex",)))
+        phase = store_phase(len(part), problem.options.parts, f"method {partitioner.name}", writer, problem.part_path)
+        for record in writer.recorded_of(run([phase], problem.cluster, writer)).values():
+            output.arrays += record.arrays
+    del part
+    problem.part_path.unlink()
 
 
-def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
+def _measure(problem: PartitionProblem) -> None:
     """Record the partition's quality; directed graphs exchange different rows in the backward pass."""
+    options, writer = problem.options, problem.writer
     if writer.recorded_of([_QUALITY]):
         return
-    options = problem.options
     with one_step("measure the partition"), writer.task(_QUALITY) as output:
-        record_quality(
-            output,
-            problem.graph,
-            problem.transpose,
-            problem.part_path,
-            options.parts,
-            problem.cluster,
-            method=options.method,
-            imbalance=options.imbalance,
-            weights=options.weights,
-        )
+        (record,) = writer.recorded_of([_PART])[_PART].arrays
+        # Tasks look up parts in no order: in a plain file, made of the parts that are stored.
+        copy_vector(ArrayReader(writer.path, record), writer.work / "parts")
+        where = options.parts, problem.cluster.memory, options.weights, writer, writer.work / "parts"
+        plan = MeasurePlan.of(problem.graph, problem.transpose, *where)
+        record_quality(output, plan, problem.cluster, options.method, options.imbalance)
+
+
+@dataclass(frozen=True)
+class _StoreTask:
+    """Checks and writes a range of the parts."""
+
+    writer: ArtifactWriter
+    part_path: Path
+    parts: int
+    source: str
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        return f"parts/store/{self.start:012d}"
+
+    @property
+    def needs(self) -> Needs:
+        num_bytes = 4 * (self.stop - self.start)
+        return Needs(num_bytes, num_bytes, opens=1, memory=2 * num_bytes)
+
+
+def store_phase(num_vertices: int, parts: int, source: str, writer: ArtifactWriter, part_path: Path) -> Phase:
+    """The phase that stores parts as rows of the array ``part``, which exists.
+
+    Its tasks raise PartitionerError if a part is not in 0..P-1.
+
+    Args:
+        parts: number of parts P.
+        source: what made the parts, for errors.
+        part_path: file of the (num_vertices,) int32 parts, which the tasks map.
+    """
+    # One chunk for each task: no chunk has two writers.
+    rows = default_chunk_rows((num_vertices,), np.dtype(np.int32))
+    where = writer, part_path, parts, source
+    tasks = [_StoreTask(*where, start, min(start + rows, num_vertices)) for start in range(0, num_vertices, rows)]
+    return Phase("store parts", _store_rows, tasks, "vertices", makes_arrays=True)
+
+
+def _store_rows(task: _StoreTask) -> int:
+    piece = np.array(map_part_vector(task.part_path)[task.start : task.stop])
+    # The counters are compiled without bounds checks: a part out of range would make them write anywhere.
+    check_part(piece, len(piece), task.parts, task.source)
+    with task.writer.task(task.name) as output:
+        output.add(write_rows(task.writer.path, "part", task.start, piece))
+    return len(piece)
 
 
 def _versioned_name(partitioner: Partitioner, quality: Mapping[str, Any]) -> str:

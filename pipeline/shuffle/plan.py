@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet
-from gnnloom.pipeline.external_sort.merge_levels import Level, Merge, merge_levels, merges, most_sources
+from gnnloom.pipeline.external_sort.merge_levels import SOURCE_BYTES, Level, Merge, merge_levels, merges, most_sources
 from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
 from gnnloom.pipeline.shuffle.run_list import At, LaneRuns, save_sources
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
@@ -44,6 +44,11 @@ class ShufflePlan:
     def stated(cls, shuffle: Shuffle, num_tasks: int, num_bytes: int, num_keys: int) -> ShufflePlan:
         """A plan that is only counted."""
         return cls(ArtifactWriter(Path(), "", ""), shuffle, num_tasks, num_bytes, num_keys)
+
+    @classmethod
+    def unmerged(cls, writer: ArtifactWriter, shuffle: Shuffle, num_tasks: int) -> ShufflePlan:
+        """A plan without merges: for readers that read all rows in few steps, or only those of tasks that they know."""
+        return cls(writer, shuffle, num_tasks, num_tasks * SOURCE_BYTES * shuffle.readers, 0)
 
     @property
     def files(self) -> LevelFiles:

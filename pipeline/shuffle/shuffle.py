@@ -10,28 +10,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, LaneWriter, OpenFiles, writable
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
-from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList, save_unmerged
+from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
 from gnnloom.pipeline.shuffle.runs import Index, RunWriter, Section, SortedRun, begin_run
-from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput, TaskRecord
+from gnnloom.storage.format.artifact import TaskOutput, TaskRecord
 from gnnloom.storage.matrix.ranges import range_of
 
 #: Folder of all shuffles in the work folder.
 _FOLDER = "shuffle"
-
-
-class RoutingTask(Protocol):
-    """A task that routes rows of an artifact."""
-
-    @property
-    def writer(self) -> ArtifactWriter: ...
 
 
 @dataclass(frozen=True)
@@ -52,10 +45,6 @@ class Shuffle:
 
     # Routing
 
-    def create_lanes(self, work: Path, tasks: int) -> LaneSet:
-        """Make the lanes of the tasks that route."""
-        return LaneSet.create(work, f"{self.folder}/routed/lanes", tasks)
-
     @contextmanager
     def routed(self, output: TaskOutput, lane: Lane) -> Iterator[RunsWriter]:
         """Write the runs of a task to its lane, and record them at the end of the block."""
@@ -68,23 +57,6 @@ class Shuffle:
         """Write the runs of a task that leaves no record: it returns what was written."""
         with writable(work, lane) as opened:
             yield RunsWriter(self, lane, opened)
-
-    def has_runs(self, task: RoutingTask, record: TaskRecord) -> bool:
-        """Whether the runs that a task recorded are still there; for tasks whose runs are not merged."""
-        found = LaneRuns.recorded(record, self.name)
-        return found is not None and found.is_intact(task.writer.work)
-
-    def list_runs(self, work: Path, lanes: Sequence[LaneRuns]) -> None:
-        """List runs instead of merging them, for readers that take enough from each.
-
-        Args:
-            lanes: of all tasks that route, in their order.
-        """
-        save_unmerged(work / self.list_path, lanes)
-
-    def recorded(self, records: Sequence[TaskRecord]) -> list[LaneRuns]:
-        """The runs that some finished tasks recorded, in their order."""
-        return [runs for record in records if (runs := LaneRuns.recorded(record, self.name)) is not None]
 
     # Reading
 
@@ -102,9 +74,11 @@ class Shuffle:
         Raises:
             DamagedWorkError: a file is damaged.
         """
-        for lane in self.recorded(records):
-            for run in lane.open(files, self.columns):
-                yield run.section((0, self.num_positions))
+        for record in records:
+            lane = LaneRuns.recorded(record, self.name)
+            if lane is not None:
+                for run in lane.open(files, self.columns):
+                    yield run.section((0, self.num_positions))
 
     def remove(self, work: Path) -> None:
         """Remove all files."""

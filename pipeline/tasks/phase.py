@@ -93,13 +93,16 @@ class Phase:
     repeats: int = 1
 
 
-def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter) -> list[str]:
+def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter, keep: Sequence[WorkFiles] = ()) -> list[str]:
     """Run what no earlier command has done; returns the names of all tasks that make arrays.
 
     Tasks whose files are lost run again if these files are needed: by tasks of a later phase that have to run, or, if
     no phase reads them, by the caller. Files are removed when they are not needed any more.
+
+    Args:
+        keep: files that the caller needs although a phase reads them.
     """
-    pending = _pending(phases, writer)
+    pending = _pending(phases, writer, keep)
     # What is not needed was left by a command that was killed before it removed it.
     _remove_unread(pending, [files for phase in phases for files in phase.files])
     while pending:
@@ -141,10 +144,10 @@ class _Pending:
     wanted: Sequence[WorkFiles]
 
 
-def _pending(phases: Sequence[Phase], writer: ArtifactWriter) -> list[_Pending]:
+def _pending(phases: Sequence[Phase], writer: ArtifactWriter, keep: Sequence[WorkFiles]) -> list[_Pending]:
     """What has to be done, in order."""
     pending: list[_Pending] = []
-    read = {id(files) for phase in phases for files in phase.reads}
+    read = {id(files) for phase in phases for files in phase.reads} - set(map(id, keep))
     for phase in reversed(phases):
         wanted = [files for files in phase.files if id(files) not in read]
         needed = [files for files in phase.files if files in wanted or _is_read(files, pending)]

@@ -42,15 +42,6 @@ def create_part_vector(path: Path, num_vertices: int) -> np.memmap[Any, np.dtype
     return np.lib.format.open_memmap(path, mode="w+", dtype=np.int32, shape=(num_vertices,))
 
 
-def copy_part_vector(stored: ArrayReader, path: Path) -> None:
-    """Write the file of a part vector from a stored partition, one chunk in memory at a time."""
-    part = create_part_vector(path, len(stored))
-    for start in range(0, len(stored), stored.chunk_rows):
-        stop = min(start + stored.chunk_rows, len(stored))
-        part[start:stop] = stored.read(start, stop)
-    part.flush()
-
-
 def map_part_vector(path: Path) -> NDArray[np.int32]:
     """Map the file of a part vector as a (num_vertices,) int32 array; pages are read on access."""
     return map_array(path)

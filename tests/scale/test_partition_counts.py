@@ -7,9 +7,9 @@ from scale.counted_cluster import OpenCounter
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import RANKS, check_opens, check_shares
 
-from gnnloom.pipeline.partition.measure.measure_counts import measured_counts
 from gnnloom.pipeline.partition.measure.volume import CountBuffers
 from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.partition_plan import partition_counts
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.partition.workload import Workload
@@ -21,6 +21,7 @@ from gnnloom.storage.format import arrays
 from gnnloom.storage.format.arrays import default_chunk_rows
 from gnnloom.storage.matrix.csr import index_dtype
 from support.graphs import random_adjacency, store_graph
+from support.partitions import transpose_of
 
 MEMORY = 1 << 30
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
@@ -29,7 +30,7 @@ on_ranks = pytest.mark.parametrize("ranks", RANKS)
 
 def phases(graph: Described, ranks: int) -> list[PhaseCount]:
     sizes = graph.source.graph
-    return measured_counts(sizes.block_rows, sizes.block_nnz, sizes.entry_bytes, ranks)
+    return partition_counts(sizes, sizes, PartitionOptions(ranks, "random"), 1, MEMORY)
 
 
 def client_memory(graph: Described, method: str, preset: str = "", parts: int = 64) -> int:
@@ -74,13 +75,11 @@ def test_a_partition_runs_the_counted_tasks_and_opens_the_counted_files(
     dataset = catalog.create("g")
     graph, cluster = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=7), OpenCounter()
     partition_graph(dataset, graph, PartitionOptions(8, "random"), cluster)
-    sizes = GraphSizes.of(graph)
-    counted = measured_counts(sizes.block_rows, sizes.block_nnz, sizes.entry_bytes, 8, directions=1 if symmetric else 2)
-    for phase, function in (
-        ("store parts", "_store_rows"),
-        ("count exchange", "_count_block"),
-        ("measure load", "_measure_block"),
-    ):
+    sizes, back = GraphSizes.of(graph), GraphSizes.of(transpose_of(dataset, graph))
+    counted = partition_counts(sizes, back, PartitionOptions(8, "random"), 1, cluster.memory)
+    functions = {"store parts": "_store_rows", "count exchange": "count_block", "measure load": "_measure_block"}
+    assert functions.keys() == {phase.phase for phase in counted}
+    for phase, function in functions.items():
         planned = [each for each in counted if each.phase == phase]
         assert cluster.tasks(function) == sum(each.tasks for each in planned) > 2, phase
         assert sum(cluster.opens(function)) == sum(each.opens for each in planned), phase

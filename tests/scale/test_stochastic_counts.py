@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from scale.counted_cluster import OpenCounter
 from scale.scale_graphs import GRAPHS, Described
@@ -13,28 +13,42 @@ from scale.test_counts import check_opens, check_shares
 from gnnloom.pipeline.external_sort.lanes import MOST_FILES
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets
-from gnnloom.pipeline.partition.stochastic.counts import BatchSizes, measuring_counts, merging_counts
-from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_BATCHES, MOST_PINS, batch_groups
-from gnnloom.pipeline.partition.stochastic.fit_request import FULL, STOCHASTIC
+from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
+from gnnloom.pipeline.partition.stochastic.batch_partition import FULL, STOCHASTIC, expected_phases
+from gnnloom.pipeline.partition.stochastic.batch_volume import num_fresh, volume_phases
+from gnnloom.pipeline.partition.stochastic.drawn_batches import (
+    MOST_BATCHES,
+    MOST_PINS,
+    batch_groups,
+    expected_merging,
+    most_batches,
+)
+from gnnloom.pipeline.partition.stochastic.restricted_nets import DrawnProblem, net_pieces
+from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
+from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
+from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph
-from support.partitions import random_parts
+from support.partitions import random_parts, transpose_of
 
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 rates = pytest.mark.parametrize("rate", [0.02, 0.06, 0.3])
 
 
-def sizes(graph: Described, rate: float) -> BatchSizes:
-    blocks = graph.source.graph
-    return BatchSizes.even(blocks.block_rows, blocks.block_nnz, blocks.entry_bytes, rate)
+def phases(graph: Described, rate: float, batches: str = "walk") -> list[PhaseCount]:
+    """Phases that draw and merge batches, and measure parts."""
+    sizes = graph.source.graph
+    return count(
+        expected_phases(sizes, sizes, PartitionOptions(4, model="stochastic", batches=batches, batch_rate=rate))
+    )
 
 
 def fit_at_random(problem: Any, _: Any, folder: Any) -> dict[str, Any]:
     folder.mkdir()
     for name in (FULL, STOCHASTIC):
-        np.save(folder / name, random_parts(problem.graph.num_vertices, 4, 0))
+        write_vector(folder / name, [random_parts(problem.graph.num_vertices, 4, 0)])
     return {}
 
 
@@ -47,26 +61,27 @@ def phases_of(phases: list[PhaseCount], name: str) -> list[PhaseCount]:
 def test_drawing_and_merging_open_few_files_and_read_the_graph_once_for_each_group(
     graph: Described, rate: float
 ) -> None:
-    described = sizes(graph, rate)
-    counted = merging_counts(described)
+    counted = phases(graph, rate)
     check_opens(counted)
     # Four times the pins at most, and the last group; and the offsets, sizes, hashes and indexes of their nets.
     drawn = int(1.25 * MOST_PINS * (4 + 5 * 8) * (graph.nnz + graph.num_vertices))
-    merged = [phase for phase in counted if phase.phase not in {"draw batches", "restrict nets"}]
+    merged = [phase for phase in counted if phase.phase not in {"draw batches", "restrict nets", "measure batches"}]
     check_shares(merged, graph.matrix_bytes + drawn, (graph.matrix_bytes + drawn) / (2 << 20) + 64)
     restricted = phases_of(counted, "restrict nets")
-    assert len(restricted) == len(described.groups) <= 30
+    groups = [len(numbers) for numbers in batch_groups() if numbers.start < most_batches(rate)]
+    assert len(restricted) == len(groups) <= 30
     for phase in restricted:
         assert phase.tasks == graph.source.graph.num_blocks
         # A bit of every row, and a look at each column of drawn rows.
-        looks = max(described.groups) * (graph.num_vertices / 8 + rate * graph.nnz + phase.tasks)
+        looks = max(groups) * (graph.num_vertices / 8 + rate * graph.nnz + phase.tasks)
         assert phase.bytes_read <= 1.1 * graph.matrix_bytes + looks
 
 
 @cases
 @rates
 def test_measuring_opens_three_files_in_a_task_and_reads_the_graph_a_few_times(graph: Described, rate: float) -> None:
-    counted = measuring_counts(sizes(graph, rate))
+    counted = phases(graph, rate, "vertex")
+    assert [phase.phase for phase in counted] == ["draw batches", "measure batches"]
     check_opens(counted)
     (measured,) = phases_of(counted, "measure batches")
     assert measured.most_opens == 3
@@ -97,29 +112,29 @@ def test_a_stochastic_partition_runs_the_counted_tasks_and_opens_the_counted_fil
     directions = "forward" if symmetric else "both"
     options = PartitionOptions(4, model="stochastic", batches="walk", batch_rate=rate, directions=directions)
     quality = partition_graph(dataset, graph, options, cluster).quality
-    blocks = GraphSizes.of(graph)
-    described = BatchSizes(
-        blocks.block_rows,
-        blocks.block_nnz,
-        blocks.entry_bytes,
-        1 if symmetric else 2,
-        rate,
-        quality["batches_merged"],
+    sizes, back = GraphSizes.of(graph), GraphSizes.of(transpose_of(dataset, graph))
+    matrices = [sizes] if symmetric else [back, sizes]
+    drawn = DrawnProblem(
+        ArtifactWriter(Path(), "partition", ""),
+        net_pieces([(Path(), each) for each in matrices]),
+        BatchDrawer.of("walk", Path(), 500, rate, 0),
     )
-    assert described.count > 8
-    counted = merging_counts(described) + measuring_counts(described)
+    merged = quality["batches_merged"]
+    assert merged > 8
+    counted = count(
+        [*expected_merging(drawn, merged), *volume_phases(drawn, (Path(), Path()), 4, num_fresh(graph.nnz))]
+    )
     for phase, function in (
+        ("draw batches", "draw_batches"),
         ("restrict nets", "restrict_nets"),
         ("index nets", "_index_piece"),
         ("keep nets", "_merge_bucket"),
         ("choose nets", "_choose_nets"),
-        ("measure batches", "_count_batches"),
+        ("measure batches", "count_batches"),
     ):
         planned = phases_of(counted, phase)
         assert cluster.tasks(function) == sum(each.tasks for each in planned) > 0, phase
         assert sum(cluster.opens(function)) == sum(each.opens for each in planned), phase
-    drawn = [each for each in counted if each.phase.startswith("draw")]
-    assert cluster.tasks("_draw_batches") == sum(each.tasks for each in drawn)
 
 
 def test_tasks_open_few_files_of_many_pieces_groups_and_ranges_of_hashes(

@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches
-from gnnloom.pipeline.partition.stochastic.deadline import NO_DEADLINE, Deadline
-from gnnloom.pipeline.partition.stochastic.drawn_batches import DrawnProblem, MergedBatches, merge_batches
-from gnnloom.pipeline.partition.stochastic.restricted_nets import net_pieces
-from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
+from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
+from gnnloom.pipeline.partition.stochastic.drawn_batches import MergedBatches, merge_batches
+from gnnloom.pipeline.partition.stochastic.restricted_nets import DrawnProblem, net_pieces
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Graph
 from gnnloom.storage.format.artifact import ArtifactWriter
 
 Batches = Callable[[int], NDArray[np.bool_]]
 
 
-def store_batches(path: Path, batches: NDArray[np.bool_]) -> DrawnBatches:
-    """Write (num_batches, num_vertices) batches to a file."""
-    drawn = DrawnBatches(path, *batches.shape)
-    drawn.create()
-    for row, batch in enumerate(batches):
-        drawn.write(row, np.flatnonzero(batch))
-    return drawn
+@dataclass(frozen=True)
+class MadeUpBatches(BatchDrawer):
+    """Draws batches that a test makes up.
+
+    Attributes:
+        batches: from the number of a batch to (num_vertices,) whether each vertex is drawn.
+    """
+
+    batches: Batches
+
+    def vertices(self) -> Callable[[int], NDArray[np.int64]]:
+        return lambda number: np.flatnonzero(self.batches(number))
 
 
-def merge(matrices: list[Graph], batches: Batches, folder: Path, deadline: Deadline = NO_DEADLINE) -> MergedBatches:
-    """Merge the nets of made-up batches.
+def made_up_problem(matrices: list[Graph], batches: Batches, folder: Path) -> DrawnProblem:
+    """The problem of some made-up batches.
 
     Args:
         batches: from the number of a batch to (num_vertices,) whether each vertex is drawn.
         folder: for the work folder.
     """
+    num_vertices = matrices[0].num_vertices
+    drawer = MadeUpBatches("walk", Path(), num_vertices, num_vertices, 0, batches)
+    pieces = net_pieces([(matrix.artifact.path, GraphSizes.of(matrix)) for matrix in matrices])
+    return DrawnProblem(ArtifactWriter(folder, "partition", "0" * 16), pieces, drawer)
 
-    def draw(numbers: range, drawn: DrawnBatches, _: Cluster) -> None:
-        store_batches(drawn.path, np.stack([batches(number) for number in numbers]))
 
-    writer = ArtifactWriter(folder, "partition", "0" * 16)
-    problem = DrawnProblem(writer, matrices[0].num_vertices, net_pieces(matrices), draw)
-    return merge_batches(problem, InProcessCluster(), deadline)
+def merge(matrices: list[Graph], batches: Batches, folder: Path, deadline: float = math.inf) -> MergedBatches:
+    """Merge the nets of made-up batches; see :func:`made_up_problem`."""
+    return merge_batches(made_up_problem(matrices, batches, folder), InProcessCluster(), deadline)
 
 
 def merged_by_hand(

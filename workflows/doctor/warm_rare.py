@@ -78,8 +78,7 @@ def _anneal(graph: Graph) -> None:
     """Weigh the nets of uniform batches and anneal parts, which a process of its own does for partitions."""
     from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
     from gnnloom.pipeline.partition.stochastic.annealing import anneal
-    from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
-    from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
+    from gnnloom.pipeline.partition.stochastic.uniform_batches import BatchNets, net_owners, uniform_hypergraph
 
     nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
     uniform_hypergraph(nets.full, nets.owner, nets.rate, 2)

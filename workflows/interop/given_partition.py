@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.measure.measurement import record_quality
+from gnnloom.pipeline.partition.measure.measurement import MeasurePlan, record_quality
+from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, Graph, Partition
 from gnnloom.storage.format.arrays import digest_bytes, write_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.format.memory_map import create_part_vector
 from gnnloom.workflows.interop.metis import read_metis_part
 
 #: The partition's ``method``, as no partitioner of ours made it.
@@ -37,12 +37,10 @@ def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | No
             output.add(write_array(writer.path, "part", part, ("vertex",)))
         # Measured by our own counter, whatever the other program reports; its tasks map the parts from a file.
         with writer.task("quality/0") as output:
-            path = writer.work / "part.npy"
-            vector = create_part_vector(path, graph.num_vertices)
-            vector[:] = part
-            vector.flush()
-            transpose = transpose_graph(dataset, graph, cluster)
+            path, transpose = writer.work / "parts", transpose_graph(dataset, graph, cluster)
+            write_vector(path, [part])
+            plan = MeasurePlan.of(graph, transpose, num_parts, cluster.memory, "nonzeros", writer, path)
             # 0.0: no imbalance was asked for.
-            record_quality(output, graph, transpose, path, num_parts, cluster, method=METHOD, imbalance=0.0)
+            record_quality(output, plan, cluster, METHOD, 0.0)
         sizes = {"vertex": graph.num_vertices}
         return Partition(writer.commit(["part/0", "quality/0"], sizes, {"quality": output.facts}))

@@ -9,10 +9,7 @@ from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
 from gnnloom.pipeline.ingest.stage import project_ingest
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
-from gnnloom.pipeline.partition.making_counts import making_counts
-from gnnloom.pipeline.partition.measure.measure_counts import measured_counts
-from gnnloom.pipeline.partition.multilevel.pieces import Setting
-from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.partition_plan import partition_counts
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
 from gnnloom.pipeline.partition.workload import Workload as PartitionWorkload
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
@@ -121,22 +118,12 @@ class StageInputs:
         Raises:
             BudgetError: the memory leaves no room for buffers.
         """
-        graph, partition = self.graph, self.recipe.partition
-        made = [] if partition is None else self._making_phases(partition)
-        measured = measured_counts(
-            graph.block_rows,
-            graph.block_nnz,
-            graph.entry_bytes,
-            partition.parts if partition is not None else 1,
-            directions=1 if graph.symmetric else 2,
-        )
-        return [*made, *measured]
-
-    def _making_phases(self, partition: PartitionOptions) -> list[PhaseCount]:
-        graph, memory = self.graph, self.assignment.cluster.memory
-        setting = Setting(partition.parts, self.workers, memory)
-        return making_counts(
-            graph.block_rows, graph.block_nnz, graph.entry_bytes, partition, setting, symmetric=graph.symmetric
+        return partition_counts(
+            self.graph,
+            self._transpose or self.graph,
+            self.recipe.partition,
+            self.workers,
+            self.assignment.cluster.memory,
         )
 
     @property
@@ -210,8 +197,13 @@ class StageInputs:
 
     @cached_property
     def _shard_source(self) -> ShardSource:
-        transpose = find_transpose(self._dataset, self._stored_graph) if self._stored_graph is not None else None
-        return ShardSource(self.graph, self.vertices, GraphSizes.of(transpose) if transpose else None)
+        return ShardSource(self.graph, self.vertices, self._transpose)
+
+    @cached_property
+    def _transpose(self) -> GraphSizes | None:
+        """The stored transpose, if there is one."""
+        found = find_transpose(self._dataset, self._stored_graph) if self._stored_graph is not None else None
+        return GraphSizes.of(found) if found else None
 
     @cached_property
     def shard_needs(self) -> ShardNeeds:

@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.partition.measure.balance import asked_limit
-from gnnloom.pipeline.partition.measure.volume import Exchange
+from gnnloom.pipeline.partition.measure.volume import PartExchange
 from gnnloom.pipeline.partition.model.hypergraph import row_weights
 from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.mapped_vectors import map_vector
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.run_missing import run_missing
-from gnnloom.storage.artifacts.block_ranges import row_ranges
+from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.format.memory_map import map_part_vector
 
 #: Up to this many parts, the manifest holds the matrix of rows exchanged: 65,536 numbers, a few hundred KB of JSON.
 MATRIX_PARTS = 256
@@ -52,6 +53,7 @@ class _LoadTask:
     """Sums up the rows of a block.
 
     Attributes:
+        part_path: mapped vector of the (num_vertices,) int32 parts.
         sums: of the rows of every part, by part.
         lane: where the task writes them.
     """
@@ -63,40 +65,56 @@ class _LoadTask:
     block: int
     sums: Shuffle
     lane: Lane
+    needs: Needs
 
     @property
     def name(self) -> str:
-        return f"{self.sums.name}/{self.block:05d}"
+        return _load_name(self.block)
 
 
-def measure_load(
-    graph: Graph, part_path: Path, num_parts: int, weights: str, writer: ArtifactWriter, cluster: Cluster
-) -> Load:
-    """Sum up the rows of every part, with one task for each row block.
+def load_phase(
+    writer: ArtifactWriter, graph_path: Path, part_path: Path, sizes: GraphSizes, num_parts: int, weights: str
+) -> Phase:
+    """The phase that sums up the rows of every part, with one task for each row block.
 
     Args:
-        part_path: ``.npy`` file with the (num_vertices,) int32 parts, which the tasks map.
+        part_path: mapped vector of the (num_vertices,) int32 parts.
         weights: weights of the rows; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
-        writer: of the artifact that the figures describe; finished tasks leave their records there.
     """
-    shuffle = Shuffle("load", num_parts, tuple(Column(name, "int64") for name in _SUMS), 1)
-    lanes = shuffle.create_lanes(writer.work, graph.num_blocks)
-    tasks = [
-        _LoadTask(writer, graph.artifact.path, part_path, weights, block, shuffle, lanes.lane(block))
-        for block in range(graph.num_blocks)
-    ]
-    records = run_missing("measure load", cluster, writer, _measure_block, tasks, "rows", is_usable=shuffle.has_runs)
+    plan = ShufflePlan.unmerged(writer, _load_shuffle(num_parts), sizes.num_blocks)
+    tasks = []
+    for block, rows in enumerate(sizes.block_rows):
+        # Row pointers, and the part of every row.
+        read, written = 8 * (rows + 1) + 4 * rows, 8 * len(_SUMS) * num_parts
+        needs = Needs(read, written, opens=1, memory=2 * RANGE_BYTES + written + 4 * sizes.num_vertices)
+        where = (writer, graph_path, part_path, weights, block, plan.shuffle, plan.lane(block))
+        tasks.append(_LoadTask(*where, needs))
+    return Phase("measure load", _measure_block, tasks, "rows", files=(plan.files,))
+
+
+def read_load(writer: ArtifactWriter, num_blocks: int, num_parts: int) -> Load:
+    """Read what :func:`load_phase` measured."""
     sums = np.zeros((len(_SUMS), num_parts), dtype=np.int64)
     with OpenFiles(writer.work) as files:
-        for section in shuffle.recorded_sections(files, records):
+        for section in _load_shuffle(num_parts).rows(writer.work, files).sections(0, num_parts):
             sums += np.stack([section.read(name) for name in _SUMS])
     nonzeros, vertices, weight = sums
+    records = writer.recorded_of(map(_load_name, range(num_blocks))).values()
     return Load(nonzeros, vertices, weight, max(record.facts["heaviest"] for record in records))
+
+
+def _load_name(block: int) -> str:
+    return f"parts/load/{block:05d}"
+
+
+def _load_shuffle(num_parts: int) -> Shuffle:
+    """The sums of the rows of every part, by part; the client reads all of them."""
+    return Shuffle("parts/load", num_parts, tuple(Column(name, "int64") for name in _SUMS), 1)
 
 
 def _measure_block(task: _LoadTask) -> int:
     """Sum up the rows of a block; returns their number."""
-    part, num_parts = map_part_vector(task.part_path), task.sums.num_positions
+    part, num_parts = map_vector(task.part_path), task.sums.num_positions
     with task.writer.task(task.name) as output, task.sums.routed(output, task.lane) as out:
         sums, heaviest = np.zeros((len(_SUMS), num_parts), dtype=np.int64), 0
         for rows in row_ranges(Graph(Artifact(task.graph_path)), task.block):
@@ -122,7 +140,7 @@ def _add_rows(
 
 
 def describe_quality(
-    method: str, imbalance: float, load: Load, forward: Exchange, backward: Exchange | None
+    method: str, imbalance: float, load: Load, forward: PartExchange, backward: PartExchange | None
 ) -> dict[str, Any]:
     """The figures of a partition as JSON.
 
@@ -170,7 +188,7 @@ def _excess(heaviest: int, weight: NDArray[np.int64]) -> float:
     return heaviest * len(weight) / total - 1 if total else 0.0
 
 
-def _describe_exchange(direction: str, exchange: Exchange) -> dict[str, Any]:
+def _describe_exchange(direction: str, exchange: PartExchange) -> dict[str, Any]:
     sent, received, messages = exchange.sent(), exchange.received(), exchange.messages()
     figures: dict[str, Any] = {
         f"volume_{direction}total": exchange.total,

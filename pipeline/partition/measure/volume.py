@@ -1,15 +1,15 @@
 """The exact counter: the rows that one product sends between parts, measured on the stored matrix.
 
-These are the figures that are reported, whatever a partitioner claims.  Part p sends the row of vertex j, which it
-owns, once to every other part that has a nonzero in column j.  So the rows sent for A H are counted over the columns
-of A, which are the rows of its transpose.  The count takes one pass over the row blocks, with one task for each block,
+These are the figures that are reported, whatever a partitioner claims. Part p sends the row of vertex j, which it
+owns, once to every other part that has a nonzero in column j. So the rows sent for A H are counted over the columns
+of A, which are the rows of its transpose. The count takes one pass over the row blocks, with one task for each block,
 which reads it in ranges that fit the memory of a worker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +18,34 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.partition.measure.pair_sums import TABLE_CELLS, pair_sums
 from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.mapped_vectors import map_vector
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY, working_memory
-from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.format.arrays import default_chunk_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.format.memory_map import map_part_vector
+from gnnloom.storage.matrix.csr import index_dtype
 
 #: Bytes of memory for a nonzero of a range: its column, the pair that it makes, and the copies of a sort of pairs.
 _NONZERO_BYTES = 48
+#: Nonzeros of a range: at least those of a stored chunk, at most those that a row block usually has.
+_LEAST_NONZEROS, _MOST_NONZEROS = 1 << 20, 1 << 22
 #: Cells of the table that are stored at a time, and bytes of memory for each: pair and rows, twice.
 _PIECE_CELLS, _PIECE_BYTES = 1 << 20, 32
+#: Most cells of a table of pairs: 256 MiB.
+_TABLE_CELLS = 1 << 25
+#: Pairs that may wait before they are merged: 16 MiB of pairs and counts.
+_PENDING_PAIRS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Exchange:
+class PartExchange:
     """Rows of H sent between parts for one product.
 
     Attributes:
@@ -96,32 +104,40 @@ class CountBuffers:
     memory: int
 
     @property
-    def _share(self) -> int:
-        """Bytes of the table, and of a range."""
-        return working_memory(max(self.memory, MINIMUM_MEMORY)) // 4
+    def _room(self) -> int:
+        """Bytes of a table and a range."""
+        return working_memory(max(self.memory, MINIMUM_MEMORY)) - RANGE_BYTES - 8 * self.num_parts
+
+    @property
+    def _table_bytes(self) -> int:
+        """Bytes of a table with a cell for each pair."""
+        return 8 * self.num_parts**2
 
     @property
     def has_table(self) -> bool:
         """Whether pairs are counted in a table with a cell for each; otherwise by sorting those of each range."""
-        return 8 * self.num_parts**2 <= min(8 * TABLE_CELLS, self._share)
+        left = self._room - self._table_bytes
+        return self.num_parts**2 <= _TABLE_CELLS and left >= _NONZERO_BYTES * _LEAST_NONZEROS
 
     @property
     def range_nonzeros(self) -> int:
         """Nonzeros that are read at a time, unless a stored chunk has more."""
-        return self._share // _NONZERO_BYTES
+        left = self._room - (self._table_bytes if self.has_table else 0)
+        return min(_MOST_NONZEROS, max(1, left // _NONZERO_BYTES))
 
     def peak_memory(self, chunk_nonzeros: int) -> int:
         """Bytes of all buffers, where a stored chunk has ``chunk_nonzeros`` nonzeros."""
-        table = 8 * self.num_parts**2 if self.has_table else 0
+        table = self._table_bytes if self.has_table else 0
         counted = RANGE_BYTES + _NONZERO_BYTES * max(self.range_nonzeros, chunk_nonzeros)
         return table + 8 * self.num_parts + max(counted, _PIECE_BYTES * _PIECE_CELLS)
 
 
 @dataclass(frozen=True)
-class _CountTask:
+class CountTask:
     """Counts the rows of a block.
 
     Attributes:
+        part_path: mapped vector of the (num_vertices,) int32 parts, all in 0..num_parts-1.
         pairs: the rows that each pair of parts exchanges, by pair.
         lane: where the task writes them.
     """
@@ -133,45 +149,64 @@ class _CountTask:
     block: int
     pairs: Shuffle
     lane: Lane
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
         return f"{self.pairs.name}/{self.block:05d}"
 
 
-def count_exchange(
-    transpose: Graph, part_path: Path, num_parts: int, direction: str, writer: ArtifactWriter, cluster: Cluster
-) -> Exchange:
-    """Count the rows that the product with a matrix sends between parts.
+def exchange_phase(
+    writer: ArtifactWriter, matrix_path: Path, part_path: Path, sizes: GraphSizes, buffers: CountBuffers, direction: str
+) -> Phase:
+    """The phase that counts the rows that the product with a matrix sends between parts.
 
     Args:
-        transpose: the transpose of that matrix; its row j lists the vertices that need vertex j.
-        part_path: ``.npy`` file with the (num_vertices,) int32 parts, all in 0..num_parts-1; workers share its memory.
+        matrix_path: the transpose of that matrix; its row j lists the vertices that need vertex j.
+        part_path: mapped vector of the (num_vertices,) int32 parts, all in 0..num_parts-1.
+        sizes: of the transpose.
         direction: name of the product.
-        writer: of the artifact that the figures describe; finished tasks leave their records there.
     """
-    buffers = CountBuffers(num_parts, cluster.memory)
-    pairs = _pair_shuffle(direction, num_parts)
-    lanes = pairs.create_lanes(writer.work, transpose.num_blocks)
+    plan = ShufflePlan.unmerged(writer, pair_shuffle(direction, buffers.num_parts), sizes.num_blocks)
+    chunk = default_chunk_rows((max(sizes.block_nnz, default=0),), index_dtype(sizes.num_vertices))
     tasks = [
-        _CountTask(writer, transpose.artifact.path, part_path, buffers, block, pairs, lanes.lane(block))
-        for block in range(transpose.num_blocks)
+        CountTask(
+            writer,
+            matrix_path,
+            part_path,
+            buffers,
+            block,
+            plan.shuffle,
+            plan.lane(block),
+            Needs(
+                # Columns and row pointers, and the part of every row and column.
+                reads=sizes.entry_bytes * nnz + 8 * (rows + 1) + 4 * (rows + nnz),
+                # A nonzero makes a row needed by one more part at the most.
+                writes=16 * min(buffers.num_parts**2, nnz),
+                opens=1,
+                memory=buffers.peak_memory(chunk) + 4 * sizes.num_vertices,
+            ),
+        )
+        for block, (rows, nnz) in enumerate(zip(sizes.block_rows, sizes.block_nnz, strict=True))
     ]
-    phase = f"count {direction} exchange"
-    records = run_missing(phase, cluster, writer, _count_block, tasks, is_usable=pairs.has_runs)
+    return Phase("count exchange", count_block, tasks, files=(plan.files,))
+
+
+def read_exchange(writer: ArtifactWriter, direction: str, num_parts: int) -> PartExchange:
+    """Read what :func:`exchange_phase` counted."""
     sums = pair_sums(num_parts)
     with OpenFiles(writer.work) as files:
-        for section in pairs.recorded_sections(files, records):
+        for section in pair_shuffle(direction, num_parts).rows(writer.work, files).sections(0, num_parts**2):
             sums.add(section.position(), section.read("rows"))
-    return Exchange(num_parts, *sums.merged())
+    return PartExchange(num_parts, *sums.merged())
 
 
-def _pair_shuffle(direction: str, num_parts: int) -> Shuffle:
+def pair_shuffle(direction: str, num_parts: int) -> Shuffle:
     """The rows that pairs of parts exchange, by pair; the client reads all of them."""
-    return Shuffle(f"exchange-{direction}", num_parts * num_parts, (Column("rows", "int64"),), 1)
+    return Shuffle(f"parts/exchange-{direction}", num_parts * num_parts, (Column("rows", "int64"),), 1)
 
 
-def _count_block(task: _CountTask) -> int:
+def count_block(task: CountTask) -> int:
     """Count the rows of a block; returns its nonzeros."""
     # The pairs go through a file: what a task returns passes through the scheduler and has to stay small.
     with task.writer.task(task.name) as output, task.pairs.routed(output, task.lane) as out:
@@ -180,7 +215,7 @@ def _count_block(task: _CountTask) -> int:
     return int(Graph(Artifact(task.matrix_path)).block_nnz[task.block])
 
 
-def _table_counts(task: _CountTask) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _table_counts(task: CountTask) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Count the pairs of a block in a table; yields (num_pairs,) int64 distinct pairs, ascending, and their rows."""
     table = np.zeros(task.buffers.num_parts**2, dtype=np.int64)
     for emitted in _emitted(task):
@@ -191,17 +226,17 @@ def _table_counts(task: _CountTask) -> Iterator[tuple[NDArray[np.int64], NDArray
         yield start + cell, piece[cell]
 
 
-def _sorted_counts(task: _CountTask) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _sorted_counts(task: CountTask) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Count the pairs of every range of a block by sorting them; yields those of each, as :func:`_table_counts`."""
     for emitted in _emitted(task):
         yield np.unique(emitted, return_counts=True)
 
 
-def _emitted(task: _CountTask) -> Iterator[NDArray[np.int64]]:
+def _emitted(task: CountTask) -> Iterator[NDArray[np.int64]]:
     """Read a block in ranges of nonzeros; yields the pairs of each, in a buffer that the next one overwrites."""
     graph, num_parts = Graph(Artifact(task.matrix_path)), task.buffers.num_parts
     indices = graph.columns(task.block)
-    part = map_part_vector(task.part_path)
+    part = map_vector(task.part_path)
     last_row = np.full(num_parts, -1, dtype=np.int64)
     # A nonzero makes its row needed by at most one more part.
     limit = task.buffers.range_nonzeros
@@ -260,3 +295,54 @@ def _emit_pairs(
 def _add_to_table(emitted: NDArray[np.int64], table: NDArray[np.int64]) -> None:
     for pair in emitted:
         table[pair] += 1
+
+
+def pair_sums(num_parts: int) -> _PairTable | _PairCounts:
+    """An empty sum of counts by pair of parts, as a table if that is small enough."""
+    return _PairTable(num_parts) if num_parts * num_parts <= _TABLE_CELLS else _PairCounts()
+
+
+class _PairTable:
+    """Sums counts by pair in a table with one cell for each; pages of cells that stay zero take no memory."""
+
+    def __init__(self, num_parts: int) -> None:
+        self._rows = np.zeros(num_parts * num_parts, dtype=np.int64)
+
+    def add(self, pair: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        """Add the counts of distinct pairs."""
+        self._rows[pair] += rows
+
+    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All pairs so far, ascending, with their sums."""
+        pair = np.flatnonzero(self._rows)
+        return pair, self._rows[pair]
+
+
+@dataclass
+class _PairCounts:
+    """Sums counts by pair in lists.
+
+    Merges when as many pairs wait as were merged before, so each pair is sorted only a few times.
+    """
+
+    _waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
+    _num_merged: int = 0
+    _num_waiting: int = 0
+
+    def add(self, pair: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        """Add the counts of distinct pairs."""
+        self._waiting.append((pair, rows))
+        self._num_waiting += len(pair)
+        if self._num_waiting > max(_PENDING_PAIRS, self._num_merged):
+            self.merged()
+
+    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All pairs so far, ascending, with their sums."""
+        empty = np.empty(0, dtype=np.int64)
+        pairs = np.concatenate([empty, *(pair for pair, _ in self._waiting)])
+        distinct, position = np.unique(pairs, return_inverse=True)
+        total = np.zeros(len(distinct), dtype=np.int64)
+        np.add.at(total, position, np.concatenate([empty, *(rows for _, rows in self._waiting)]))
+        self._waiting = [(distinct, total)]
+        self._num_merged, self._num_waiting = len(distinct), 0
+        return distinct, total

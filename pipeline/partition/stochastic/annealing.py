@@ -1,13 +1,15 @@
 """Parts for uniform batches of vertices, improved by what they are expected to send: exact gains, annealed.
 
 Moving a vertex changes the number of pins in two parts for each of its nets.  Its *affinity* to a part is the sum,
-over its nets, of f(c) (see ``pin_counts``) for the nets that it does not own, or 1 if their owner lies in that part,
-and of f(c) / q for the net that it owns; c does not count the vertex itself.  A move lowers the
-expected rows per batch by q^2 times the difference of two affinities.
+over its nets, of f(c) (see ``uniform_batches``) for the nets that it does not own, or 1 if their owner lies in that
+part, and of f(c) / q for the net that it owns; c does not count the vertex itself. A move lowers the expected rows per
+batch by q^2 times the difference of two affinities.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,8 +21,7 @@ from gnnloom.pipeline.partition.measure.balance import heaviest_allowed
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.model.part_bits import WORD_BITS, bit_number, lowest_bit
 from gnnloom.pipeline.partition.model.random_moves import accepts_move, cooling, shuffled
-from gnnloom.pipeline.partition.stochastic.deadline import NO_DEADLINE, Deadline
-from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets, PinCounts, add_pin, count_bytes, remove_pin
+from gnnloom.pipeline.partition.stochastic.uniform_batches import BatchNets, PinCounts, add_pin, count_bytes, remove_pin
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.random_numbers import stream_key
 
@@ -48,7 +49,7 @@ def anneal(
     parts: int,
     imbalance: float,
     seed: int,
-    deadline: Deadline = NO_DEADLINE,
+    deadline: float = math.inf,
 ) -> tuple[NDArray[np.int32], bool]:
     """Anneal parts within the imbalance, and return the best: those given, or one of the results.
 
@@ -58,7 +59,7 @@ def anneal(
         parts: number of parts P.
         imbalance: how much heavier than the average a part may be, as a share of the average.
         seed: of the order of visits and of the losses that are accepted.
-        deadline: when to stop, with the best parts so far.
+        deadline: moment of the monotonic clock at which to stop, with the best parts so far.
 
     Returns:
         (num_vertices,) int32 the parts with the smallest expected volume, and whether all passes were made.
@@ -84,7 +85,7 @@ def _anneal(
     imbalance: float,
     heats: list[float],
     seed: int,
-    deadline: Deadline,
+    deadline: float,
 ) -> bool:
     """Change ``part`` in place, by one pass for each heat; False if the deadline came before the last pass."""
     weight = nets.full.vertex_weight
@@ -94,7 +95,7 @@ def _anneal(
     # int8, because rests are only a few passes long.
     rest = np.zeros(len(part), dtype=np.int8)
     for number, heat in enumerate(heats):
-        if deadline.is_over:
+        if time.monotonic() >= deadline:
             return False
         # A stream per pass, or each pass would repeat the order and the chances of the one before.
         key = stream_key(seed, f"annealing {number}")

@@ -14,17 +14,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.raw_files import file_checksum
-from gnnloom.pipeline.partition.model.hypergraph import net_matrices
-from gnnloom.pipeline.partition.problem import PartitionProblem
-from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
-from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchBits, draw_phase, is_drawn
 from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_BATCHES
+from gnnloom.pipeline.partition.stochastic.restricted_nets import DrawnProblem, NetPiece
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, vector_checksum
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.pipeline.tasks.phase import Needs, Phase, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.format.memory_map import map_part_vector
 from gnnloom.storage.matrix.ranges import split_range
 
 #: Nonzeros of a task, times its batches and part vectors: it looks at those of drawn rows, in about a second.
@@ -32,8 +34,6 @@ _TASK_NONZEROS = 1 << 29
 #: Number of batches that decide between two partitions, and of other batches on which the volume is then reported:
 #: the least, the most, and the nonzeros to read, which decide in between.
 _FEWEST_FRESH, _MOST_FRESH, _FRESH_NONZEROS = 20, 200, 1 << 28
-#: Partitions that are compared.
-PARTS_COMPARED = 2
 
 
 @dataclass(frozen=True)
@@ -42,39 +42,38 @@ class _VolumeTask:
 
     Attributes:
         start, stop: rows of the file of batches.
-        part_paths: files of the parts to compare.
+        part_paths: mapped vectors of the parts to compare.
+        sent: rows that each batch sends with each of these parts.
+        lane: where the task writes them.
     """
 
     writer: ArtifactWriter
-    name: str
-    matrix_path: Path
-    block: int
-    drawn: DrawnBatches
+    piece: NetPiece
+    bits: BatchBits
     start: int
     stop: int
     part_paths: tuple[Path, ...]
     parts: int
+    sent: Shuffle
+    lane: Lane
+    needs: Needs
 
-
-def num_fresh(nnz: int) -> int:
-    """Return the number of batches that decide, which is also that of the batches that are reported."""
-    return min(_MOST_FRESH, max(_FEWEST_FRESH, _FRESH_NONZEROS // max(1, nnz)))
+    @property
+    def name(self) -> str:
+        return f"{self.sent.name}/{self.piece.number:05d}-{self.start:05d}"
 
 
 def fresh_volumes(
-    problem: PartitionProblem, drawer: BatchDrawer, found: Mapping[str, Path]
+    problem: DrawnProblem, found: Mapping[str, Path], parts: int, nnz: int, cluster: Cluster
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the rows that each partition sends per batch on average: for batches that decide, and for those reported.
 
     Args:
-        found: name to file of parts.
+        found: name to mapped vector of parts.
+        parts: number of parts P.
+        nnz: nonzeros of the graph.
     """
-    options, count = problem.options, num_fresh(problem.graph.nnz)
-    matrices = net_matrices(problem.graph, problem.transpose, options.directions)
-    drawn = DrawnBatches(problem.writer.work / "fresh", 2 * count, problem.graph.num_vertices)
-    # Batches below MOST_BATCHES may have been drawn to make the hypergraph.
-    drawer.draw(range(MOST_BATCHES, MOST_BATCHES + 2 * count), drawn, problem.cluster)
-    sent = batch_volumes(matrices, list(found.values()), options.parts, drawn, problem.writer, problem.cluster)
+    sent, count = batch_volumes(problem, list(found.values()), parts, num_fresh(nnz), cluster), num_fresh(nnz)
     deciding, reported = (
         {name: int(rows) / count for name, rows in zip(found, series.sum(axis=0), strict=True)}
         for series in (sent[:count], sent[count:])
@@ -82,59 +81,108 @@ def fresh_volumes(
     return deciding, reported
 
 
+def num_fresh(nnz: int) -> int:
+    """Return the number of batches that decide, which is also that of the batches that are reported."""
+    return min(_MOST_FRESH, max(_FEWEST_FRESH, _FRESH_NONZEROS // max(1, nnz)))
+
+
 def batch_volumes(
-    matrices: Sequence[Graph],
-    part_paths: Sequence[Path],
-    parts: int,
-    drawn: DrawnBatches,
-    writer: ArtifactWriter,
-    cluster: Cluster,
+    problem: DrawnProblem, part_paths: Sequence[Path], parts: int, count: int, cluster: Cluster
 ) -> NDArray[np.int64]:
     """Count the rows sent for the products with the transposes of matrices, on the subgraphs that batches induce.
 
     Args:
-        matrices: row j of one holds the vertices that need row j of H.
-        part_paths: ``.npy`` files of (num_vertices,) int32 parts.
+        problem: row j of a piece holds the vertices that need row j of H.
+        part_paths: mapped vectors of the (num_vertices,) int32 parts.
         parts: number of parts P.
-        writer: of the partition; keeps the figures of finished tasks, for as long as the parts are the same.
+        count: batches that decide, and batches that are reported.
 
     Returns:
-        (num_batches, num_part_vectors) int64 rows, over all matrices.
+        (2 * count, num_part_vectors) int64 rows, over all matrices.
     """
     # Parts that were lost and found again need not be the same, as annealing stops after some time.
-    name = "batch-volume/" + "-".join(f"{file_checksum(path):08x}" for path in part_paths)
-    tasks: list[_VolumeTask] = []
-    for matrix in matrices:
-        for block, nnz in enumerate(matrix.block_nnz):
-            count = volume_tasks(nnz, drawn.num_batches, len(part_paths))
-            for number in range(count):
-                rows, at = split_range(drawn.num_batches, count, number), (writer, f"{name}/{len(tasks):05d}")
-                tasks.append(_VolumeTask(*at, matrix.artifact.path, block, drawn, *rows, tuple(part_paths), parts))
-    total = np.zeros((drawn.num_batches, len(part_paths)), dtype=np.int64)
-    for task, record in zip(
-        tasks, run_missing("measure batches", cluster, writer, _count_batches, tasks, "batches"), strict=True
-    ):
-        total[task.start : task.stop] += record.facts["sent"]
+    tag = "-".join(f"{vector_checksum(path):08x}" for path in part_paths)
+    run(volume_phases(problem, tuple(part_paths), parts, count, tag), cluster, problem.writer)
+    total = np.zeros((2 * count, len(part_paths)), dtype=np.int64)
+    with OpenFiles(problem.writer.work) as files:
+        shuffle = _sent_shuffle(tag, 2 * count, len(part_paths))
+        for section in shuffle.rows(problem.writer.work, files).sections(0, 2 * count):
+            total[section.position()] += section.read("sent")
     return total
 
 
-def volume_tasks(nnz: int, num_batches: int, num_part_vectors: int) -> int:
-    """Return the number of tasks that count what batches send for a block of so many nonzeros."""
-    return min(num_batches, max(1, -(-nnz * num_batches * num_part_vectors // _TASK_NONZEROS)))
+def volume_phases(
+    problem: DrawnProblem, part_paths: tuple[Path, ...], parts: int, count: int, tag: str = ""
+) -> list[Phase]:
+    """The phases that draw fresh batches, and count what they send with some parts.
+
+    Args:
+        tag: of the parts, for the names of tasks.
+    """
+    # Batches below MOST_BATCHES may have been drawn to make the hypergraph.
+    draw, bits = draw_phase(problem.writer, problem.drawer, range(MOST_BATCHES, MOST_BATCHES + 2 * count))
+    spans = [
+        (piece, *split_range(bits.num_batches, tasks, number))
+        for piece in problem.pieces
+        for tasks in [_num_tasks(piece.nnz, bits.num_batches, len(part_paths))]
+        for number in range(tasks)
+    ]
+    plan = ShufflePlan.unmerged(problem.writer, _sent_shuffle(tag, 2 * count, len(part_paths)), len(spans))
+    tasks = [
+        _VolumeTask(
+            problem.writer,
+            piece,
+            bits,
+            start,
+            stop,
+            part_paths,
+            parts,
+            plan.shuffle,
+            plan.lane(number),
+            _needs(problem, piece, stop - start, len(part_paths)),
+        )
+        for number, (piece, start, stop) in enumerate(spans)
+    ]
+    arrays = 1 + len(part_paths)
+    measure = Phase("measure batches", count_batches, tasks, "batches", (bits,), (plan.files,), arrays=arrays)
+    return [draw, measure]
 
 
-def _count_batches(task: _VolumeTask) -> int:
+def _needs(problem: DrawnProblem, piece: NetPiece, batches: int, num_vectors: int) -> Needs:
+    # The bits of all rows; bits and parts of drawn rows and of their columns.
+    drawn = int(5 * problem.rate * (piece.num_rows + piece.nnz))
+    mapped = problem.drawer.num_vertices * (batches // 8 + 4 * num_vectors)
+    return Needs(
+        piece.num_bytes + num_vectors * batches * (piece.num_rows // 8 + drawn),
+        8 * num_vectors * batches,
+        1 + num_vectors,
+        piece.num_bytes + mapped,
+    )
+
+
+def _sent_shuffle(tag: str, num_batches: int, num_vectors: int) -> Shuffle:
+    """The rows that each batch sends, with each vector of parts; the client reads all of them."""
+    return Shuffle(f"batch-volume/{tag}", num_batches, (Column("sent", "int64", (num_vectors,)),), 1)
+
+
+def _num_tasks(nnz: int, num_batches: int, num_vectors: int) -> int:
+    """Number of tasks that count what batches send for a block of so many nonzeros."""
+    return min(num_batches, max(1, -(-nnz * num_batches * num_vectors // _TASK_NONZEROS)))
+
+
+def count_batches(task: _VolumeTask) -> int:
     """Count what batches send; returns their number."""
-    block, bits = Graph(Artifact(task.matrix_path)).block(task.block), task.drawn.bits()[task.start : task.stop]
+    block = Graph(Artifact(task.piece.matrix_path)).block(task.piece.block)
+    bits = task.bits.read(task.start, task.stop)
     sent = np.zeros((len(bits), len(task.part_paths)), dtype=np.int64)
     for column, path in enumerate(task.part_paths):
-        part = map_part_vector(path)
+        part = map_vector(path)
         last_row = np.full(task.parts, -1, dtype=np.int64)
         for row, batch in enumerate(bits):
             last_row[:] = -1
             sent[row, column] = _count_batch(block.row_offset, block.indptr, block.indices, part, batch, last_row)
-    with task.writer.task(task.name) as output:
-        output.facts["sent"] = sent.tolist()
+    with task.writer.task(task.name) as output, task.sent.routed(output, task.lane) as out:
+        out.add(Index.of_positions(np.arange(task.start, task.stop)), {"sent": sent})
     return len(bits)
 
 

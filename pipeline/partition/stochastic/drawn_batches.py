@@ -6,26 +6,17 @@ Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), Algorithm 3.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches
-from gnnloom.pipeline.partition.stochastic.deadline import NO_DEADLINE, Deadline
-from gnnloom.pipeline.partition.stochastic.merged_nets import DrawnNets, MergedNets, merge_equal, merged_again
-from gnnloom.pipeline.partition.stochastic.restricted_nets import (
-    NUM_FIGURES,
-    BatchGroup,
-    NetPiece,
-    RestrictTask,
-    restrict_nets,
-)
+from gnnloom.pipeline.partition.stochastic.merged_nets import DrawnRuns, MergedNets, MergePlan
+from gnnloom.pipeline.partition.stochastic.restricted_nets import BatchGroup, DrawnProblem
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_missing
-from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
-from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.pipeline.tasks.phase import Phase, run
 
 #: Hoeffding's bound is stated for an error of this share of the largest cost, exceeded with this probability.
 _ERROR, _MISSED = 0.1, 0.05
@@ -38,29 +29,8 @@ MOST_PINS = 4
 MOST_BATCHES = 2000
 #: Batches of a group, once as many have been drawn.
 _GROUP = 8
-#: Name of the record of the merged nets.
-_MERGED = "merge-batches/0"
-
-
-@dataclass(frozen=True)
-class DrawnProblem:
-    """What batches are drawn of, and where.
-
-    Attributes:
-        writer: of the partition; keeps the records of the tasks.
-        pieces: the nets of the full hypergraph.
-        draw: fills a file with the batches of some numbers, by tasks.
-    """
-
-    writer: ArtifactWriter
-    num_vertices: int
-    pieces: Sequence[NetPiece]
-    draw: Callable[[range, DrawnBatches, Cluster], None]
-
-    @property
-    def dtype(self) -> str:
-        """Type of the pins."""
-        return index_dtype(self.num_vertices).name
+#: Name of the record of what was drawn.
+_DRAWN = "drawn/0"
 
 
 @dataclass(frozen=True)
@@ -94,40 +64,62 @@ class MergedBatches:
 def hoeffding_batches() -> int:
     """Return ln(2/d) / (2 t^2): batches for an error of t times the largest cost, exceeded with probability d.
 
-    The bound (Hoeffding, JASA 58(301), 1963) holds for a partition fixed beforehand.  One that is fitted to few
+    The bound (Hoeffding, JASA 58(301), 1963) holds for a partition fixed beforehand. One that is fitted to few
     batches overfits them; it needs as many as contain most pins, on the order of (n/B)^2 for B of n uniform vertices.
     """
     return math.ceil(math.log(2 / _MISSED) / (2 * _ERROR**2))
 
 
-def merge_batches(problem: DrawnProblem, cluster: Cluster, deadline: Deadline = NO_DEADLINE) -> MergedBatches:
+def merge_batches(problem: DrawnProblem, cluster: Cluster, deadline: float = math.inf) -> MergedBatches:
     """Draw batches, at least one, until they contain most pins, and merge their nets; by tasks, in files.
 
     A batch has a net if it drew the net's owner, with those of its pins that it drew; nets with one pin are dropped.
     A run that was interrupted goes on where it was.
 
     Args:
-        deadline: when to stop drawing.
+        deadline: moment of the monotonic clock at which to stop drawing.
     """
-    writer, num_pieces = problem.writer, len(problem.pieces)
-    record = writer.recorded_of([_MERGED]).get(_MERGED)
-    if record is None or not merged_again(writer, _merged(problem, record).nets, num_pieces):
-        drawn, covered, stopped_by = _draw_enough(problem, cluster, deadline)
-        nets = merge_equal(drawn, cluster)
-        with writer.task(_MERGED) as output:
-            output.facts = {"nets": nets.num_nets, "pins": nets.num_pins, "groups": drawn.num_groups}
-            output.facts |= {"count": drawn.count, "covered": covered, "stopped_by": stopped_by}
-        record = writer.recorded_of([_MERGED])[_MERGED]
-    # Only now: without them, the work would begin again.
-    for number in range(record.facts["groups"]):
-        BatchGroup.of(number, num_pieces, problem.dtype).remove(writer.work)
-    return _merged(problem, record)
+    writer = problem.writer
+    if not writer.recorded_of([_DRAWN]):
+        with writer.task(_DRAWN) as output:
+            output.facts = _draw_enough(problem, cluster, deadline)
+    found = writer.recorded_of([_DRAWN])[_DRAWN].facts
+    pieces = list(zip(found["nets"], found["pins"], strict=True))
+    phases, merging = merging_plan(problem, found["count"], pieces)
+    run(phases, cluster, writer)
+    return MergedBatches(merging.merged(), found["count"], found["covered"], found["stopped_by"])
 
 
-def _merged(problem: DrawnProblem, record: TaskRecord) -> MergedBatches:
-    found = record.facts
-    nets = MergedNets.of(problem.writer.work, found["count"], problem.dtype, found["nets"], found["pins"])
-    return MergedBatches(nets, found["count"], found["covered"], found["stopped_by"])
+def merging_plan(problem: DrawnProblem, count: int, pieces: Sequence[tuple[int, int]]) -> tuple[list[Phase], MergePlan]:
+    """The phases that draw batches and merge their nets.
+
+    Args:
+        count: batches.
+        pieces: nets of each piece, and their pins.
+    """
+    groups = _first_groups(problem, sum(numbers.start < count for numbers in batch_groups()))
+    drawn = DrawnRuns(problem.writer, len(problem.pieces), count, len(groups), problem.dtype)
+    merging = MergePlan(drawn, pieces, [group.files for group in groups])
+    return [*(phase for group in groups for phase in group.phases()), *merging.phases()], merging
+
+
+def expected_merging(problem: DrawnProblem, count: int) -> list[Phase]:
+    """The phases that draw batches and merge their nets, if all vertices are drawn alike.
+
+    Args:
+        count: batches.
+    """
+    rate = problem.rate
+    pieces = [(piece.expected_nets(rate, count), piece.expected_pins(rate, count)) for piece in problem.pieces]
+    return merging_plan(problem, count, pieces)[0]
+
+
+def most_batches(rate: float) -> int:
+    """Return an upper bound of the batches that are drawn: as many as have too many pins.
+
+    A batch of uniform vertices has ``rate**2`` of the pins, and one of another kind has more.
+    """
+    return min(MOST_BATCHES, math.ceil(MOST_PINS / rate**2) + 1)
 
 
 def batch_groups() -> Iterator[range]:
@@ -142,52 +134,47 @@ def batch_groups() -> Iterator[range]:
         start = stop
 
 
-def batches_needed(rate: float) -> int:
-    """Return the batches that contain most pins if a pin and its owner are each drawn at this rate."""
-    if rate == 1:
-        return 1
-    return min(MOST_BATCHES, math.ceil(math.log(1 - _COVERED) / math.log1p(-(rate**2))))
+def _first_groups(problem: DrawnProblem, count: int) -> list[BatchGroup]:
+    """The plans of the first groups of batches."""
+    groups: list[BatchGroup] = []
+    for number, numbers in zip(range(count), batch_groups(), strict=False):
+        groups.append(BatchGroup(problem, number, numbers, groups[-1] if groups else None))
+    return groups
 
 
-def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: Deadline) -> tuple[DrawnNets, float, str]:
-    """Draw batches until a rule applies; returns their nets, the share of pins covered, and the rule."""
+def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: float) -> dict[str, Any]:
+    """Draw batches until a rule applies.
+
+    Returns:
+        ``count``: batches; ``covered``: the share of pins that they have; ``stopped_by``: the rule; ``nets`` and
+        ``pins``: their number in each piece.
+    """
     # The first batch is drawn whatever the deadline, so that there is a hypergraph to partition.
-    num_nets, num_pins = 0, 0
-    for group, numbers in enumerate(batch_groups()):
-        figures = _restrict(problem, group, numbers, cluster)
-        for number, (nets, pins, met, all_pins) in zip(numbers, figures, strict=True):
+    num_nets, num_pins = np.zeros((2, len(problem.pieces)), dtype=np.int64)
+    for number, numbers in enumerate(batch_groups()):
+        figures = _restrict(problem, number, cluster)
+        for batch, (nets, pins, met, all_pins) in zip(numbers, figures, strict=True):
             num_nets, num_pins = num_nets + nets, num_pins + pins
-            covered = met / all_pins if all_pins else 1.0
+            covered = int(met.sum()) / int(all_pins.sum()) if all_pins.any() else 1.0
             # Time is looked at when a group is done: its batches are worth keeping.
-            is_late = number == numbers[-1] and deadline.is_over
-            stopped_by = _stopping_rule(covered, num_pins / max(1, all_pins), number + 1, is_late=is_late)
+            is_late = batch == numbers[-1] and time.monotonic() >= deadline
+            times_pins = int(num_pins.sum()) / max(1, int(all_pins.sum()))
+            stopped_by = _stopping_rule(covered, times_pins, batch + 1, is_late=is_late)
             if stopped_by:
-                sizes = len(problem.pieces), number + 1, group + 1, num_nets
-                return DrawnNets(problem.writer, *sizes, problem.dtype), covered, stopped_by
+                found = {"count": batch + 1, "covered": covered, "stopped_by": stopped_by}
+                return found | {"nets": num_nets.tolist(), "pins": num_pins.tolist()}
     raise AssertionError("the last rule always applies")
 
 
-def _restrict(problem: DrawnProblem, group: int, numbers: range, cluster: Cluster) -> list[list[int]]:
-    """Restrict the nets to the batches of a group; returns the figures of each batch, over all pieces."""
-    writer, count = problem.writer, len(problem.pieces)
-    drawn = DrawnBatches(writer.work / f"drawn-{group}", len(numbers), problem.num_vertices)
-    this = BatchGroup.of(group, count, problem.dtype)
-    before = BatchGroup.of(group - 1, count, problem.dtype) if group else None
-    nets, met = (shuffle.create_lanes(writer.work, count) for shuffle in (this.nets, this.met))
-    tasks = [
-        RestrictTask(writer, piece, this, before, drawn, nets.lane(piece.number), met.lane(piece.number))
-        for piece in problem.pieces
-    ]
-    # Batches are drawn again, all of them, rather than kept: what was lost of a file of bits would be read as zeros.
-    if missing_tasks(writer, tasks, is_usable=this.has_runs):
-        problem.draw(numbers, drawn, cluster)
-    records = run_missing("restrict nets", cluster, writer, restrict_nets, tasks, "nets", is_usable=this.has_runs)
-    drawn.path.unlink(missing_ok=True)
-    total = np.zeros((len(numbers), NUM_FIGURES), dtype=np.int64)
-    for record in records:
-        total += record.facts["figures"]
-    found: list[list[int]] = total.tolist()
-    return found
+def _restrict(problem: DrawnProblem, number: int, cluster: Cluster) -> np.ndarray[tuple[int, int, int], Any]:
+    """Restrict the nets to the batches of a group; returns (num_batches, NUM_FIGURES, num_pieces) figures."""
+    groups = _first_groups(problem, number + 1)
+    # What the groups before left is needed for the merge.
+    keep = [files for group in groups for files in group.files]
+    run([phase for group in groups for phase in group.phases()], cluster, problem.writer, keep)
+    names = [groups[-1].shuffles.task_name(piece.number) for piece in problem.pieces]
+    recorded = problem.writer.recorded_of(names)
+    return np.stack([np.array(recorded[name].facts["figures"], dtype=np.int64) for name in names], axis=-1)
 
 
 def _stopping_rule(covered: float, times_pins: float, count: int, *, is_late: bool) -> str:

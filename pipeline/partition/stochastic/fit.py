@@ -2,41 +2,40 @@
 
 A process of its own holds what does not work in pieces: the whole hypergraph, for a native program and for annealing.
 FOLDER has the request.  PARENT is the number of the process that waits for the result; when it ends, this process ends
-as well.  Parts that are found are kept in files, and their checksums in records, so that a run that was interrupted
-begins with the next, and finds damaged ones again.
+as well.  Parts that are found are kept in sealed files, so that a run that was interrupted begins with the next, and
+finds damaged ones again.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.raw_files import file_checksum
 from gnnloom.pipeline.partition.measure.balance import fill_empty_parts
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, column_net_hypergraph, net_matrices, vertex_weights
 from gnnloom.pipeline.partition.native.budget import check_memory
 from gnnloom.pipeline.partition.native.child import die_first, die_with_parent
 from gnnloom.pipeline.partition.native.problem import NativeProblem
 from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, anneal, annealing_memory
-from gnnloom.pipeline.partition.stochastic.deadline import Deadline
-from gnnloom.pipeline.partition.stochastic.fit_request import ANSWER, FULL, STOCHASTIC, FitRequest
-from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
-from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
+from gnnloom.pipeline.partition.stochastic.batch_partition import ANSWER, FULL, STOCHASTIC, FitRequest
+from gnnloom.pipeline.partition.stochastic.uniform_batches import BatchNets, net_owners, uniform_hypergraph
+from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.files import write_json, written_aside
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.storage.format.files import write_json
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
 #: (num_vertices,) int32 parts, and facts about them.
-_Found = tuple[NDArray[np.int32], dict[str, Any]]
+_Found = tuple[NDArray[np.int32], Mapping[str, Any]]
 
 
 def main(folder: Path, parent: int) -> None:
@@ -91,7 +90,7 @@ def fit(request: FitRequest, folder: Path) -> dict[str, Any]:
     )
     _, facts = _kept(writer, folder / STOCHASTIC, lambda: _partition_uniform(problem, full, folder))
     found, _ = _kept(writer, folder / FULL, lambda: (problem.native(full.full), {}))
-    return facts | {"batch_volume_full_expected": full.expected_volume(found, options.parts)}
+    return {**facts, "batch_volume_full_expected": full.expected_volume(found, options.parts)}
 
 
 def _partition_uniform(problem: NativeProblem, nets: BatchNets, folder: Path) -> _Found:
@@ -105,7 +104,7 @@ def _partition_uniform(problem: NativeProblem, nets: BatchNets, folder: Path) ->
     )
     first, again = _starts(problem, nets, folder)
     schedules = {POLISHING: again, IMPROVING: first}
-    deadline = Deadline.after(options.time_limit)
+    deadline = time.monotonic() + (options.time_limit or math.inf)
     part, finished = anneal(nets, schedules, options.parts, options.imbalance, options.seed, deadline)
     fill_empty_parts(part, full.vertex_weight, options.parts)
     facts = {"batch_volume_expected": nets.expected_volume(part, options.parts)}
@@ -118,23 +117,24 @@ def _starts(problem: NativeProblem, nets: BatchNets, folder: Path) -> tuple[NDAr
     The first ones, which it may leave for better ones; and the same, improved once more, which it polishes.
     """
     chords = uniform_hypergraph(nets.full, nets.owner, nets.rate, problem.options.parts)
-    first, _ = _kept(problem.writer, folder / "first.npy", lambda: (_native(problem, chords), {}))
-    again, _ = _kept(problem.writer, folder / "again.npy", lambda: (problem.native(chords, first), {}))
+    first, _ = _kept(problem.writer, folder / "first", lambda: (_native(problem, chords), {}))
+    again, _ = _kept(problem.writer, folder / "again", lambda: (problem.native(chords, first), {}))
     return first, again
 
 
 def _kept(writer: ArtifactWriter, path: Path, find: Callable[[], _Found]) -> _Found:
-    """Parts from a file, and the facts of their record; found and stored if they are missing or damaged."""
-    task = f"fit/{path.stem}"
-    record = writer.recorded_of([task]).get(task)
-    if record is None or not path.exists() or file_checksum(path) != record.facts["checksum"]:
+    """Parts from a mapped vector, and the facts of their record; found and stored if they are missing.
+
+    Raises:
+        DamagedWorkError: the file is damaged.
+    """
+    task = f"fit/{path.name}"
+    if not path.exists() or not writer.recorded_of([task]):
         with writer.task(task) as output:
             part, facts = find()
-            with written_aside(path) as aside, aside.open("wb") as file:
-                np.save(file, part, allow_pickle=False)
-            output.facts = {"checksum": file_checksum(path), "found": facts}
-        record = writer.recorded_of([task])[task]
-    return load_array(path), record.facts["found"]
+            output.facts = dict(facts)
+            write_vector(path, [part])
+    return np.array(map_vector(path)), writer.recorded_of([task])[task].facts
 
 
 def _full(problem: NativeProblem) -> Hypergraph:

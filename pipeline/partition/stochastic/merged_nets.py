@@ -10,8 +10,9 @@ piece, then within the piece.  Three kinds of task, each reading what the one be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.external_sort.merge_levels import SOURCE_BYTES
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.model.net_lists import select_nets
-from gnnloom.pipeline.partition.stochastic.restricted_nets import BatchGroup
+from gnnloom.pipeline.partition.stochastic.restricted_nets import GroupShuffles
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
-from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index, SortedRun
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.phase import Needs, Phase, run
+from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles
 from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Bytes of indexes that a task merges, at least; and of those that it reads of one piece, so that few reads are short.
@@ -50,13 +48,12 @@ KEPT_COLUMNS = (Column("position", "int64"), Column("weight", "int64"))
 
 
 @dataclass(frozen=True)
-class DrawnNets:
-    """The nets of some batches, as :mod:`.restricted_nets` leaves them of each piece.
+class DrawnRuns:
+    """Where the nets of some batches are, as :mod:`.restricted_nets` leaves them of each piece.
 
     Attributes:
         count: batches that count, from the first on; the last group may have more.
         num_groups: groups of batches.
-        num_nets: nets of the batches that count, over all pieces.
         dtype: of the pins.
     """
 
@@ -64,19 +61,16 @@ class DrawnNets:
     num_pieces: int
     count: int
     num_groups: int
-    num_nets: int
     dtype: str
 
-    @property
-    def groups(self) -> list[BatchGroup]:
-        return [BatchGroup.of(number, self.num_pieces, self.dtype) for number in range(self.num_groups)]
-
-    def runs(self, files: OpenFiles, piece: int) -> list[SortedRun]:
+    def open(self, files: OpenFiles, piece: int) -> list[SortedRun]:
         """Open the nets of each batch of a piece."""
-        names = {group.task_name(piece): group for group in self.groups}
-        found = self.writer.recorded_of(names)
+        groups = [GroupShuffles.of(number, self.num_pieces, self.dtype) for number in range(self.num_groups)]
+        found = self.writer.recorded_of(group.task_name(piece) for group in groups)
         sections = (
-            section for name, group in names.items() for section in group.nets.recorded_sections(files, [found[name]])
+            section
+            for group in groups
+            for section in group.nets.recorded_sections(files, [found[group.task_name(piece)]])
         )
         return [section.run for _, section in zip(range(self.count), sections, strict=False)]
 
@@ -134,6 +128,7 @@ class _Task:
     """Works on one piece or one range of hashes; small and picklable.
 
     Attributes:
+        name: of the task.
         index: the distinct hashes of each piece, by range of hashes.
         kept: the nets that are kept, by piece.
         merged: the same nets with their pins, by batch.
@@ -141,74 +136,119 @@ class _Task:
     """
 
     name: str
-    nets: DrawnNets
+    nets: DrawnRuns
     index: Shuffle
     kept: Shuffle
     merged: Shuffle
     number: int
     lane: Lane
-    needs: Needs = field(default_factory=Needs)
+    needs: Needs
 
     @property
     def writer(self) -> ArtifactWriter:
         return self.nets.writer
 
 
-def merge_equal(nets: DrawnNets, cluster: Cluster) -> MergedNets:
-    """Merge the equal nets of drawn batches."""
-    buckets = num_buckets(nets.num_nets, nets.num_pieces)
-    # Named by the batches: a run that was killed may have counted fewer, if time stopped it.
-    index = Shuffle(f"net-index/{nets.count}", buckets, INDEX_COLUMNS, buckets)
-    kept = Shuffle(f"net-kept/{nets.count}", nets.num_pieces, KEPT_COLUMNS, nets.num_pieces)
-    shuffles = index, kept, _merged_shuffle(nets.count, nets.dtype)
-    indexes, choices, merged = _plans(nets, shuffles)
+@dataclass(frozen=True, eq=False)
+class MergePlan:
+    """How the equal nets of drawn batches are merged.
 
-    def phase(
-        name: str, function: Callable[[_Task], int], plan: ShufflePlan, reads: tuple[ShufflePlan, ...] = ()
-    ) -> list[Phase]:
-        names = [_task_name(plan.shuffle, number) for number in range(plan.num_tasks)]
-        tasks = [_Task(task, nets, *shuffles, number, plan.lane(number)) for number, task in enumerate(names)]
-        read = tuple(each.read_files for each in reads)
-        return [Phase(name, function, tasks, "nets", read, (plan.files,)), *plan.merges(f"merge {name}")]
+    Attributes:
+        pieces: nets of each piece, and their pins.
+        drawn: for each group of batches, the files with its nets, and those without which they cannot be made again.
+    """
 
-    phases = [
-        *phase("index nets", _index_piece, indexes),
-        *phase("keep nets", _merge_bucket, choices, (indexes,)),
-        *phase("choose nets", _choose_nets, merged, (choices,)),
-    ]
-    run(phases, cluster, nets.writer)
-    records = nets.writer.recorded_of(_task_name(shuffles[2], number) for number in range(nets.num_pieces))
-    sizes = (sum(record.facts[name] for record in records.values()) for name in ("nets", "pins"))
-    return MergedNets(nets.writer.work, shuffles[2], *sizes)
+    nets: DrawnRuns
+    pieces: Sequence[tuple[int, int]]
+    drawn: Sequence[tuple[WorkFiles, WorkFiles]]
 
+    def phases(self) -> list[Phase]:
+        """The phases that merge the nets, which follow those that restrict them."""
+        index, kept, merged = self._plans
+        nets, all_files = [files for files, _ in self.drawn], [files for both in self.drawn for files in both]
+        indexes = [
+            self._task(index, piece, self._index_needs(num_nets)) for piece, (num_nets, _) in enumerate(self.pieces)
+        ]
+        # The rows of a range are sorted twice.
+        bucket = self._share(index, INDEX_COLUMNS), self._share(index, KEPT_COLUMNS)
+        needs = Needs(*bucket, 0, 6 * bucket[0])
+        keeps = [
+            self._task(kept, number, replace(needs, opens=index.opens((number, number + 1))))
+            for number in range(index.shuffle.num_positions)
+        ]
+        chooses = [
+            self._task(merged, piece, self._choose_needs(piece, *sizes)) for piece, sizes in enumerate(self.pieces)
+        ]
+        groups = len(self.drawn)
+        return [
+            Phase("index nets", _index_piece, indexes, "nets", (*nets,), (index.files,), arrays=groups),
+            *index.merges("merge index nets"),
+            Phase("keep nets", _merge_bucket, keeps, "nets", (index.read_files,), (kept.files,)),
+            *kept.merges("merge keep nets"),
+            Phase(
+                "choose nets",
+                _choose_nets,
+                chooses,
+                "nets",
+                (kept.read_files, *all_files),
+                (merged.files,),
+                arrays=groups + 1,
+            ),
+        ]
 
-def _plans(nets: DrawnNets, shuffles: tuple[Shuffle, Shuffle, Shuffle]) -> tuple[ShufflePlan, ShufflePlan, ShufflePlan]:
-    """How the distinct hashes, the nets that are kept, and the merged nets are routed."""
-    index, kept, merged = shuffles
-    pieces, buckets = nets.num_pieces, index.num_positions
-    return (
-        ShufflePlan(nets.writer, index, pieces, row_bytes(INDEX_COLUMNS) * nets.num_nets, pieces * buckets),
-        ShufflePlan(nets.writer, kept, buckets, row_bytes(KEPT_COLUMNS) * nets.num_nets, pieces * buckets),
-        # One process reads all of them, in few steps, so there is nothing to merge.
-        ShufflePlan(nets.writer, merged, pieces, pieces * SOURCE_BYTES, pieces * nets.count),
-    )
+    def merged(self) -> MergedNets:
+        """The nets, once they are merged."""
+        names = [_task_name(self._plans[2].shuffle, number) for number in range(len(self.pieces))]
+        records = self.nets.writer.recorded_of(names).values()
+        sizes = (sum(record.facts[name] for record in records) for name in ("nets", "pins"))
+        return MergedNets(self.nets.writer.work, self._plans[2].shuffle, *sizes)
+
+    @cached_property
+    def _plans(self) -> tuple[ShufflePlan, ShufflePlan, ShufflePlan]:
+        """How the distinct hashes, the nets that are kept, and the merged nets are routed."""
+        nets, pieces = self.nets, len(self.pieces)
+        num_nets = sum(count for count, _ in self.pieces)
+        buckets = num_buckets(num_nets, pieces)
+        # Named by the batches: a run that was killed may have counted fewer, if time stopped it.
+        index = Shuffle(f"net-index/{nets.count}", buckets, INDEX_COLUMNS, buckets)
+        kept = Shuffle(f"net-kept/{nets.count}", pieces, KEPT_COLUMNS, pieces)
+        return (
+            ShufflePlan(nets.writer, index, pieces, row_bytes(INDEX_COLUMNS) * num_nets, pieces * buckets),
+            ShufflePlan(nets.writer, kept, buckets, row_bytes(KEPT_COLUMNS) * num_nets, pieces * buckets),
+            # One process reads all of them, in few steps.
+            ShufflePlan.unmerged(nets.writer, _merged_shuffle(nets.count, nets.dtype), pieces),
+        )
+
+    def _task(self, plan: ShufflePlan, number: int, needs: Needs) -> _Task:
+        index, kept, merged = (each.shuffle for each in self._plans)
+        name = _task_name(plan.shuffle, number)
+        return _Task(name, self.nets, index, kept, merged, number, plan.lane(number), needs)
+
+    def _share(self, index: ShufflePlan, columns: Sequence[Column]) -> int:
+        """Bytes of a range of hashes."""
+        num_rows = sum(count for count, _ in self.pieces) // index.shuffle.num_positions
+        return row_bytes(columns) * num_rows + 8 * len(self.pieces)
+
+    def _index_needs(self, num_nets: int) -> Needs:
+        index = self._plans[0].shuffle
+        written = row_bytes(index.columns) * num_nets + 8 * index.num_positions
+        # A file of each group; and the hashes while they are sorted with their positions.
+        return Needs(8 * num_nets, written, len(self.drawn), written + 40 * num_nets)
+
+    def _choose_needs(self, piece: int, num_nets: int, num_pins: int) -> Needs:
+        kept, pin_bytes = self._plans[1], np.dtype(self.nets.dtype).itemsize
+        read = row_bytes(KEPT_COLUMNS) * num_nets + 8 * (num_nets + self._plans[0].shuffle.num_positions)
+        return Needs(
+            read + pin_bytes * num_pins,
+            16 * num_nets + pin_bytes * num_pins,
+            len(self.drawn) + kept.opens((piece, piece + 1)),
+            48 * num_nets + 3 * pin_bytes * num_pins // max(1, self.nets.count),
+        )
 
 
 def _merged_shuffle(count: int, dtype: str) -> Shuffle:
     columns = Column("size", "int64"), Column("weight", "int64"), Column("pin", dtype, lengths="size")
     return Shuffle(f"merged-nets/{count}", count, columns, 1)
-
-
-def merged_again(writer: ArtifactWriter, nets: MergedNets, num_pieces: int) -> bool:
-    """Whether the merged nets that an earlier command left are still there; lists them."""
-    names = [_task_name(nets.nets, number) for number in range(num_pieces)]
-    recorded = writer.recorded_of(names)
-    lanes = [LaneRuns.recorded(recorded[name], nets.nets.name) if name in recorded else None for name in names]
-    found = [lane for lane in lanes if lane is not None and lane.is_intact(writer.work)]
-    if len(found) < num_pieces:
-        return False
-    nets.nets.list_runs(writer.work, found)
-    return True
 
 
 def _task_name(routed: Shuffle, number: int) -> str:
@@ -224,7 +264,7 @@ def _index_piece(task: _Task) -> int:
     """Route the distinct hashes of a piece; returns how many there are."""
     nets, buckets = task.nets, task.index.num_positions
     with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
-        runs = nets.runs(files, task.number)
+        runs = nets.open(files, task.number)
         # Of equal hashes, ``return_index`` gives the first.
         found = np.unique(_joined(runs, "hash", np.uint64), return_index=True, return_counts=True)
         distinct, position, weight = found
@@ -262,7 +302,7 @@ def _choose_nets(task: _Task) -> int:
         rows = task.kept.rows(task.writer.work, files).read(task.number, task.number + 1)
         order = np.argsort(rows.column("position"))
         position, weight = rows.column("position")[order], rows.column("weight")[order]
-        runs = task.nets.runs(files, task.number)
+        runs = task.nets.open(files, task.number)
         bounds = np.concatenate([[0], _ends(runs)])
         num_pins = int(_joined(runs, "size", np.int64)[position].sum())
         offsets = np.searchsorted(position, bounds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,17 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.partition.model.hypergraph import block_nets
 from gnnloom.pipeline.partition.model.net_lists import pin_hash
-from gnnloom.pipeline.partition.stochastic.batch_bits import DrawnBatches, is_drawn
+from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchBits, BatchDrawer, draw_phase, is_drawn
 from gnnloom.pipeline.partition.stochastic.uniform_batches import rows_with_others
 from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.plan import LevelFiles, ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
-from gnnloom.pipeline.shuffle.shuffle import RoutingTask, Shuffle
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.matrix.csr import index_dtype
 
 #: Figures of a batch: its nets and their pins; the pins of the piece that lie in this or an earlier batch; and all pins
 #: of the piece.
@@ -53,11 +58,16 @@ class NetPiece:
 
     Attributes:
         number: of the piece; pieces in ascending order have the nets of the whole hypergraph in their order.
+        num_rows, nnz: rows and nonzeros of the block.
+        entry_bytes: bytes of a nonzero in memory.
     """
 
     matrix_path: Path
     block: int
     number: int
+    num_rows: int
+    nnz: int
+    entry_bytes: int
 
     def nets(self) -> Nets:
         """Make the nets with two or more pins."""
@@ -65,16 +75,57 @@ class NetPiece:
         owner = rows_with_others(block.row_offset, block.indptr, block.indices)
         return Nets(*block_nets(block), owner)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the block in memory."""
+        return 8 * (self.num_rows + 1) + self.entry_bytes * self.nnz
 
-def net_pieces(matrices: Sequence[Graph]) -> list[NetPiece]:
+    def expected_nets(self, rate: float, batches: int) -> int:
+        """Nets of some batches, if every vertex is drawn alike: the owner has to be drawn, and another pin as well."""
+        return int(rate * min(self.num_rows, rate * self.nnz) * batches)
+
+    def expected_pins(self, rate: float, batches: int) -> int:
+        """Pins of these nets, owners included."""
+        return self.expected_nets(rate, batches) + int(rate**2 * self.nnz * batches)
+
+
+def net_pieces(matrices: Sequence[tuple[Path, GraphSizes]]) -> list[NetPiece]:
     """Return the pieces of the hypergraph whose nets are the rows of these matrices."""
-    blocks = [(matrix.artifact.path, block) for matrix in matrices for block in range(matrix.num_blocks)]
-    return [NetPiece(path, block, number) for number, (path, block) in enumerate(blocks)]
+    blocks = [
+        (path, block, *shape, sizes.entry_bytes)
+        for path, sizes in matrices
+        for block, shape in enumerate(zip(sizes.block_rows, sizes.block_nnz, strict=True))
+    ]
+    return [NetPiece(path, block, number, *sizes) for number, (path, block, *sizes) in enumerate(blocks)]
 
 
 @dataclass(frozen=True)
-class BatchGroup:
-    """What the tasks of a group of batches leave, by piece.
+class DrawnProblem:
+    """What batches are drawn of, and where.
+
+    Attributes:
+        writer: of the partition; keeps the records of the tasks.
+        pieces: the nets of the full hypergraph.
+    """
+
+    writer: ArtifactWriter
+    pieces: Sequence[NetPiece]
+    drawer: BatchDrawer
+
+    @property
+    def dtype(self) -> str:
+        """Type of the pins."""
+        return index_dtype(self.drawer.num_vertices).name
+
+    @property
+    def rate(self) -> float:
+        """Share of the vertices that is drawn."""
+        return self.drawer.size / self.drawer.num_vertices
+
+
+@dataclass(frozen=True)
+class GroupShuffles:
+    """What the tasks of a group of batches leave, by piece; each piece is read by tasks of its own.
 
     Attributes:
         nets: sizes, hashes and pins of the nets; a run for each batch.
@@ -86,8 +137,8 @@ class BatchGroup:
     met: Shuffle
 
     @classmethod
-    def of(cls, number: int, num_pieces: int, dtype: str) -> BatchGroup:
-        """The group with a number.
+    def of(cls, number: int, num_pieces: int, dtype: str) -> GroupShuffles:
+        """The shuffles of the group with a number.
 
         Args:
             dtype: of the pins.
@@ -101,14 +152,74 @@ class BatchGroup:
         """Name of the task that restricts a piece."""
         return f"restrict/{self.number:02d}/{piece:05d}"
 
-    def has_runs(self, task: RoutingTask, record: TaskRecord) -> bool:
-        """Whether what a task left is still there."""
-        return all(shuffle.has_runs(task, record) for shuffle in (self.nets, self.met))
 
-    def remove(self, work: Path) -> None:
-        """Remove what the tasks left."""
-        self.nets.remove(work)
-        self.met.remove(work)
+@dataclass(frozen=True, eq=False)
+class BatchGroup:
+    """The plan of a group of batches that are drawn and restricted together.
+
+    Attributes:
+        numbers: of the batches.
+        before: the group before this one; None if this is the first.
+    """
+
+    problem: DrawnProblem
+    number: int
+    numbers: range
+    before: BatchGroup | None
+
+    @cached_property
+    def shuffles(self) -> GroupShuffles:
+        return GroupShuffles.of(self.number, len(self.problem.pieces), self.problem.dtype)
+
+    @cached_property
+    def files(self) -> tuple[LevelFiles, LevelFiles]:
+        """The nets, and the pins that were met."""
+        return self._plans[0].files, self._plans[1].files
+
+    @cached_property
+    def _plans(self) -> tuple[ShufflePlan, ShufflePlan]:
+        writer, count = self.problem.writer, len(self.problem.pieces)
+        shuffles = self.shuffles
+        nets, met = (ShufflePlan.unmerged(writer, shuffle, count) for shuffle in (shuffles.nets, shuffles.met))
+        return nets, met
+
+    def phases(self) -> list[Phase]:
+        """The phases that draw the batches and restrict the nets to them."""
+        draw, bits = draw_phase(self.problem.writer, self.problem.drawer, self.numbers)
+        before = self.before
+        nets, met = self._plans
+        tasks = [
+            RestrictTask(
+                self.problem.writer,
+                piece,
+                self.shuffles,
+                before.shuffles if before else None,
+                bits,
+                nets.lane(piece.number),
+                met.lane(piece.number),
+                self._needs(piece),
+            )
+            for piece in self.problem.pieces
+        ]
+        reads = (bits, before.files[1]) if before else (bits,)
+        restrict = Phase("restrict nets", restrict_nets, tasks, "nets", reads, self.files, arrays=len(reads))
+        return [draw, restrict]
+
+    def _needs(self, piece: NetPiece) -> Needs:
+        rate, batches, num_vertices = self.problem.rate, len(self.numbers), self.problem.drawer.num_vertices
+        # The bits of all rows, and those of the columns of drawn rows.
+        looks = batches * (piece.num_rows // 8 + int(rate * piece.nnz))
+        num_pins = piece.num_rows + piece.nnz
+        met, nets, pins = num_pins // 8, *(each(rate, batches) for each in (piece.expected_nets, piece.expected_pins))
+        return Needs(
+            reads=piece.num_bytes + looks + (met if self.before else 0),
+            # Runs have headers.
+            writes=16 * nets + piece.entry_bytes * pins + met,
+            opens=1 if self.before is None else 2,
+            # The block and its nets, the nets of a batch, and a byte for each pin that was met; and mapped batches.
+            memory=piece.num_bytes + (2 * piece.entry_bytes + 1) * num_pins + 40 * piece.num_rows
+            + batches * num_vertices // 8,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -117,17 +228,18 @@ class RestrictTask:
 
     Attributes:
         before: the group before this one, which has been done; None if this is the first.
-        drawn: the batches.
+        bits: the batches.
         nets_lane, met_lane: where what the task leaves goes.
     """
 
     writer: ArtifactWriter
     piece: NetPiece
-    group: BatchGroup
-    before: BatchGroup | None
-    drawn: DrawnBatches
+    group: GroupShuffles
+    before: GroupShuffles | None
+    bits: BatchBits
     nets_lane: Lane
     met_lane: Lane
+    needs: Needs
 
     @property
     def name(self) -> str:
@@ -154,7 +266,7 @@ def restrict_nets(task: RestrictTask) -> int:
     with task.writer.task(task.name) as output:
         with task.group.nets.routed(output, task.nets_lane) as out:
             # One batch at a time in memory, since a group may have several times the pins of the piece.
-            for bits in task.drawn.bits():
+            for bits in task.bits.read(0, task.bits.num_batches):
                 size, pin, hashed = _restricted(nets.offset, nets.pin, nets.owner, bits, met)
                 out.add(task.rows(len(size)), {"size": size, "hash": hashed, "pin": pin})
                 figures.append((len(size), len(pin), int(np.count_nonzero(met)), len(nets.pin)))

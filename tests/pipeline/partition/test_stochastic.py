@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
@@ -22,16 +23,14 @@ from gnnloom.pipeline.partition.stochastic import drawn_batches, uniform_batches
 from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, anneal, annealing_memory
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
 from gnnloom.pipeline.partition.stochastic.batch_volume import batch_volumes
-from gnnloom.pipeline.partition.stochastic.deadline import Deadline
 from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_BATCHES, hoeffding_batches
-from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets, PinCounts
-from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
+from gnnloom.pipeline.partition.stochastic.uniform_batches import BatchNets, PinCounts, net_owners, uniform_hypergraph
+from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError
-from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.sampling.kinds import BATCHES
-from support.batches import merge, merged_by_hand, store_batches
+from support.batches import made_up_problem, merge, merged_by_hand
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
 
@@ -57,13 +56,13 @@ def test_the_rows_of_a_batch_equal_a_count_by_hand(
 ) -> None:
     dense, _, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
     folder = tmp_path_factory.mktemp("volumes")
-    batches = np.random.default_rng(seed).random((3, n)) < 0.6
-    drawn = store_batches(folder / "drawn", batches)
+    batches = np.random.default_rng(seed).random((4, n)) < 0.6
+    drawn = made_up_problem([transpose], lambda number: batches[number - MOST_BATCHES], folder)
     parts = [random_parts(n, 4, seed), random_parts(n, 4, seed + 1)]
-    paths = [folder / "0.npy", folder / "1.npy"]
+    paths = [folder / "0", folder / "1"]
     for path, part in zip(paths, parts, strict=True):
-        np.save(path, part)
-    sent = batch_volumes([transpose], paths, 4, drawn, ArtifactWriter(folder, "partition", "0" * 16), HERE)
+        write_vector(path, [part])
+    sent = batch_volumes(drawn, paths, 4, 2, HERE)
     induced = [dense & batch[:, None] & batch[None, :] for batch in batches]
     assert sent.tolist() == [[rows_sent(each, part, 4).sum() for part in parts] for each in induced]
 
@@ -130,8 +129,9 @@ def test_at_rate_one_the_uniform_hypergraph_is_the_full_one(tmp_path_factory: py
 def test_batches_of_a_graph_without_edges_are_uniform(catalog: Catalog, kind: str) -> None:
     graph = store_graph(catalog.create("g"), scipy.sparse.csr_array((10000, 10000), dtype=np.int8), symmetric=True)
     # Of 2000 draws with repeats, 10000 * (1 - (1 - 1/10000)^2000) = 1813 vertices on average, with a deviation of 12.
-    assert len(BatchDrawer.of(kind, graph, 0.2, 0).vertices()(0)) == pytest.approx(1813, abs=75)
-    assert len(BatchDrawer.of(kind, graph, 1e-9, 0).vertices()(0)) == 1
+    path = graph.artifact.path
+    assert len(BatchDrawer.of(kind, path, 10000, 0.2, 0).vertices()(0)) == pytest.approx(1813, abs=75)
+    assert len(BatchDrawer.of(kind, path, 10000, 1e-9, 0).vertices()(0)) == 1
 
 
 def test_annealing_finds_communities(catalog: Catalog) -> None:
@@ -175,7 +175,7 @@ def test_annealing_stops_at_the_deadline_with_parts_that_are_no_worse(catalog: C
     graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
     nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
     part = random_parts(200, 4, 0)
-    annealed, finished = anneal(nets, {IMPROVING: part}, 4, 0.2, 0, Deadline.after(0))
+    annealed, finished = anneal(nets, {IMPROVING: part}, 4, 0.2, 0, time.monotonic())
     assert not finished
     np.testing.assert_array_equal(annealed, part)
 
@@ -186,7 +186,7 @@ def test_the_reason_to_stop_drawing_is_reported(
     graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
     everything, nothing = np.ones(200, dtype=np.bool_), np.zeros(200, dtype=np.bool_)
     assert merge([graph], lambda _: everything, tmp_path / "all").stopped_by == "coverage"
-    late = merge([graph], lambda _: nothing, tmp_path / "late", Deadline.after(0))
+    late = merge([graph], lambda _: nothing, tmp_path / "late", time.monotonic())
     assert (late.stopped_by, late.count, late.facts()["batches_nets"]) == ("time", 1, 0)
     assert merge([graph], lambda _: nothing, tmp_path / "none").stopped_by == "most"
     monkeypatch.setattr(drawn_batches, "_COVERED", 2.0)

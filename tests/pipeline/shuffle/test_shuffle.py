@@ -275,10 +275,11 @@ def test_columns_that_are_made_one_after_another_are_not_kept(writer: ArtifactWr
         made[name] = weakref.ref(values)
         return values
 
-    lane = shuffle.create_lanes(writer.work, 1).lane(0)
-    with writer.task("route") as output, shuffle.routed(output, lane) as out:
+    plan = ShufflePlan.unmerged(writer, shuffle, 1)
+    plan.files.create()
+    with writer.task("route") as output, shuffle.routed(output, plan.lane(0)) as out:
         out.add_columns(Index.of_positions(np.arange(5)), make)
-    shuffle.list_runs(writer.work, shuffle.recorded(list(writer.recorded_of(["route"]).values())))
+    plan.files.publish([writer.recorded_of(["route"])["route"]])
     expected: Rows = {"position": np.arange(5), "a": np.arange(5), "b": np.ones((5, 2), np.float32)}
     check(writer, shuffle, expected, [0, 2, 5])
 
@@ -290,15 +291,16 @@ def test_a_reader_holds_one_column_and_two_numbers_for_each_row(
     monkeypatch.setattr(runs, "BLOCK_BYTES", 1 << 18)
     num_rows, columns = 1 << 18, (Column("number", "int64"), Column("wide", "float32", (16,)))
     shuffle, position = Shuffle("rows", num_rows, columns, 1), np.arange(num_rows)
-    lanes = shuffle.create_lanes(writer.work, 2)
+    plan = ShufflePlan.unmerged(writer, shuffle, 2)
+    plan.files.create()
     if permuted:
         position = np.random.default_rng(0).permutation(num_rows)
     for task, own in enumerate(np.split(position, 2)):
-        with writer.task(f"route/{task}") as output, shuffle.routed(output, lanes.lane(task)) as out:
+        with writer.task(f"route/{task}") as output, shuffle.routed(output, plan.lane(task)) as out:
             rows: Rows = {"number": own, "wide": np.repeat(np.float32(np.sort(own)), 16).reshape(-1, 16)}
             out.add(Index.of_positions(np.sort(own)), rows)
     recorded = writer.recorded_of(["route/0", "route/1"])
-    shuffle.list_runs(writer.work, shuffle.recorded(list(recorded.values())))
+    plan.files.publish([recorded[f"route/{task}"] for task in range(2)])
     with OpenFiles(writer.work) as files:
         tracemalloc.start()
         found = shuffle.rows(writer.work, files).read(0, num_rows)

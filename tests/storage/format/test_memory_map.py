@@ -19,10 +19,3 @@ def test_a_mapped_copy_equals_the_array(
     data = np.random.default_rng(0).normal(size=shape)
     reader = ArrayReader(tmp_path, write_array(tmp_path, "values", data, ("row", "feature")[: len(shape)]))
     np.testing.assert_array_equal(memory_map.map_copy(reader, tmp_path / "copy"), data)
-
-
-def test_a_mapped_part_vector_equals_the_stored_partition(tmp_path: Path) -> None:
-    part = np.random.default_rng(0).integers(0, 9, 1000).astype(np.int32)
-    reader = ArrayReader(tmp_path, write_array(tmp_path, "part", part, ("vertex",), chunk_rows=64))
-    memory_map.copy_part_vector(reader, tmp_path / "part.npy")
-    np.testing.assert_array_equal(memory_map.map_part_vector(tmp_path / "part.npy"), part)
