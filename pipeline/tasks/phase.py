@@ -116,7 +116,7 @@ def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter, keep:
             recorded = writer.recorded_of(task.name for task in now.phase.tasks)
             for files in now.needed:
                 files.publish([recorded[task.name] for task in now.phase.tasks])
-        _remove_unread(pending, now.phase.reads)
+        _remove_unread(pending, [files for files in now.phase.reads if files not in keep])
     return [task.name for phase in phases if phase.makes_arrays for task in phase.tasks]
 
 

@@ -49,7 +49,7 @@ def test_nothing_that_a_killed_run_left_is_read_but_the_stored_parts(
     monkeypatch.setattr(out_of_core, "CLUSTER_PASSES", 1)
     expected = partition(catalog, "whole", InProcessCluster())
     # While clusters form, nets are sorted, parts are refined, and while the exchange is counted.
-    for function in ("_change", "_scatter", "_change_masks", "_count_block"):
+    for function in ("_change", "_scatter", "_change_masks", "count_block"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             partition(catalog, f"killed{function}", _Killed(function, patch))
         left = [path for path in _left(catalog[f"killed{function}"].path) if path.stat().st_size]

@@ -189,7 +189,7 @@ class FailingCluster(InProcessCluster):
     """Is interrupted when it is to count."""
 
     def map(self, function: Any, items: Any) -> Any:
-        if function is volume._count_block:
+        if function is volume.count_block:
             raise KeyboardInterrupt
         return super().map(function, items)
 

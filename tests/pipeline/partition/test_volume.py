@@ -15,11 +15,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.matrix_sort.graph_sizes import GraphSizes
 from gnnloom.pipeline.partition.measure import volume
-from gnnloom.pipeline.partition.measure.pair_sums import pair_sums
-from gnnloom.pipeline.partition.measure.quality import MATRIX_PARTS, Load, describe_quality, measure_load
-from gnnloom.pipeline.partition.measure.volume import Exchange, count_exchange
+from gnnloom.pipeline.partition.measure.quality import MATRIX_PARTS, Load, describe_quality, load_phase, read_load
+from gnnloom.pipeline.partition.measure.volume import (
+    CountBuffers,
+    PartExchange,
+    exchange_phase,
+    pair_sums,
+    read_exchange,
+)
+from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.phase import run
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.artifacts import block_ranges
 from gnnloom.storage.format import arrays
@@ -32,16 +40,20 @@ def new_writer(folder: Path) -> ArtifactWriter:
     return ArtifactWriter(Path(mkdtemp(dir=folder)), "partition", "0" * 16)
 
 
-def count(graph: Graph, part: NDArray[np.int32], parts: int, folder: Path) -> Exchange:
+def count(graph: Graph, part: NDArray[np.int32], parts: int, folder: Path) -> PartExchange:
     """Count the exchange of the product with the *transpose* of the graph."""
-    folder.mkdir(exist_ok=True)
-    np.save(folder / "part.npy", part)
-    return count_exchange(graph, folder / "part.npy", parts, "forward", new_writer(folder), InProcessCluster())
+    write_vector(folder / "parts", [part])
+    where, buffers = (new_writer(folder), graph.artifact.path, folder / "parts"), CountBuffers(parts, 1 << 30)
+    phase = exchange_phase(*where, GraphSizes.of(graph), buffers, "forward")
+    run([phase], InProcessCluster(), where[0])
+    return read_exchange(where[0], "forward", parts)
 
 
 def load_of(graph: Graph, parts: int, folder: Path, weights: str = "nonzeros") -> Load:
     """Measure the load of the parts that :func:`count` counted last."""
-    return measure_load(graph, folder / "part.npy", parts, weights, new_writer(folder), InProcessCluster())
+    where = new_writer(folder), graph.artifact.path, folder / "parts"
+    run([load_phase(*where, GraphSizes.of(graph), parts, weights)], InProcessCluster(), where[0])
+    return read_load(where[0], graph.num_blocks, parts)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -152,8 +164,8 @@ def test_many_merges_give_the_same_counts(catalog: Catalog, tmp_path: Path, monk
     adjacency = random_adjacency(300, 3000, 3, symmetric=False)
     graph = store_graph(catalog.create("g"), adjacency, symmetric=True, num_blocks=50)
     part = random_parts(300, 10, 4)
-    monkeypatch.setattr("gnnloom.pipeline.partition.measure.pair_sums.TABLE_CELLS", 0)
-    monkeypatch.setattr("gnnloom.pipeline.partition.measure.pair_sums._PENDING_PAIRS", 5)
+    monkeypatch.setattr(volume, "_TABLE_CELLS", 0)
+    monkeypatch.setattr(volume, "_PENDING_PAIRS", 5)
     exchange = count(graph, part, 10, tmp_path / "work")
     np.testing.assert_array_equal(exchange.matrix(), rows_sent(adjacency.T.toarray(), part, 10))
 
@@ -166,12 +178,14 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(arrays, "CHUNK_BYTES", 64)
         monkeypatch.setattr(block_ranges, "RANGE_ROWS", 8)
         monkeypatch.setattr(volume, "_PIECE_CELLS", 7)
+        monkeypatch.setattr(volume, "RANGE_BYTES", 128)
+        monkeypatch.setattr(volume, "_LEAST_NONZEROS", 16)
         monkeypatch.setattr(volume, "working_memory", lambda _: memory)
 
     return limit
 
 
-@pytest.mark.parametrize(("memory", "has_table"), [(3200, True), (400, False)])
+@pytest.mark.parametrize(("memory", "has_table"), [(2000, True), (1000, False)])
 @pytest.mark.parametrize("num_blocks", [1, 3])
 def test_a_block_that_is_read_in_ranges_gives_the_same_figures(
     catalog: Catalog, tmp_path: Path, small_ranges: Callable[[int], None], memory: int, has_table: bool, num_blocks: int
@@ -185,7 +199,7 @@ def test_a_block_that_is_read_in_ranges_gives_the_same_figures(
     matrix.eliminate_zeros()
     graph = store_graph(catalog.create("g"), matrix, symmetric=True, num_blocks=num_blocks)
     part = random_parts(100, 10, 6)
-    assert volume.CountBuffers(10, memory).has_table == has_table
+    assert CountBuffers(10, memory).has_table == has_table
     exchange = count(graph, part, 10, tmp_path / "work")
     np.testing.assert_array_equal(exchange.matrix(), rows_sent(matrix.T.toarray(), part, 10))
     load, nonzeros = load_of(graph, 10, tmp_path / "work"), np.diff(matrix.indptr)
@@ -202,21 +216,20 @@ def test_counting_a_large_block_takes_the_memory_of_its_ranges(
     for module, name, value in ((block_ranges, "RANGE_ROWS", 1 << 12), (volume, "RANGE_BYTES", 1 << 16)):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(volume, "_PIECE_CELLS", 1 << 12)
+    monkeypatch.setattr(volume, "_LEAST_NONZEROS", 1 << 12)
     monkeypatch.setattr(volume, "working_memory", lambda _: 1 << 20)
     n = 30_000
     graph = store_graph(
         catalog.create("g"), random_adjacency(n, 600_000, 7, symmetric=False), symmetric=True, num_blocks=1
     )
-    np.save(tmp_path / "part.npy", random_parts(n, parts, 8))
-    buffers = volume.CountBuffers(parts, 0)
+    write_vector(tmp_path / "parts", [random_parts(n, parts, 8)])
+    buffers = CountBuffers(parts, 0)
     assert buffers.has_table == (parts == 8)
-    for run in ("compiles", "measured"):
+    for name in ("compiles", "measured"):
         tracemalloc.start()
-        writer, pairs = new_writer(tmp_path), volume._pair_shuffle(run, parts)
-        lane = pairs.create_lanes(writer.work, 1).lane(0)
-        path = graph.artifact.path
-        volume._count_block(volume._CountTask(writer, path, tmp_path / "part.npy", buffers, 0, pairs, lane))
-        measure_load(graph, tmp_path / "part.npy", parts, "nonzeros", new_writer(tmp_path), InProcessCluster())
+        where = new_writer(tmp_path), graph.artifact.path, tmp_path / "parts"
+        run([exchange_phase(*where, GraphSizes.of(graph), buffers, name)], InProcessCluster(), where[0])
+        load_of(graph, parts, tmp_path)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     # The Python objects of the tasks and of what they open.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, count, run, temporary_bytes
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
@@ -144,6 +145,17 @@ def test_files_that_no_phase_reads_are_for_the_caller(writer: ArtifactWriter) ->
     assert ran(writer, chain(writer)[:2]) == []
     (writer.work / "merge/0").unlink()
     assert ran(writer, chain(writer)[:2]) == ["route/0", "route/1", "route/2", "merge/0"]
+
+
+def test_files_that_a_phase_reads_are_kept_for_a_caller_who_asks_for_them(writer: ArtifactWriter) -> None:
+    phases = chain(writer)
+    run(phases, InProcessCluster(), writer, phases[0].files)
+    assert (writer.work / "route" / "list").read_text() == "route/0 route/1 route/2"
+    assert not (writer.work / "merge").exists()
+    (writer.work / "route/1").unlink()
+    phases, cluster = chain(writer), StoppingCluster()
+    run(phases, cluster, writer, phases[0].files)
+    assert [name for _, name in cluster.ran] == ["route/1"]
 
 
 def test_a_plan_is_counted_without_running(writer: ArtifactWriter) -> None:
