@@ -1,4 +1,4 @@
-"""The options of the partition stage: settings checked against what the method offers, and the key that they form."""
+"""All partitioners, and the options of the partition stage: settings checked against what the method offers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gnnloom.pipeline.partition import methods
 from gnnloom.pipeline.partition.partitioner import Partitioner
-from gnnloom.pipeline.partition.partitioners import METHODS, MODELS, PRESETS
 from gnnloom.pipeline.partition.settings import (
     BATCH_RATE,
     NATIVE_METHOD,
@@ -16,9 +16,17 @@ from gnnloom.pipeline.partition.settings import (
     check_choice,
 )
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, option, parse_named
 from gnnloom.storage.sampling.kinds import BATCHES
+
+#: Descriptors by the value of ``--method``, in the order of choices.
+METHODS = load_descriptors(methods, "PARTITIONER", "gnnloom.partitioners", Partitioner)
+#: Models that some method offers, in the order in which the methods name them.
+MODELS = tuple(dict.fromkeys(model for method in METHODS.values() for model in method.models))
+#: Names of all presets of all methods.
+PRESETS = tuple(sorted({name for method in METHODS.values() for name in method.preset_names if name}))
 
 _option = partial(option, group=Group.PARTITION)
 

@@ -1,4 +1,4 @@
-"""The descriptor of a partitioner: choices, help, checks and projections are all derived from it."""
+"""The descriptor of a partitioner, from which choices, help, checks and projections are derived, and what it costs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gnnloom.pipeline.partition.preset import Preset
-from gnnloom.pipeline.partition.workload import Cost, Workload, cost_of_one_pass
+from gnnloom.pipeline.partition.model.structure import Structure
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.storage.option import Option
 
 if TYPE_CHECKING:
@@ -15,6 +15,93 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gnnloom.pipeline.partition.problem import PartitionProblem
+
+#: Processor seconds to start interpreters and load libraries.
+START_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named setting of a partitioner.
+
+    Attributes:
+        name: value of ``--preset``; empty if the partitioner has a single setting.
+        help: line for the table of presets in ``gnnloom partition --help``.
+        seconds: processor seconds for a million pins and 8 parts, measured on power-law graphs, which are the
+            hardest (lattices take a tenth).
+        parts_power: power of the number of parts that the seconds grow with.
+        improves: whether the preset can also improve parts that it is given.
+        bytes_per_gain: bytes that a native program caches for each vertex and part; 0 without such a cache.
+    """
+
+    name: str = ""
+    help: str = ""
+    seconds: float = 0.01
+    parts_power: float = 0.0
+    improves: bool = False
+    bytes_per_gain: int = 0
+
+    def cpu_seconds(self, num_pins: int, parts: int) -> float:
+        """Processor seconds to partition ``num_pins`` pins into ``parts`` parts."""
+        return float(self.seconds * num_pins / 1e6 * (parts / 8) ** self.parts_power)
+
+
+@dataclass(frozen=True)
+class PartitionWorkload:
+    """The size of a problem, known before anything is read.
+
+    Attributes:
+        symmetric: whether the matrix is its own transpose.
+        model: what is partitioned, one of the partitioner's models.
+        num_directions: products whose exchange is weighed, 1 or 2.
+        batches: kind of mini-batches, for model ``stochastic``.
+        worker_memory: bytes that a worker may use.
+        structure: what a choice of method depends on; None if the graph was not measured.
+    """
+
+    num_vertices: int
+    nnz: int
+    symmetric: bool
+    parts: int
+    model: str
+    num_directions: int
+    batches: str
+    worker_memory: int
+    structure: Structure | None = None
+
+    @property
+    def num_pins(self) -> int:
+        """Pins of the full-batch hypergraph; an upper bound, because rows may already hold their own vertex."""
+        return self.num_directions * (self.nnz + self.num_vertices)
+
+    @property
+    def num_entries(self) -> int:
+        """Entries of the graph model: each edge at both its ends."""
+        return self.nnz if self.symmetric else 2 * self.nnz
+
+
+@dataclass(frozen=True)
+class MethodCost:
+    """Resources that a partitioner takes.
+
+    Attributes:
+        memory: bytes at the peak, in one process.
+        disk: bytes of scratch files.
+        cpu_seconds: processor seconds of all threads.
+        chosen: what a method that chooses among others would do, and why; empty for all others.
+    """
+
+    memory: int
+    disk: int
+    cpu_seconds: float
+    chosen: str = ""
+
+
+def cost_of_one_pass(workload: PartitionWorkload, preset: Preset) -> MethodCost:
+    """The cost of a method that reads the rows once and holds only the part vector."""
+    part_vector = 4 * workload.num_vertices
+    seconds = START_SECONDS + preset.cpu_seconds(workload.num_pins, workload.parts)
+    return MethodCost(BASE_MEMORY + part_vector, part_vector, seconds)
 
 
 @dataclass(frozen=True)
@@ -45,7 +132,7 @@ class Partitioner:
     order: int
     help: str
     fill: Callable[[PartitionProblem, NDArray[np.int32]], dict[str, Any]]
-    cost: Callable[[Workload, Preset], Cost] = cost_of_one_pass
+    cost: Callable[[PartitionWorkload, Preset], MethodCost] = cost_of_one_pass
     models: tuple[str, ...] = ("hypergraph",)
     presets: tuple[Preset, ...] = (Preset(),)
     package: str = ""

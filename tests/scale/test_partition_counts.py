@@ -8,11 +8,10 @@ from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import RANKS, check_opens, check_shares
 
 from gnnloom.pipeline.partition.measure.volume import CountBuffers
-from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.partition_plan import partition_counts
-from gnnloom.pipeline.partition.partitioners import METHODS
+from gnnloom.pipeline.partition.partitioner import PartitionWorkload
 from gnnloom.pipeline.partition.stage import partition_graph
-from gnnloom.pipeline.partition.workload import Workload
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.sizes import GraphSizes
@@ -36,7 +35,7 @@ def phases(graph: Described, ranks: int) -> list[PhaseCount]:
 def client_memory(graph: Described, method: str, preset: str = "", parts: int = 64) -> int:
     """Bytes that one process holds while the parts are made, in addition to itself."""
     known = METHODS[method]
-    workload = Workload(graph.num_vertices, graph.nnz, True, parts, "hypergraph", 1, "vertex", MEMORY)
+    workload = PartitionWorkload(graph.num_vertices, graph.nnz, True, parts, "hypergraph", 1, "vertex", MEMORY)
     chosen = next(each for each in known.presets if each.name == preset) if preset else known.presets[0]
     return known.cost(workload, chosen).memory - BASE_MEMORY
 

@@ -12,9 +12,8 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.partition.partitioners import METHODS
-from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
+from gnnloom.pipeline.partition.method_costs import MethodProjection, project_methods
+from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
 from gnnloom.pipeline.shards.rows.row_options import REORDER

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
-from gnnloom.pipeline.partition.partitioners import METHODS
+from gnnloom.pipeline.partition.options import METHODS
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
 from gnnloom.pipeline.tasks.cluster import available_cores

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 from gnnloom.pipeline.partition.choice import LEVELS, Way, choose
 from gnnloom.pipeline.partition.multilevel.cost import MULTILEVEL_PRESETS, multilevel_cost
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
-from gnnloom.pipeline.partition.partitioner import Partitioner
-from gnnloom.pipeline.partition.preset import Preset
+from gnnloom.pipeline.partition.partitioner import START_SECONDS, MethodCost, Partitioner, PartitionWorkload, Preset
 from gnnloom.pipeline.partition.settings import QUALITY_METHOD
-from gnnloom.pipeline.partition.workload import START_SECONDS, Cost, Workload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,10 +33,10 @@ def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
     return partition_as_chosen(problem, part)
 
 
-def _cost(workload: Workload, preset: Preset) -> Cost:
+def _cost(workload: PartitionWorkload, preset: Preset) -> MethodCost:
     choice = choose(preset.name, workload.num_pins, workload.structure)
     costs = [_cost_of_way(workload, way) for way in choice.ways]
-    return Cost(
+    return MethodCost(
         max(cost.memory for cost in costs),
         max(cost.disk for cost in costs) + _DISK_BYTES_PER_PIN * workload.num_pins,
         sum(cost.cpu_seconds for cost in costs),
@@ -46,7 +44,7 @@ def _cost(workload: Workload, preset: Preset) -> Cost:
     )
 
 
-def _cost_of_way(workload: Workload, way: Way) -> Cost:
+def _cost_of_way(workload: PartitionWorkload, way: Way) -> MethodCost:
     if way.start == "multilevel":
         return multilevel_cost(workload, MULTILEVEL_PRESETS[0])
     from gnnloom.pipeline.partition.multilevel.out_of_core import out_of_core_memory  # noqa: PLC0415 - imports numba
@@ -54,7 +52,7 @@ def _cost_of_way(workload: Workload, way: Way) -> Cost:
 
     state = out_of_core_memory(workload.num_vertices, workload.num_directions, workload.num_pins)
     costs = [native_cost(MT_KAHYPAR, workload, MT_KAHYPAR.preset(preset)) for preset in way.presets]
-    return Cost(
+    return MethodCost(
         max([state, *(cost.memory for cost in costs)]),
         max([way.levels * _LEVEL_BYTES_PER_PIN * workload.num_pins, *(cost.disk for cost in costs)]),
         START_SECONDS + way.cpu_seconds(workload.num_pins, workload.parts),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
-from gnnloom.pipeline.partition.preset import Preset
-from gnnloom.pipeline.partition.workload import START_SECONDS, Cost, Workload
+from gnnloom.pipeline.partition.partitioner import START_SECONDS, MethodCost, PartitionWorkload, Preset
 from gnnloom.pipeline.tasks.memory import working_memory
 
 MULTILEVEL_PRESETS = (
@@ -18,7 +17,7 @@ _COARSEST = MT_KAHYPAR.preset("deterministic")
 _DISK_BYTES_PER_PIN = 24
 
 
-def multilevel_cost(workload: Workload, preset: Preset) -> Cost:
+def multilevel_cost(workload: PartitionWorkload, preset: Preset) -> MethodCost:
     """Resources that a preset of the out-of-core method takes for a workload."""
     from gnnloom.pipeline.partition.multilevel.out_of_core import out_of_core_memory  # noqa: PLC0415
 
@@ -30,4 +29,4 @@ def multilevel_cost(workload: Workload, preset: Preset) -> Cost:
         coarsest = min(whole, working_memory(workload.worker_memory))
         memory += coarsest
         seconds += _COARSEST.cpu_seconds(workload.num_pins * coarsest // whole, workload.parts)
-    return Cost(memory, _DISK_BYTES_PER_PIN * workload.num_pins, seconds)
+    return MethodCost(memory, _DISK_BYTES_PER_PIN * workload.num_pins, seconds)

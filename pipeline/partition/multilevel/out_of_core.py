@@ -22,7 +22,7 @@ from gnnloom.pipeline.partition.multilevel.part_files import fill_empty_from_fil
 from gnnloom.pipeline.partition.multilevel.pieces import run_pieces
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
-from gnnloom.pipeline.partition.native.budget import check_memory, native_memory
+from gnnloom.pipeline.partition.native.guard import check_memory, native_memory
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.request import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition

@@ -22,7 +22,7 @@ from gnnloom.pipeline.partition.multilevel.refine_levels import refine_levels
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.native_models import fill_natively
-from gnnloom.pipeline.partition.native.problem import NativeProblem
+from gnnloom.pipeline.partition.native.native_problem import NativeProblem
 from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.tasks.memory import working_memory
 

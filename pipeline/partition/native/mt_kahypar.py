@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import GIVEN, GRAPH, HYPERGRAPH, PartitionRequest
-from gnnloom.pipeline.partition.preset import Preset
+from gnnloom.pipeline.partition.partitioner import Preset
 from gnnloom.storage.format.numpy_files import load_array
 
 #: Bytes for each vertex and part in the cache of gains; ``large-k`` recomputes gains instead.

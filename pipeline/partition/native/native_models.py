@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.measure.balance import fill_only_choice
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph, adjacency_graph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, column_net_hypergraph
-from gnnloom.pipeline.partition.native.problem import NativeProblem
+from gnnloom.pipeline.partition.native.native_problem import NativeProblem
 from gnnloom.pipeline.partition.native.program import NativeProgram
-from gnnloom.pipeline.partition.preset import Preset
+from gnnloom.pipeline.partition.partitioner import START_SECONDS, MethodCost, PartitionWorkload, Preset
 from gnnloom.pipeline.partition.stochastic.annealing import annealing_memory
 from gnnloom.pipeline.partition.stochastic.batch_partition import partition_for_batches
 from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_PINS
-from gnnloom.pipeline.partition.workload import START_SECONDS, Cost, Workload
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 
 #: Annealing parts for uniform batches: seconds and power of the parts, as of a preset.
@@ -53,7 +52,7 @@ def _build(problem: NativeProblem) -> Hypergraph | AdjacencyGraph:
     return column_net_hypergraph(graph, transpose, options.weights, options.directions)
 
 
-def native_cost(program: NativeProgram, workload: Workload, preset: Preset) -> Cost:
+def native_cost(program: NativeProgram, workload: PartitionWorkload, preset: Preset) -> MethodCost:
     """Resources that a preset of a program takes for a workload."""
     size = _largest_size(workload)
     # The parent holds the arrays while the child works; ids take 4 bytes, since native programs count in 32 bits.
@@ -61,10 +60,10 @@ def native_cost(program: NativeProgram, workload: Workload, preset: Preset) -> C
     memory = BASE_MEMORY + arrays + _peak(program, workload, preset, size)
     is_drawn = workload.model == "stochastic" and workload.batches != "vertex"
     disk = (_DRAWN_BYTES_PER_PIN if is_drawn else _TEXT_BYTES_PER_PIN) * size
-    return Cost(memory, disk, _cpu_seconds(workload, preset, size))
+    return MethodCost(memory, disk, _cpu_seconds(workload, preset, size))
 
 
-def _largest_size(workload: Workload) -> int:
+def _largest_size(workload: PartitionWorkload) -> int:
     """Pins or entries of the largest problem that the program gets; batches may have fewer."""
     if workload.model == "graph":
         return workload.num_entries
@@ -77,7 +76,7 @@ def _largest_size(workload: Workload) -> int:
     return workload.num_pins + workload.num_entries
 
 
-def _peak(program: NativeProgram, workload: Workload, preset: Preset, size: int) -> int:
+def _peak(program: NativeProgram, workload: PartitionWorkload, preset: Preset, size: int) -> int:
     num_vertices, parts = workload.num_vertices, workload.parts
     peak = program.memory(preset.name, size, num_vertices, parts)
     if workload.model != "stochastic":
@@ -88,7 +87,7 @@ def _peak(program: NativeProgram, workload: Workload, preset: Preset, size: int)
     return max(peak + 12 * size, annealing_memory(num_vertices, num_nets, workload.num_pins, parts))
 
 
-def _cpu_seconds(workload: Workload, preset: Preset, size: int) -> float:
+def _cpu_seconds(workload: PartitionWorkload, preset: Preset, size: int) -> float:
     seconds = START_SECONDS + preset.cpu_seconds(size, workload.parts)
     if workload.model == "stochastic":
         # The full-batch hypergraph is partitioned as well, for comparison.

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.measure.balance import fill_empty_parts, native_imbalance, repair_balance, spread
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.native.graph_file import save_graph, write_metis
 from gnnloom.pipeline.partition.native.guard import check_part, check_problem, native_weights
-from gnnloom.pipeline.partition.native.hmetis import write_hmetis
+from gnnloom.pipeline.partition.native.problem_files import save_graph, write_hmetis, write_metis
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import GIVEN, GRAPH, HYPERGRAPH, RESULT, PartitionRequest
 from gnnloom.pipeline.partition.settings import check_parts

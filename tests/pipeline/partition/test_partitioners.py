@@ -16,8 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition import options as options_module
-from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.partition.partitioners import METHODS
+from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -31,7 +30,7 @@ TOY = """
 import numpy as np
 
 from gnnloom.pipeline.partition.partitioner import Partitioner
-from gnnloom.pipeline.partition.preset import Preset
+from gnnloom.pipeline.partition.partitioner import Preset
 from gnnloom.storage.option import Option
 
 

@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.matrix_sort.graph_sizes import GraphSizes
 from gnnloom.pipeline.partition.measure import volume
 from gnnloom.pipeline.partition.measure.quality import MATRIX_PARTS, Load, describe_quality, load_phase, read_load
 from gnnloom.pipeline.partition.measure.volume import (
@@ -28,6 +27,7 @@ from gnnloom.pipeline.partition.measure.volume import (
 from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import run
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.artifacts import block_ranges
 from gnnloom.storage.format import arrays

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnloom.pipeline.partition.native.budget import check_native_memory
+from gnnloom.pipeline.partition.native.guard import check_native_memory
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.machine_memory import available_memory

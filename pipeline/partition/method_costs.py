@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from gnnloom.pipeline.partition.choice import MOST_PINS
 from gnnloom.pipeline.partition.model.structure import Structure
 from gnnloom.pipeline.partition.multilevel.measure import measure_structure
-from gnnloom.pipeline.partition.partitioners import METHODS
+from gnnloom.pipeline.partition.options import METHODS
+from gnnloom.pipeline.partition.partitioner import PartitionWorkload
 from gnnloom.pipeline.partition.settings import check_parts
-from gnnloom.pipeline.partition.workload import Workload
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.own_folder import own_folder
@@ -69,7 +69,7 @@ def project_methods(
     for name, method in METHODS.items():
         # Every method is listed, for comparison, even those that do not offer the requested model.
         chosen = model if model in method.models else method.models[0]
-        workload = Workload(
+        workload = PartitionWorkload(
             graph.num_vertices,
             graph.nnz,
             graph.symmetric,

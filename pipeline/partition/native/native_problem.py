@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, net_matrices
-from gnnloom.pipeline.partition.native.budget import OTHER_METHODS, check_native_memory
+from gnnloom.pipeline.partition.native.guard import OTHER_METHODS, check_native_memory
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
