@@ -4,6 +4,9 @@ A row has an integer *position*. The tasks of one phase *route* rows: each sorts
 *runs* in its lane (:mod:`gnnloom.pipeline.external_sort.lanes`). If there are many runs, levels of merges follow. The
 tasks of a later phase read ranges of positions. A new column is one :class:`~gnnloom.pipeline.shuffle.columns.Column`
 in the list that the shuffle is made with, and its values where rows are routed.
+
+What every task looks up, such as the part of each vertex, is a vector in a file that all tasks map
+(:mod:`gnnloom.pipeline.shuffle.mapped_vectors`).
 """
 
 from __future__ import annotations

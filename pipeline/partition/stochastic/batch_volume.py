@@ -130,19 +130,11 @@ def volume_phases(
     plan = ShufflePlan.unmerged(problem.writer, _sent_shuffle(tag, 2 * count, len(part_paths)), len(spans))
     tasks = [
         _VolumeTask(
-            problem.writer,
-            piece,
-            bits,
-            start,
-            stop,
-            part_paths,
-            parts,
-            plan.shuffle,
-            plan.lane(number),
+            problem.writer, piece, bits, start, stop, part_paths, parts, plan.shuffle, plan.lane(number),
             _needs(problem, piece, stop - start, len(part_paths)),
         )
         for number, (piece, start, stop) in enumerate(spans)
-    ]
+    ]  # fmt: skip
     arrays = 1 + len(part_paths)
     measure = Phase("measure batches", count_batches, tasks, "batches", (bits,), (plan.files,), arrays=arrays)
     return [draw, measure]

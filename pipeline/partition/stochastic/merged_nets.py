@@ -10,8 +10,8 @@ piece, then within the piece.  Three kinds of task, each reading what the one be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -165,36 +165,34 @@ class MergePlan:
     def phases(self) -> list[Phase]:
         """The phases that merge the nets, which follow those that restrict them."""
         index, kept, merged = self._plans
-        nets, all_files = [files for files, _ in self.drawn], [files for both in self.drawn for files in both]
-        indexes = [
-            self._task(index, piece, self._index_needs(num_nets)) for piece, (num_nets, _) in enumerate(self.pieces)
-        ]
-        # The rows of a range are sorted twice.
-        bucket = self._share(index, INDEX_COLUMNS), self._share(index, KEPT_COLUMNS)
-        needs = Needs(*bucket, 0, 6 * bucket[0])
-        keeps = [
-            self._task(kept, number, replace(needs, opens=index.opens((number, number + 1))))
-            for number in range(index.shuffle.num_positions)
-        ]
-        chooses = [
-            self._task(merged, piece, self._choose_needs(piece, *sizes)) for piece, sizes in enumerate(self.pieces)
-        ]
-        groups = len(self.drawn)
+        nets, groups = [files for files, _ in self.drawn], len(self.drawn)
+        indexes = [self._index_needs(num_nets) for num_nets, _ in self.pieces]
+        keeps = [self._keep_needs(number) for number in range(index.shuffle.num_positions)]
+        chooses = [self._choose_needs(piece, *sizes) for piece, sizes in enumerate(self.pieces)]
+        read = [kept.read_files, *(files for both in self.drawn for files in both)]
         return [
-            Phase("index nets", _index_piece, indexes, "nets", (*nets,), (index.files,), arrays=groups),
-            *index.merges("merge index nets"),
-            Phase("keep nets", _merge_bucket, keeps, "nets", (index.read_files,), (kept.files,)),
-            *kept.merges("merge keep nets"),
-            Phase(
-                "choose nets",
-                _choose_nets,
-                chooses,
-                "nets",
-                (kept.read_files, *all_files),
-                (merged.files,),
-                arrays=groups + 1,
-            ),
+            *self._phase("index nets", _index_piece, index, indexes, nets, groups),
+            *self._phase("keep nets", _merge_bucket, kept, keeps, [index.read_files]),
+            *self._phase("choose nets", _choose_nets, merged, chooses, read, groups + 1),
         ]
+
+    def _phase(
+        self,
+        name: str,
+        function: Callable[[_Task], int],
+        plan: ShufflePlan,
+        needs: Sequence[Needs],
+        reads: Sequence[WorkFiles],
+        arrays: int = 1,
+    ) -> list[Phase]:
+        """A phase that routes rows of a shuffle, and the merges of what it leaves."""
+        index, kept, merged = (each.shuffle for each in self._plans)
+        tasks = [
+            _Task(_task_name(plan.shuffle, number), self.nets, index, kept, merged, number, plan.lane(number), need)
+            for number, need in enumerate(needs)
+        ]
+        route = Phase(name, function, tasks, "nets", tuple(reads), (plan.files,), arrays=arrays)
+        return [route, *plan.merges(f"merge {name}")]
 
     def merged(self) -> MergedNets:
         """The nets, once they are merged."""
@@ -219,21 +217,20 @@ class MergePlan:
             ShufflePlan.unmerged(nets.writer, _merged_shuffle(nets.count, nets.dtype), pieces),
         )
 
-    def _task(self, plan: ShufflePlan, number: int, needs: Needs) -> _Task:
-        index, kept, merged = (each.shuffle for each in self._plans)
-        name = _task_name(plan.shuffle, number)
-        return _Task(name, self.nets, index, kept, merged, number, plan.lane(number), needs)
-
-    def _share(self, index: ShufflePlan, columns: Sequence[Column]) -> int:
-        """Bytes of a range of hashes."""
-        num_rows = sum(count for count, _ in self.pieces) // index.shuffle.num_positions
-        return row_bytes(columns) * num_rows + 8 * len(self.pieces)
-
     def _index_needs(self, num_nets: int) -> Needs:
         index = self._plans[0].shuffle
         written = row_bytes(index.columns) * num_nets + 8 * index.num_positions
         # A file of each group; and the hashes while they are sorted with their positions.
         return Needs(8 * num_nets, written, len(self.drawn), written + 40 * num_nets)
+
+    def _keep_needs(self, bucket: int) -> Needs:
+        index = self._plans[0]
+        num_rows = sum(count for count, _ in self.pieces) // index.shuffle.num_positions
+        read, written = (
+            row_bytes(columns) * num_rows + 8 * len(self.pieces) for columns in (INDEX_COLUMNS, KEPT_COLUMNS)
+        )
+        # The rows of a range are sorted twice.
+        return Needs(read, written, index.opens((bucket, bucket + 1)), 6 * read)
 
     def _choose_needs(self, piece: int, num_nets: int, num_pins: int) -> Needs:
         kept, pin_bytes = self._plans[1], np.dtype(self.nets.dtype).itemsize

@@ -174,36 +174,27 @@ class BatchGroup:
     @cached_property
     def files(self) -> tuple[LevelFiles, LevelFiles]:
         """The nets, and the pins that were met."""
-        return self._plans[0].files, self._plans[1].files
-
-    @cached_property
-    def _plans(self) -> tuple[ShufflePlan, ShufflePlan]:
         writer, count = self.problem.writer, len(self.problem.pieces)
-        shuffles = self.shuffles
-        nets, met = (ShufflePlan.unmerged(writer, shuffle, count) for shuffle in (shuffles.nets, shuffles.met))
+        plans = (ShufflePlan.unmerged(writer, each, count) for each in (self.shuffles.nets, self.shuffles.met))
+        nets, met = (plan.files for plan in plans)
         return nets, met
 
     def phases(self) -> list[Phase]:
         """The phases that draw the batches and restrict the nets to them."""
-        draw, bits = draw_phase(self.problem.writer, self.problem.drawer, self.numbers)
-        before = self.before
-        nets, met = self._plans
+        problem, before = self.problem, self.before
+        draw, bits = draw_phase(problem.writer, problem.drawer, self.numbers)
+        groups = self.shuffles, before.shuffles if before else None
         tasks = [
-            RestrictTask(
-                self.problem.writer,
-                piece,
-                self.shuffles,
-                before.shuffles if before else None,
-                bits,
-                nets.lane(piece.number),
-                met.lane(piece.number),
-                self._needs(piece),
-            )
-            for piece in self.problem.pieces
+            RestrictTask(problem.writer, piece, *groups, bits, *self._lanes(piece), self._needs(piece))
+            for piece in problem.pieces
         ]
         reads = (bits, before.files[1]) if before else (bits,)
         restrict = Phase("restrict nets", restrict_nets, tasks, "nets", reads, self.files, arrays=len(reads))
         return [draw, restrict]
+
+    def _lanes(self, piece: NetPiece) -> tuple[Lane, Lane]:
+        nets, met = (files.lanes.lane(piece.number) for files in self.files)
+        return nets, met
 
     def _needs(self, piece: NetPiece) -> Needs:
         rate, batches, num_vertices = self.problem.rate, len(self.numbers), self.problem.drawer.num_vertices
