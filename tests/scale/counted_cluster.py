@@ -9,6 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.storage.format.artifact import ArtifactWriter
+
+
+def written_bytes(writer: ArtifactWriter, phase: Phase) -> int:
+    """Bytes of the runs that the tasks of a phase recorded."""
+    recorded = writer.recorded_of(task.name for task in phase.tasks).values()
+    return sum(runs["bytes"] for record in recorded for runs in record.facts["runs"].values())
 
 
 class OpenCounter(InProcessCluster):

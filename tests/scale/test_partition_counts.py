@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from scale.counted_cluster import OpenCounter
+from scale.counted_cluster import OpenCounter, written_bytes
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import RANKS, check_opens, check_shares
 
+from gnnloom.pipeline.partition.measure.measurement import MeasurePlan
 from gnnloom.pipeline.partition.measure.volume import CountBuffers
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.partition_plan import partition_counts
 from gnnloom.pipeline.partition.partitioner import PartitionWorkload
 from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
+from gnnloom.pipeline.tasks.phase import count, run
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
 from gnnloom.storage.format import arrays
 from gnnloom.storage.format.arrays import default_chunk_rows
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import index_dtype
 from support.graphs import random_adjacency, store_graph
-from support.partitions import transpose_of
+from support.partitions import random_parts, transpose_of
 
 MEMORY = 1 << 30
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
@@ -82,6 +88,22 @@ def test_a_partition_runs_the_counted_tasks_and_opens_the_counted_files(
         planned = [each for each in counted if each.phase == phase]
         assert cluster.tasks(function) == sum(each.tasks for each in planned) > 2, phase
         assert sum(cluster.opens(function)) == sum(each.opens for each in planned), phase
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_measuring_writes_the_counted_bytes(catalog: Catalog, tmp_path: Path, symmetric: bool) -> None:
+    dataset, writer = catalog.create("g"), ArtifactWriter(tmp_path, "partition", "0" * 16)
+    adjacency = random_adjacency(3000, 40_000, 1, symmetric=symmetric)
+    graph = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=5)
+    write_vector(tmp_path / "parts", [random_parts(3000, 8, 0)])
+    plan = MeasurePlan.of(graph, transpose_of(dataset, graph), 8, MEMORY, "unit", writer, tmp_path / "parts")
+    phases = plan.phases()
+    run(phases, OpenCounter(), writer)
+    for phase in phases:
+        # Every pair of parts exchanges rows, but for the 8 that are one part twice; and runs have headers.
+        planned = count([phase])[0].bytes_written - 8 * 16 * len(phase.tasks) * (phase.name == "count exchange")
+        written = written_bytes(writer, phase)
+        assert planned <= written <= planned + 64 * len(phase.tasks), phase.name
 
 
 @cases

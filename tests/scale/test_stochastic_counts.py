@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scale.counted_cluster import OpenCounter
+from scale.counted_cluster import OpenCounter, written_bytes
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import check_opens, check_shares
 
@@ -21,6 +21,8 @@ from gnnloom.pipeline.partition.stochastic.drawn_batches import (
     MOST_PINS,
     batch_groups,
     expected_merging,
+    merge_batches,
+    merging_plan,
     most_batches,
 )
 from gnnloom.pipeline.partition.stochastic.restricted_nets import DrawnProblem, net_pieces
@@ -135,6 +137,26 @@ def test_a_stochastic_partition_runs_the_counted_tasks_and_opens_the_counted_fil
         planned = phases_of(counted, phase)
         assert cluster.tasks(function) == sum(each.tasks for each in planned) > 0, phase
         assert sum(cluster.opens(function)) == sum(each.opens for each in planned), phase
+
+
+def test_merging_writes_about_the_counted_bytes(catalog: Catalog, tmp_path: Path) -> None:
+    graph = store_graph(
+        catalog.create("g"), random_adjacency(2000, 30_000, 1, symmetric=True), symmetric=True, num_blocks=4
+    )
+    drawn = DrawnProblem(
+        ArtifactWriter(tmp_path, "partition", "0" * 16),
+        net_pieces([(graph.artifact.path, GraphSizes.of(graph))]),
+        BatchDrawer.of("vertex", graph.artifact.path, 2000, 0.3, 0),
+    )
+    merged = merge_batches(drawn, OpenCounter())
+    found = drawn.writer.recorded_of(["drawn/0"])["drawn/0"].facts
+    measured, _ = merging_plan(drawn, merged.count, list(zip(found["nets"], found["pins"], strict=True)))
+    for stated in (measured, expected_merging(drawn, merged.count)):
+        for phase in stated:
+            if phase.name != "draw batches":
+                planned, written = count([phase])[0].bytes_written, written_bytes(drawn.writer, phase)
+                # Batches of uniform vertices have few equal nets; and runs have headers.
+                assert 0.8 * written <= planned <= 1.2 * written, phase.name
 
 
 def test_tasks_open_few_files_of_many_pieces_groups_and_ranges_of_hashes(
