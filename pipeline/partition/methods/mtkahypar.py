@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
-from gnnloom.pipeline.partition.native.program import native_partitioner
+from gnnloom.pipeline.partition.native.native_partitioner import native_partitioner
 
 PARTITIONER = native_partitioner(
     MT_KAHYPAR,

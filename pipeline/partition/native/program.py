@@ -1,17 +1,10 @@
-"""A native program that partitions, and the descriptor made of it; importing this loads no implementation."""
+"""A native program that partitions: what the parent process has to know about it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from gnnloom.pipeline.partition.partitioner import MethodCost, Partitioner, PartitionWorkload, Preset
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from gnnloom.pipeline.partition.problem import PartitionProblem
+from gnnloom.pipeline.partition.partitioner import Preset
 
 
 @dataclass(frozen=True)
@@ -51,41 +44,3 @@ class NativeProgram:
             size: pins of the hypergraph, or entries of the graph.
         """
         return self.bytes_per_pin * size + self.preset(preset).bytes_per_gain * num_vertices * parts
-
-
-def native_partitioner(
-    program: NativeProgram, *, order: int, help_line: str, models: tuple[str, ...], is_baseline: bool = False
-) -> Partitioner:
-    """The descriptor of a native program: it runs in a child process, on any of the models.
-
-    Args:
-        help_line: one line for ``gnnloom partition --help``.
-        models: ``hypergraph``, ``graph`` and ``stochastic``, or some of them, the default first.
-        order, is_baseline: as in :class:`Partitioner`.
-    """
-
-    def fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
-        from gnnloom.pipeline.partition.native.native_models import fill_natively  # noqa: PLC0415
-        from gnnloom.pipeline.partition.native.native_problem import NativeProblem  # noqa: PLC0415 - the descriptor is light
-
-        return fill_natively(NativeProblem.of(problem, program), part)
-
-    def cost(workload: PartitionWorkload, preset: Preset) -> MethodCost:
-        from gnnloom.pipeline.partition.native.native_models import native_cost  # noqa: PLC0415
-
-        return native_cost(program, workload, preset)
-
-    return Partitioner(
-        program.name,
-        order,
-        help_line,
-        fill,
-        cost,
-        models,
-        program.presets,
-        package=program.package,
-        install=program.install,
-        child_module=program.module,
-        weighs_directions=models != ("graph",),
-        is_baseline=is_baseline,
-    )

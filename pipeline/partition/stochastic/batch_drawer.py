@@ -184,13 +184,15 @@ class _DrawTask:
         return Needs(read, count * row_bytes, memory=9 * row_bytes + 16 * self.drawer.size)
 
 
-def draw_phase(writer: ArtifactWriter, drawer: BatchDrawer, numbers: range) -> tuple[Phase, BatchBits]:
+def draw_phase(
+    writer: ArtifactWriter, drawer: BatchDrawer, numbers: range, name: str = "draw batches"
+) -> tuple[Phase, BatchBits]:
     """The phase that draws the batches with these numbers, and their file."""
     bits = BatchBits(writer.work / "batches" / f"{numbers.start:06d}", len(numbers), drawer.num_vertices)
     count = min(len(numbers), -(-len(numbers) * drawer.size // _TASK_DRAWS))
     spans = (split_range(len(numbers), count, task) for task in range(count))
     tasks = [_DrawTask(writer, drawer, bits, numbers.start, *span) for span in spans]
-    return Phase("draw batches", draw_batches, tasks, "batches", files=(bits,)), bits
+    return Phase(name, draw_batches, tasks, "batches", files=(bits,)), bits
 
 
 def draw_batches(task: _DrawTask) -> int:

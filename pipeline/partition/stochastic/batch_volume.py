@@ -120,7 +120,8 @@ def volume_phases(
         tag: of the parts, for the names of tasks.
     """
     # Batches below MOST_BATCHES may have been drawn to make the hypergraph.
-    draw, bits = draw_phase(problem.writer, problem.drawer, range(MOST_BATCHES, MOST_BATCHES + 2 * count))
+    numbers = range(MOST_BATCHES, MOST_BATCHES + 2 * count)
+    draw, bits = draw_phase(problem.writer, problem.drawer, numbers, "draw fresh batches")
     spans = [
         (piece, *split_range(bits.num_batches, tasks, number))
         for piece in problem.pieces
