@@ -100,7 +100,7 @@ def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter, keep:
     no phase reads them, by the caller. Files are removed when they are not needed any more.
 
     Args:
-        keep: files that the caller needs although a phase reads them.
+        keep: files that the caller needs, whether phases read them or not.
     """
     pending = _pending(phases, writer, keep)
     # What is not needed was left by a command that was killed before it removed it.

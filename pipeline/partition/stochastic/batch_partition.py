@@ -47,7 +47,8 @@ from gnnloom.storage.format.files import read_json, write_json
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
-#: Mapped vectors of the (num_vertices,) int32 parts of the full-batch and of the stochastic hypergraph.
+#: Names of the full-batch and of the stochastic hypergraph, and of the mapped vectors of their (num_vertices,) int32
+#: parts.
 FULL, STOCHASTIC = "hypergraph", "stochastic"
 #: The answer: facts about the parts or an error, and what was logged.
 ANSWER = "answer.json"
@@ -90,15 +91,15 @@ def partition_for_batches(problem: NativeProblem, part: NDArray[np.int32]) -> di
         merged = merge_batches(drawn, problem.cluster, time.monotonic() + (options.time_limit or math.inf))
         nets, facts = merged.nets, merged.facts()
     facts |= fit_apart(problem, nets, folder)
-    found = {"hypergraph": folder / FULL, "stochastic": folder / STOCHASTIC}
+    # A tie goes to the full-batch parts, which come first.
+    found = {name: folder / name for name in (FULL, STOCHASTIC)}
     # The batches that choose the better parts would flatter them, so the report uses others.
     deciding, volume = fresh_volumes(drawn, found, options.parts, graph.nnz, problem.cluster)
-    # A tie goes to the full-batch parts, which come first.
     best = min(deciding, key=lambda name: deciding[name])
     part[:] = map_vector(found[best])
-    gain = 1 - volume[best] / volume["hypergraph"] if volume["hypergraph"] else 0.0
+    gain = 1 - volume[best] / volume[FULL] if volume[FULL] else 0.0
     LOGGER.info("stochastic model: %.1f %% fewer rows per batch than the full-batch partition", 100 * gain)
-    facts |= {"batch_volume": volume[best], "batch_volume_full": volume["hypergraph"], "batch_gain": gain}
+    facts |= {"batch_volume": volume[best], "batch_volume_full": volume[FULL], "batch_gain": gain}
     return facts | {"batch_model": best}
 
 

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def merging_plan(problem: DrawnProblem, count: int, pieces: Sequence[tuple[int, 
         count: batches.
         pieces: nets of each piece, and their pins.
     """
-    groups = _first_groups(problem, sum(numbers.start < count for numbers in batch_groups()))
+    groups = list(takewhile(lambda group: group.numbers.start < count, _groups(problem)))
     drawn = DrawnRuns(problem.writer, len(problem.pieces), count, len(groups), problem.dtype)
     merging = MergePlan(drawn, pieces, [group.files for group in groups])
     return [*(phase for group in groups for phase in group.phases()), *merging.phases()], merging
@@ -134,12 +135,12 @@ def batch_groups() -> Iterator[range]:
         start = stop
 
 
-def _first_groups(problem: DrawnProblem, count: int) -> list[BatchGroup]:
-    """The plans of the first groups of batches."""
-    groups: list[BatchGroup] = []
-    for number, numbers in zip(range(count), batch_groups(), strict=False):
-        groups.append(BatchGroup(problem, number, numbers, groups[-1] if groups else None))
-    return groups
+def _groups(problem: DrawnProblem) -> Iterator[BatchGroup]:
+    """Yield the plans of the groups of batches."""
+    before: BatchGroup | None = None
+    for number, numbers in enumerate(batch_groups()):
+        before = BatchGroup(problem, number, numbers, before)
+        yield before
 
 
 def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: float) -> dict[str, Any]:
@@ -151,13 +152,13 @@ def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: float) -> di
     """
     # The first batch is drawn whatever the deadline, so that there is a hypergraph to partition.
     num_nets, num_pins = np.zeros((2, len(problem.pieces)), dtype=np.int64)
-    for number, numbers in enumerate(batch_groups()):
-        figures = _restrict(problem, number, cluster)
-        for batch, (nets, pins, met, all_pins) in zip(numbers, figures, strict=True):
+    for group in _groups(problem):
+        figures = _restrict(group, cluster)
+        for batch, (nets, pins, met, all_pins) in zip(group.numbers, figures, strict=True):
             num_nets, num_pins = num_nets + nets, num_pins + pins
             covered = int(met.sum()) / int(all_pins.sum()) if all_pins.any() else 1.0
             # Time is looked at when a group is done: its batches are worth keeping.
-            is_late = batch == numbers[-1] and time.monotonic() >= deadline
+            is_late = batch == group.numbers[-1] and time.monotonic() >= deadline
             times_pins = int(num_pins.sum()) / max(1, int(all_pins.sum()))
             stopped_by = _stopping_rule(covered, times_pins, batch + 1, is_late=is_late)
             if stopped_by:
@@ -166,14 +167,13 @@ def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: float) -> di
     raise AssertionError("the last rule always applies")
 
 
-def _restrict(problem: DrawnProblem, number: int, cluster: Cluster) -> np.ndarray[tuple[int, int, int], Any]:
+def _restrict(group: BatchGroup, cluster: Cluster) -> np.ndarray[tuple[int, int, int], Any]:
     """Restrict the nets to the batches of a group; returns (num_batches, NUM_FIGURES, num_pieces) figures."""
-    groups = _first_groups(problem, number + 1)
-    # What the groups before left is needed for the merge.
-    keep = [files for group in groups for files in group.files]
-    run([phase for group in groups for phase in group.phases()], cluster, problem.writer, keep)
-    names = [groups[-1].shuffles.task_name(piece.number) for piece in problem.pieces]
-    recorded = problem.writer.recorded_of(names)
+    writer = group.problem.writer
+    # What the group before left, which has been looked at, is needed for the merge as well.
+    run(group.phases(), cluster, writer, [*group.files, *(group.before.files if group.before else ())])
+    names = [group.shuffles.task_name(piece.number) for piece in group.problem.pieces]
+    recorded = writer.recorded_of(names)
     return np.stack([np.array(recorded[name].facts["figures"], dtype=np.int64) for name in names], axis=-1)
 
 
