@@ -246,7 +246,7 @@ def test_numpy_pairs_of_any_numbers_or_text_can_be_names(tmp_path: Path, pairs: 
     np.savez(tmp_path / "e.npz", edge_index=pairs.T, weight=np.ones(2))
     source = open_edges(None, [str(tmp_path / "e.npz")], {"weights": True})
     if pairs.dtype.kind in "iu":
-        with pytest.raises(InputError, match=r"edge [01]: the id .*`--ids names`"):
+        with pytest.raises(InputError, match=r"edge [01]: expected a vertex id.*`--ids names`"):
             ingest(tmp_path, source)
     graph = ingest(tmp_path, source, replace(OPTIONS, ids="names" if pairs.dtype.kind in "iu" else "compact"))
     assert set(edges_of(graph)) == edges
