@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,16 +55,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """List the slowest tests, with what each of them set up, so that a slow suite need not be measured again."""
     if hasattr(config, "workerinput"):
         return
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                seconds[report.nodeid] += report.duration
+                seconds[report.nodeid] = seconds.get(report.nodeid, 0.0) + report.duration
     if not seconds:
         return
     _DURATIONS.parent.mkdir(exist_ok=True)
-    lines = [f"{duration:8.2f}  {test}\n" for test, duration in seconds.most_common(_SLOWEST)]
-    _DURATIONS.write_text("".join([f"{seconds.total():8.2f}  {len(seconds)} tests\n", *lines]))
+    slowest = sorted(seconds.items(), key=lambda item: -item[1])[:_SLOWEST]
+    lines = [f"{duration:8.2f}  {test}\n" for test, duration in slowest]
+    _DURATIONS.write_text("".join([f"{sum(seconds.values()):8.2f}  {len(seconds)} tests\n", *lines]))
 
 
 def pytest_collection_finish() -> None:

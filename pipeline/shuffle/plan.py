@@ -163,8 +163,7 @@ class LevelFiles:
         return found is None or found.is_intact(self.work)
 
     def publish(self, records: Sequence[TaskRecord]) -> None:
-        recorded = (LaneRuns.recorded(record, self.shuffle.name) for record in records)
-        own = (found for found in recorded if found is not None)
+        own = self.shuffle.recorded(records)
         save_sources(self.work / self.list_path, self.spans, dict(zip(self.order, own, strict=True)))
 
     def remove(self) -> None:

@@ -58,6 +58,10 @@ class Shuffle:
         with writable(work, lane) as opened:
             yield RunsWriter(self, lane, opened)
 
+    def recorded(self, records: Sequence[TaskRecord]) -> list[LaneRuns]:
+        """The runs that some finished tasks recorded, in their order."""
+        return [runs for record in records if (runs := LaneRuns.recorded(record, self.name)) is not None]
+
     # Reading
 
     def rows(self, work: Path, files: OpenFiles) -> ShuffledRows:
@@ -74,11 +78,9 @@ class Shuffle:
         Raises:
             DamagedWorkError: a file is damaged.
         """
-        for record in records:
-            lane = LaneRuns.recorded(record, self.name)
-            if lane is not None:
-                for run in lane.open(files, self.columns):
-                    yield run.section((0, self.num_positions))
+        for lane in self.recorded(records):
+            for run in lane.open(files, self.columns):
+                yield run.section((0, self.num_positions))
 
     def remove(self, work: Path) -> None:
         """Remove all files."""

@@ -44,7 +44,11 @@ def join() -> Communicator:
     from gnnloom.trainer.comm.communicator import Reduction
     from gnnloom.trainer.comm.traffic import Traffic
 
-    reductions = {Reduction.SUM: torch.add, Reduction.MAX: torch.maximum, Reduction.MIN: torch.minimum}
+    reductions: dict[Reduction, Any] = {
+        Reduction.SUM: torch.add,
+        Reduction.MAX: torch.maximum,
+        Reduction.MIN: torch.minimum,
+    }
 
     class Threads:
         """See the protocol; collectives end when they begin."""

@@ -57,7 +57,8 @@ def _write_edges(folder: Path, edges: Any) -> Path:
     if issparse(edges):
         file = folder / "adjacency.npz"
         # Unlike the other formats, COO keeps equal edges apart.
-        save_npz(file, coo_array(edges), compressed=False)
+        matrix: Any = edges
+        save_npz(file, coo_array(matrix), compressed=False)
     else:
         file = folder / "edges.npy"
         np.save(file, _array("edges", edges))
