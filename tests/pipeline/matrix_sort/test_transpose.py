@@ -59,7 +59,7 @@ def test_a_flipped_bit_in_a_spill_file_after_a_kill_changes_no_byte(
     monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 2000)
     u, v = np.random.default_rng(3).integers(0, 5000, (2, 6000))
     source, found = write_edges(tmp_path / "edges", u, v, range_edges=2000), []
-    for name, tasks in (("whole", None), ("stopped", 4)):
+    for name, tasks in (("whole", None), ("stopped", 3)):
         dataset = catalog.create(name)
         graph = ingest_graph(dataset, source, IngestOptions(), InProcessCluster())
         if tasks is not None:
