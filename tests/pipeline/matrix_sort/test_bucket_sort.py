@@ -116,7 +116,8 @@ def test_the_counted_bytes_are_those_on_disk_at_their_peak(
     on_disk: list[int] = []
 
     def publish(files: plan.LevelFiles, records: Sequence[TaskRecord]) -> None:
-        on_disk.append(sum(runs.num_bytes for runs in files.shuffle.recorded(records)))
+        found = (LaneRuns.recorded(record, files.shuffle.name) for record in records)
+        on_disk.append(sum(runs.num_bytes for runs in found if runs is not None))
         listed(files, records)
 
     listed = plan.LevelFiles.publish
