@@ -44,7 +44,7 @@ def join() -> Communicator:
     from gnnloom.trainer.comm.communicator import Reduction
     from gnnloom.trainer.comm.traffic import Traffic
 
-    reductions: dict[Reduction, Any] = {
+    reductions: dict[Reduction, Callable[[Any, Any], Any]] = {
         Reduction.SUM: torch.add,
         Reduction.MAX: torch.maximum,
         Reduction.MIN: torch.minimum,

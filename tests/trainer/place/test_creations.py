@@ -1,0 +1,136 @@
+"""Every tensor is made by a place: of all algorithms and models, in training steps, evaluation, metrics and loss."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+import gnnloom.trainer
+from gnnloom.storage import Catalog
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.rehearsal import workspace_memory
+from support.lone import LoneCommunicator
+from support.problems import problem
+
+TRAINER = Path(gnnloom.trainer.__file__).parent
+#: Makes a tensor from nothing, or of a size of its own.
+CREATORS = {"arange", "as_tensor", "empty", "empty_like", "empty_strided", "eye", "from_numpy", "full", "full_like"}
+CREATORS |= {"linspace", "ones", "ones_like", "rand", "randint", "randn", "randperm", "scalar_tensor", "tensor"}
+CREATORS |= {"zeros", "zeros_like", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"}
+#: Only these rooms know what a device is.
+ROOMS = ("gnnloom.trainer.place", "gnnloom.trainer.kernels", "gnnloom.trainer.comm")
+GRIDS = {
+    "p2p": None,
+    "broadcast": None,
+    "replicated": (2, 2),
+    "summa": (2, 2),
+    "split3d": (1, 2, 2),
+    "tensor3d": (1, 2, 2),
+}
+
+
+class Creations(TorchFunctionMode):
+    """Lists the lines of the trainer, outside of these rooms, that make tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = 0
+        self.found: set[str] = set()
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if getattr(function, "__name__", "") in CREATORS:
+            self.note()
+        return function(*args, **(kwargs or {}))
+
+    def note(self) -> None:
+        """Note the line of gnnloom that is making a tensor."""
+        frame = sys._getframe(1)
+        while frame is not None and not frame.f_globals["__name__"].startswith("gnnloom."):
+            frame = frame.f_back  # type: ignore[assignment]
+        if frame is None:
+            return
+        self.made += 1
+        if not frame.f_globals["__name__"].startswith(ROOMS):
+            self.found.add(f"{frame.f_globals['__name__']}:{frame.f_lineno}")
+
+
+@contextmanager
+def creations() -> Iterator[Creations]:
+    """Watch what makes tensors inside the block, also from arrays, which torch does not announce."""
+    from_numpy, watched = torch.from_numpy, Creations()
+
+    def noted(array: Any) -> Tensor:
+        watched.note()
+        return from_numpy(array)
+
+    with pytest.MonkeyPatch.context() as patch, watched:
+        patch.setattr(torch, "from_numpy", noted)
+        yield watched
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("catalog"))
+    given = problem("graph", 60, 240, symmetric=False)
+    for parts in (1, 4):
+        given.store(catalog, parts)
+    given.store_grid(catalog, "double", grid=(4, 4))
+    return catalog
+
+
+def config(catalog: Catalog, **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {"hidden": (8, 8), "epochs": 2, "dropout": 0.5, "residual": True, "norm": "batch"}
+    return TrainConfig(catalog=str(catalog.root), dataset="graph", **{**fixed, **options})
+
+
+@pytest.mark.parametrize("algorithm", GRIDS)
+def test_ranks_of_every_grid_make_tensors_at_their_place(catalog: Catalog, algorithm: str) -> None:
+    """Ranks are rehearsed one at a time, forward, backward and with their updates, without messages."""
+    models = ("gcn", "sage", "gin", "gat") if algorithm == "p2p" else ("gcn", "sage")
+    for model in models:
+        options = {"ranks": 4, "grid": GRIDS[algorithm], "clip_norm": 1.0, "class_weights": "balanced"}
+        with creations() as watched:
+            assert workspace_memory(config(catalog, algorithm=algorithm, model=model, **options)) is not None
+        assert watched.made > 50
+        assert watched.found == set(), model
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gat"])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_training_makes_tensors_at_its_place(catalog: Catalog, model: str, precision: str) -> None:
+    with creations() as watched:
+        train(LoneCommunicator(), config(catalog, run=f"{model}-{precision}", model=model, precision=precision))
+    assert watched.made > 50
+    assert watched.found == set()
+
+
+def test_no_line_of_other_rooms_calls_what_makes_tensors() -> None:
+    """Nor do lines that the trainings above do not reach."""
+    found = set()
+    for path in TRAINER.rglob("*.py"):
+        inside = path.relative_to(TRAINER)
+        if inside.parts[0] in {room.rpartition(".")[2] for room in ROOMS}:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            of_torch = isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"
+            if node.func.attr in CREATORS and (of_torch or node.func.attr.startswith("new_")):
+                found.add(f"{inside}:{node.lineno}")
+    assert found == set()
