@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -60,9 +61,9 @@ class Creations(TorchFunctionMode):
 
     def note(self) -> None:
         """Note the line of gnnloom that is making a tensor."""
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None and not frame.f_globals["__name__"].startswith("gnnloom."):
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         if frame is None:
             return
         self.made += 1
