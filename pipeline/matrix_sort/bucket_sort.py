@@ -18,7 +18,6 @@ from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, unit_shift
 from gnnloom.pipeline.matrix_sort.degrees import create_degree_array
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortPlan, SortSizes, cut_blocks
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
-from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
@@ -74,8 +73,7 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
         raise InputError("some edges of the source have a weight and some have none")
     edges = sum(fact["edges"] for fact in facts)
     num_vertices = _count_vertices(plan.source, max((fact["max_id"] for fact in facts), default=-1), edges)
-    name = plan.spilled.shuffle.name
-    lanes = [runs for record in records if (runs := LaneRuns.recorded(record, name)) is not None]
+    lanes = plan.spilled.shuffle.recorded(records)
     with OpenFiles(plan.writer.work) as files:
         entries = np.zeros(((num_vertices - 1) >> unit_shift(num_vertices - 1)) + 1, np.int64)
         for runs in lanes:
