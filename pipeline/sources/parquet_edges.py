@@ -44,21 +44,26 @@ class ParquetEdges:
     block_edges: int = BLOCK_EDGES
 
     @classmethod
-    def open(cls, locations: Sequence[str], *, weights: bool = False, columns: str | None = None) -> ParquetEdges:
+    def open(
+        cls, locations: Sequence[str], *, weights: bool = False, columns: str | Sequence[str] = ()
+    ) -> ParquetEdges:
         """Find the files and read their footers.
 
         Args:
-            columns: names of the source, target and optionally weight columns, separated by commas; None for the
-                first columns. Naming three columns implies ``weights``.
+            columns: names of the source, target and optionally weight columns, which a text separates by commas; none
+                for the first columns. Naming three columns implies ``weights``.
 
         Raises:
             NotFoundError: a file does not exist.
             InputError: a file is not a Parquet file, or lacks such columns of suitable types.
         """
         tables = tuple(ParquetTable.open(file) for file in open_files(locations))
-        wanted = tuple(name.strip() for name in columns.split(",")) if columns else ()
+        named = columns.split(",") if isinstance(columns, str) else columns
+        wanted = tuple(name.strip() for name in named)
         if columns and len(wanted) not in ({3} if weights else {2, 3}):
-            raise InputError(f"columns {columns!r}: expected {'src,dst,weight' if weights else 'src,dst[,weight]'}")
+            raise InputError(
+                f"columns {','.join(wanted)!r}: expected {'src,dst,weight' if weights else 'src,dst[,weight]'}"
+            )
         weighted = weights or len(wanted) == 3
         chosen = tuple(wanted or table.names[: 3 if weighted else 2] for table in tables)
         for table, names in zip(tables, chosen, strict=True):

@@ -104,7 +104,7 @@ def test_edges_in_a_data_frame(catalog: gnnloom.Catalog, library: str) -> None:
     columns = {"day": [1, 2, 3], "caller": ["ann", "bob", "cid"], "callee": ["bob", "cid", "ann"]}
     module = pytest.importorskip(library)
     frame = module.table(columns) if library == "pyarrow" else module.DataFrame(columns)
-    calls = gnnloom.ingest("calls", frame, columns="caller,callee", ids="compact", self_loops="keep", workers=0)
+    calls = gnnloom.ingest("calls", frame, columns=("caller", "callee"), ids="compact", self_loops="keep", workers=0)
     assert calls.to_scipy().toarray().tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
     with pytest.raises(InputError, match="columns"):
         gnnloom.ingest("other", frame, columns="caller,called", ids="compact", workers=0)
