@@ -91,6 +91,7 @@ _BRIEF = (
     "test",
     "unlabeled",
     "seconds",
+    "command_seconds",
     "peak_memory",
     "bytes_written",
 )

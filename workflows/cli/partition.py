@@ -40,7 +40,18 @@ from gnnloom.workflows.cli.progress import shown_progress
 from gnnloom.workflows.cli.shard_plans import show_shards_plan
 
 #: Figures of a partition that everyone wants to see.
-_BRIEF = ("parts", "chosen", "km1", "imbalance", "volume_avg", "volume_max", "messages_avg", "messages_max", "seconds")
+_BRIEF = (
+    "parts",
+    "chosen",
+    "km1",
+    "imbalance",
+    "volume_avg",
+    "volume_max",
+    "messages_avg",
+    "messages_max",
+    "seconds",
+    "command_seconds",
+)
 
 
 def _method_table() -> str:

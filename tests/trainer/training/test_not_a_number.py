@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Reduction
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.classes import predicted_class
 
 
@@ -36,6 +37,7 @@ class _Columns:
 
     column_group: Any
     number: int
+    place: Place = field(default_factory=Place)
 
     def columns(self, num_classes: int) -> slice:
         half = num_classes // 2

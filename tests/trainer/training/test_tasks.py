@@ -27,6 +27,7 @@ from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_rows import VertexRows
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.registry import TASKS
 from support.covering import FEW_OR_EVERY
 from support.dense import DenseGCN, DenseMultilabelGCN, from_arrays, normalized, train_dense
@@ -354,12 +355,12 @@ def rows(label: list[list[int]]) -> VertexRows:
 
 def test_labels_that_do_not_fit_the_classes_are_named() -> None:
     objective = TASKS["multilabel"].load()(TASKS["multilabel"], 3)
-    labels = objective.read(rows([[0, 1, -1], [-1, -1, -1]]))
+    labels = objective.read(rows([[0, 1, -1], [-1, -1, -1]]), Place())
     assert objective.known(labels, "train").tolist() == [True, False]
     with pytest.raises(InputError, match="multilabel: 2 columns, expected the 3 classes"):
-        objective.read(rows([[0, 1]]))
+        objective.read(rows([[0, 1]]), Place())
     with pytest.raises(InputError, match="multilabel: labels from 0 to 2, expected 0, 1 or -1"):
-        objective.read(rows([[0, 1, 2]]))
+        objective.read(rows([[0, 1, 2]]), Place())
 
 
 def curve_of(task: Task, kind: type[DenseGCN], label: np.ndarray, mask: np.ndarray, **facts: Any) -> list[float]:

@@ -60,7 +60,7 @@ def test_what_a_killed_ingest_began_is_kept(catalog: Catalog, edges: str, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("gnnloom.pipeline.ingest.stage.BucketSort", interrupted)
+        patch.setattr("gnnloom.pipeline.ingest.stage.sort_edges", interrupted)
         assert invoke(catalog, "ingest", "web", edges, "--workers", "0").exit_code == 130
     assert [info.state for info in catalog["web"].artifacts()] == ["incomplete"]
     assert succeed(catalog, "ingest", "web", edges, "--workers", "0")["edges_in"] == 20
