@@ -66,7 +66,7 @@ class RowShard:
         self.rank = rank
         self.prefix = f"row/{rank:05d}"
         self._counter = counter
-        self._on_disk = on_disk
+        self.on_disk = on_disk
 
     def __contains__(self, name: str) -> bool:
         return f"{self.prefix}/{name}" in self.shards.artifact
@@ -89,7 +89,7 @@ class RowShard:
 
     def operand(self, transpose: bool = False) -> ShardMatrix[CSR | StoredCSR]:
         """The same for products: if the adjacency stays on disk, only its row pointers are read."""
-        return self._matrix(transpose, self._stored if self._on_disk else self._csr)
+        return self._matrix(transpose, self._stored if self.on_disk else self._csr)
 
     def _matrix(self, transpose: bool, open_block: Callable[[str, int], Block_co]) -> ShardMatrix[Block_co]:
         prefix = "transpose/" if transpose and not self.shards.symmetric else ""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from gnnloom.storage.sampling.sampler import Sampler
@@ -16,6 +16,23 @@ BATCHES: Final = ("vertex", "edge", "walk", "frontier")
 #: How often a vertex should be counted on average before counts give weights, and the most batches drawn to reach this.
 SUFFICIENT: Final = 50
 MOST_COUNTED: Final = 100_000
+
+
+def whole_rows(rows: float, num_vertices: int, nnz: int) -> tuple[float, float]:
+    """Vertices of a subgraph, and as many nonzeros as their whole rows have on average, at most."""
+    rows = min(rows, num_vertices)
+    return rows, min(rows * rows, rows * nnz / max(1, num_vertices))
+
+
+def _uniform(config: Any, num_vertices: int, nnz: int) -> tuple[float, float]:
+    rows = float(min(config.batch_size, num_vertices))
+    return rows, nnz * (rows / max(1, num_vertices)) ** 2 + rows
+
+
+def _clusters(config: Any, num_vertices: int, nnz: int) -> tuple[float, float]:
+    # A partition that a recipe has yet to make: the size of its parts is not known.
+    parts = config.cluster_parts
+    return whole_rows(-(-num_vertices * config.parts_per_batch // parts) if parts else num_vertices, num_vertices, nnz)
 
 
 @dataclass(frozen=True)
@@ -29,6 +46,7 @@ class SamplerKind:
         covers_epoch: whether the batches of one epoch contain every vertex (``neighbor``: every seed).
         layered: whether a sample has one block per layer instead of one for all layers.
         place: module and class.
+        sizes: vertices and nonzeros of a subgraph, from the configuration and the vertices and nonzeros of the graph.
     """
 
     name: str
@@ -37,6 +55,7 @@ class SamplerKind:
     covers_epoch: bool
     layered: bool
     place: tuple[str, str]
+    sizes: Callable[[Any, int, int], tuple[float, float]] = lambda config, n, nnz: whole_rows(config.batch_size, n, nnz)
 
     def load(self) -> type[Sampler]:
         """Import the class."""
@@ -60,6 +79,7 @@ _KINDS = (
         covers_epoch=True,
         layered=False,
         place=("gnnloom.storage.sampling.vertex", "VertexSampler"),
+        sizes=_uniform,
     ),
     SamplerKind(
         name="edge",
@@ -84,6 +104,7 @@ _KINDS = (
         covers_epoch=True,
         layered=False,
         place=("gnnloom.storage.sampling.cluster", "ClusterSampler"),
+        sizes=_clusters,
     ),
     SamplerKind(
         name="neighbor",

@@ -10,7 +10,8 @@ import pytest
 from scale.scale_graphs import CLASSES, GRAPHS, Described
 
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training.projection import TrainProjection, project_new_training
+from gnnloom.trainer.planner.memory import project_new_training
+from gnnloom.trainer.training.projection import TrainProjection
 from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
 
 ROW_ALGORITHMS, GRID_ALGORITHMS = ("p2p",), ("broadcast", "replicated", "summa", "split3d", "tensor3d")

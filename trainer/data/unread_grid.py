@@ -11,20 +11,32 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.grid_shards import GridShards, cell_path, order_path
 from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.data.open_shards import OpenedShards, SharedGridShards
+from gnnloom.trainer.data.unread_shards import even_offsets
+from gnnloom.trainer.kernels.dispatch import Unwritten
 
 
-def unread_grid(opened: OpenedShards) -> OpenedShards:
+def unread_grid(opened: OpenedShards, memory: Unwritten) -> OpenedShards:
     """The same shards without their contents; shards that are not grid shards are returned unchanged."""
     if not isinstance(opened, SharedGridShards):
         return opened
-    return replace(opened, shards=UnreadGridShards(opened.shards.artifact))
+    return replace(opened, shards=UnreadGridShards(opened.shards.artifact, memory))
 
 
 class UnreadGridShards(GridShards):
-    """Windows have as many entries as their shares of the cells, as if the entries of a cell were spread evenly."""
+    """Windows have as many entries as their shares of the cells, as if the entries of a cell were spread evenly.
+
+    Attributes:
+        read_share: entries of the windows that were asked for over those of one variant.
+    """
+
+    def __init__(self, artifact: Artifact, memory: Unwritten) -> None:
+        super().__init__(artifact)
+        self._memory = memory
+        self.read_share = 0.0
 
     def windows(
         self,
@@ -38,11 +50,10 @@ class UnreadGridShards(GridShards):
 
     def _window(self, variant: str, rows: Span, columns: Span, dtype: np.dtype[Any]) -> CSR:
         nnz, width = self._entries(variant, rows, columns), columns[1] - columns[0]
-        # The last pointer alone says how many entries there are.
-        indptr = np.zeros(rows[1] - rows[0] + 1, np.int64)
-        indptr[-1] = nnz
-        data = np.empty(nnz, dtype) if self.weighted else None
-        return CSR(rows[0], indptr, np.empty(nnz, index_dtype(width)), data, width)
+        self.read_share += nnz / max(1, self.nnz)
+        data = self._memory.array((nnz,), dtype) if self.weighted else None
+        indptr = even_offsets(rows[1] - rows[0] + 1, nnz)
+        return CSR(rows[0], indptr, self._memory.array((nnz,), index_dtype(width)), data, width)
 
     def _entries(self, variant: str, rows: Span, columns: Span) -> int:
         stored, total = self.stored_variant(variant), 0.0
@@ -67,7 +78,7 @@ class UnreadGridShards(GridShards):
         if name == "vertex":
             return super().vertex_data(name, order, span, counter, dtype)
         record = self.artifact.record(f"{order_path('rows', 0)}/{name}")
-        return np.zeros((span[1] - span[0], *record.shape[1:]), dtype or record.dtype)
+        return self._memory.array((span[1] - span[0], *record.shape[1:]), dtype or np.dtype(record.dtype))
 
 
 def _share(cell: Span, window: Span) -> float:

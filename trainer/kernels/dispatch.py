@@ -36,7 +36,14 @@ from gnnloom.trainer.kernels.heads import head_mean, head_scores, head_sums
 from gnnloom.trainer.kernels.rectify import rectify
 from gnnloom.trainer.kernels.sparse_rows import PackedRows, SparseRows, listed_columns, listed_rows
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
-from gnnloom.trainer.kernels.unperformed import Unperformed, UnperformedProduct, UnperformedSoftmax
+from gnnloom.trainer.kernels.unperformed import (
+    Unperformed,
+    UnperformedProduct,
+    UnperformedSoftmax,
+    UnreadRows,
+    unperformed_by_columns,
+)
+from gnnloom.trainer.kernels.unwritten import Unwritten
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
@@ -50,6 +57,8 @@ __all__ = [
     "SparseProduct",
     "SparseRows",
     "Unperformed",
+    "UnreadRows",
+    "Unwritten",
     "add_bias",
     "add_to",
     "add_widened",
@@ -83,7 +92,7 @@ def sparse_product(matrix: CSR | SparseRows | RowsOnDisk, place: Place) -> Spars
     are converted once to the dtype of sums.
     """
     if place.rehearses:
-        return UnperformedProduct(matrix.num_rows, matrix.num_columns, matrix.nnz)
+        return UnperformedProduct(listed_rows(matrix) if isinstance(matrix, CSR) else matrix)
     prepare = partial(_product, place.threads)
     if isinstance(matrix, CSR | SparseRows):
         return prepare(matrix, place.feature_dtype)
@@ -99,7 +108,7 @@ def products_by_columns(matrix: CSR, parts: Sequence[slice], place: Place) -> li
         parts: one range after the other, from the first column to the last.
     """
     if place.rehearses:
-        return [UnperformedProduct(matrix.num_rows, matrix.num_columns, matrix.nnz)] * len(parts)
+        return unperformed_by_columns(matrix, len(parts))
     if matrix.data is not None:
         # Here, so that the products share what they would convert.
         matrix = replace(matrix, data=matrix.data.astype(array_dtype(place.sum_dtype), copy=False))
@@ -134,7 +143,7 @@ def edge_softmax(pattern: CSR, negative_slope: float, place: Place) -> EdgeSoftm
         negative_slope: slope of the LeakyReLU below 0.
     """
     if place.rehearses:
-        return UnperformedSoftmax()
+        return UnperformedSoftmax(pattern)
     # Importing numba takes 0.4 s and 60 MB; only attention, or a missing C library, needs it.
     from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax  # noqa: PLC0415
 

@@ -6,7 +6,10 @@ ones on the CPU, whose memory nobody touches, so the system gives them none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,15 +18,34 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gnnloom.trainer.kernels.contract import SoftmaxGradient, SoftmaxState
+from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.trainer.kernels.contract import RowsOnDisk, SoftmaxGradient, SoftmaxState
+from gnnloom.trainer.kernels.result_shapes import mapped, result_dtype, result_shape, tensors_in
+from gnnloom.trainer.kernels.sparse_rows import SparseRows
+from gnnloom.trainer.kernels.unwritten import Unwritten
 from gnnloom.trainer.place.workspace import SMALL
+
+
+@dataclass(frozen=True)
+class UnreadRows(CSR):
+    """Rows whose entries nobody reads.
+
+    Attributes:
+        memory: where their arrays are.
+        num_listed: rows with entries in each of several ranges of columns, in sum over the ranges.
+    """
+
+    memory: Unwritten
+    num_listed: int
 
 
 class UnperformedProduct:
     """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`; leaves every output as it is."""
 
-    def __init__(self, num_rows: int, num_columns: int, nnz: int) -> None:
-        self.num_rows, self.num_columns, self.nnz = num_rows, num_columns, nnz
+    def __init__(self, matrix: CSR | SparseRows | RowsOnDisk, *kept: object) -> None:
+        """Keep the memory of the matrix, as a product does, and of what else is given."""
+        self.num_rows, self.num_columns, self.nnz = matrix.num_rows, matrix.num_columns, matrix.nnz
+        self._kept = matrix, kept
 
     def multiply(
         self,
@@ -41,8 +63,26 @@ class UnperformedProduct:
         return self
 
 
+def unperformed_by_columns(matrix: CSR, num_parts: int) -> list[UnperformedProduct]:
+    """See :func:`gnnloom.trainer.kernels.dispatch.products_by_columns`; takes the memory of its lists of rows."""
+    listed, empty = min(matrix.nnz, num_parts * matrix.num_rows), np.empty
+    if isinstance(matrix, UnreadRows):
+        listed, empty = matrix.num_listed, matrix.memory.array
+    # For the moment, the owner and the row of every entry, and whether it differs from the one before.
+    momentary = [empty((matrix.nnz,), np.dtype(kind)) for kind in (np.int64, np.int64, "V3")]
+    product = UnperformedProduct(matrix, *(empty((listed,), np.dtype(np.int64)) for _ in range(3)))
+    del momentary
+    return [product] * num_parts
+
+
 class UnperformedSoftmax:
     """See :class:`gnnloom.trainer.kernels.contract.EdgeSoftmax`; leaves every output as it is."""
+
+    def __init__(self, pattern: CSR) -> None:
+        """Keep the memory of the pattern and of its transpose."""
+        empty = pattern.memory.array if isinstance(pattern, UnreadRows) else np.empty
+        transposed = (pattern.num_columns + 1, np.int64), (pattern.nnz, index_dtype(pattern.num_rows))
+        self._kept = pattern, *(empty((count,), np.dtype(kind)) for count, kind in transposed)
 
     def accumulate(self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState) -> None:
         """Compute nothing."""
@@ -67,9 +107,17 @@ class UnperformedSoftmax:
 class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is active, torch's operations on large tensors return results of the right shapes at once.
 
-    Small results are zeros. ``nonzero`` finds every entry, so tensors that depend on it have their largest possible
-    size.
+    Small results are zeros.
     """
+
+    def __init__(self, memory: Unwritten) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._memory = memory
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Telling torch's compiler to leave this class alone would import the compiler, which takes seconds.
+        return False
 
     def __torch_dispatch__(
         self,
@@ -78,50 +126,39 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        given = dict(kwargs or {})
-        if function.is_view or all(tensor.nbytes < SMALL for tensor in _tensors((*args, *given.values()))):
-            return function(*args, **given)
-        written = _written(function, args, given)
+        if function.is_view:
+            return function(*args, **(kwargs or {}))
+        names, changed = _arguments(function)
+        given = dict(zip(names, args, strict=False)) | dict(kwargs or {})
+        written = [given[name] for name in changed]
+        tensors = list(tensors_in(tuple(given.values())))
+        is_small = all(tensor.nbytes < SMALL for tensor in tensors)
+        if is_small and (written or "size" not in given):
+            return function(*args, **(kwargs or {}))
         if written:
             return written[0] if len(written) == 1 else tuple(written)
-        if function is torch.ops.aten.nonzero.default:
-            return torch.empty((args[0].numel(), args[0].dim()), dtype=torch.int64)
-        if given.get("device") is not None:
-            given["device"] = torch.device("meta")
-        return _mapped(_unwritten, function(*_mapped(_shape, args), **_mapped(_shape, given)))
+        shape = result_shape(function, given)
+        if shape is None:
+            on_meta = {name: mapped(_on_meta, value) for name, value in given.items()}
+            return mapped(self._like, function(**on_meta))
+        dtype = result_dtype(function, given)
+        if is_small and math.prod(shape) * dtype.itemsize < SMALL:
+            return function(*args, **(kwargs or {}))
+        return self._memory.tensor(shape, dtype)
+
+    def _like(self, tensor: Tensor) -> Tensor:
+        return self._memory.tensor(tensor.shape, tensor.dtype)
 
 
-def _tensors(values: object) -> Iterator[Tensor]:
-    if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, tuple | list):
-        for value in values:
-            yield from _tensors(value)
+@cache
+def _arguments(function: Any) -> tuple[list[str], list[str]]:
+    """Names of an operation's arguments, and of those that it writes to, and then returns."""
+    declared = function._schema.arguments  # noqa: SLF001 - torch has no other way to ask
+    return [each.name for each in declared], [
+        each.name for each in declared if each.alias_info and each.alias_info.is_write
+    ]
 
 
-def _written(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The operands that an operation would write to, and then return."""
-    arguments = function._schema.arguments  # noqa: SLF001 - torch has no other way to ask
-    given = {argument.name: value for argument, value in zip(arguments, args, strict=False)} | dict(kwargs)
-    return [given[each.name] for each in arguments if each.alias_info and each.alias_info.is_write]
-
-
-def _mapped(change: Callable[[Tensor], Tensor], values: Any) -> Any:
-    """The same values with every tensor changed."""
-    if isinstance(values, Tensor):
-        return change(values)
-    if isinstance(values, dict):
-        return {name: _mapped(change, value) for name, value in values.items()}
-    if isinstance(values, tuple | list):
-        return type(values)(_mapped(change, value) for value in values)
-    return values
-
-
-def _shape(tensor: Tensor) -> Tensor:
+def _on_meta(tensor: Tensor) -> Tensor:
     """A tensor of the same shape without memory."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-
-
-def _unwritten(shape: Tensor) -> Tensor:
-    result = torch.empty_strided(shape.shape, shape.stride(), dtype=shape.dtype)
-    return result.zero_() if result.nbytes < SMALL else result

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gnnloom.storage.option import Option
+from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,8 @@ class ModeKind:
         needs: capabilities that an algorithm must have.
         rows_in_memory: the adjacency must be in memory.
         rows_evaluate: the rows of the shards serve evaluation only, so they stay on disk in training.
+        batch: sizes of a rank's share of a batch, from the configuration and the rank's rows; None for the whole graph,
+            or if they are not known, and with them the memory.
         options: the mode's own options by name. Modes that share a name share the option.
     """
 
@@ -39,6 +42,7 @@ class ModeKind:
     needs: frozenset[str] = frozenset()
     rows_in_memory: bool = False
     rows_evaluate: bool = False
+    batch: Callable[[Any, RankRows], BatchSizes] | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
 
     def load(self) -> type[Any]:

@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
+from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
 from gnnloom.trainer.modes.batches import AHEAD, BATCH_SIZE
 from gnnloom.trainer.modes.kind import ModeKind
+
+#: Bytes per vertex of the division of an epoch into batches, of which two are kept.
+_DIVIDED = 48
+
+
+def batch(config: Any, rank: RankRows) -> BatchSizes:
+    """A batch has a share of all vertices, those of the rank among them."""
+    rate = min(1.0, config.batch_size / max(1, rank.num_vertices))
+    rows = rate * rank.own
+    # Rows of mean degree among a share of all columns, and their own loops.
+    nonzeros = rate * rows * rank.mean_degree + rows
+    return BatchSizes(
+        rows=[rows] * (len(config.hidden) + 2),
+        nonzeros=[nonzeros],
+        received=min(rate * rank.halo, nonzeros),
+        kept_bytes=_DIVIDED * (rank.own + rank.halo),
+        maps_graph=False,
+    )
+
 
 MODE = ModeKind(
     name="minibatch",
@@ -14,5 +36,6 @@ MODE = ModeKind(
     place=("gnnloom.trainer.training.modes.minibatch", "MinibatchMode"),
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     rows_in_memory=True,
+    batch=batch,
     options={"batch_size": BATCH_SIZE, **AHEAD},
 )

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from gnnloom.storage.option import Option
+from gnnloom.storage.sampling.fanouts import ALL
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
+from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
 from gnnloom.trainer.modes.batches import AHEAD, BATCH_SIZE
 from gnnloom.trainer.modes.kind import ModeKind
+
+
+def batch(config: Any, rank: RankRows) -> BatchSizes:
+    """The seeds of a batch, and layer by layer their neighbors."""
+    n = max(1, rank.num_vertices)
+    rows, nonzeros = [float(min(config.batch_size, rank.own))], list[float]()
+    for fanout in config.fanouts(len(config.hidden) + 1):
+        # Vertices that are reached by edges have more than the mean degree, so a fan-out above the mean counts in full.
+        drawn = rows[0] * (rank.mean_degree if fanout == ALL else fanout)
+        nonzeros.insert(0, drawn if config.replace else min(drawn, float(rank.nnz)))
+        # Different vertices among draws: most if all are equally likely.
+        rows.insert(0, min(n, rows[0] + n * -math.expm1(-nonzeros[0] / n)))
+    is_stored = config.samples is not None
+    return BatchSizes(
+        rows=rows,
+        nonzeros=nonzeros,
+        is_layered=True,
+        has_features=is_stored,
+        # Frequent rows of other ranks, as many as fit.
+        kept_bytes=0 if is_stored else min(config.cache_memory, (rank.num_vertices - rank.own) * rank.row_bytes),
+        maps_features=is_stored,
+    )
+
 
 MODE = ModeKind(
     name="neighbor",
@@ -18,6 +46,7 @@ MODE = ModeKind(
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     # Batches are drawn from the graph, which all processes of a machine map.
     rows_evaluate=True,
+    batch=batch,
     options={
         "fanout": Option(
             default=(),

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gnnloom.storage.option import Option
-from gnnloom.storage.sampling.kinds import MOST_COUNTED, SUFFICIENT
+from gnnloom.storage.sampling.kinds import MOST_COUNTED, SAMPLERS, SUFFICIENT
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
+from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
 from gnnloom.trainer.modes.batches import AHEAD, AUTO, BATCH_SIZE, SUBGRAPHS
 from gnnloom.trainer.modes.kind import ModeKind
+
+
+def batch(config: Any, rank: RankRows) -> BatchSizes:
+    """A subgraph, as large as its sampler says."""
+    rows, nonzeros = SAMPLERS[config.sampler].sizes(config, rank.num_vertices, rank.nnz)
+    return BatchSizes(
+        rows=[rows] * (len(config.hidden) + 2), nonzeros=[nonzeros], has_features=True, maps_features=True
+    )
+
 
 MODE = ModeKind(
     name="subgraph",
@@ -16,6 +28,7 @@ MODE = ModeKind(
     place=("gnnloom.trainer.training.modes.subgraph", "SubgraphMode"),
     ranks_decide=True,
     needs=frozenset({ONE_LAYOUT}),
+    batch=batch,
     options={
         "batch_size": BATCH_SIZE,
         "batches": Option(

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.place.arrays import array_dtype, sum_dtype
+from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.threads import Threads
 from gnnloom.trainer.place.workspace import Workspace
 
@@ -58,8 +57,7 @@ class Place:
 
     def lasting(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Zeros outside of the workspace, for what outlasts an epoch or is no part of one."""
-        # NumPy's zeros take memory when they are written, not before, as those of a rehearsal never are.
-        return self.from_numpy(np.zeros(tuple(shape), array_dtype(dtype))).view(dtype)
+        return torch.zeros(tuple(shape), dtype=dtype, device=self.device)
 
     def tensor(self, numbers: Sequence[float], dtype: torch.dtype) -> Tensor:
         """(len(numbers),) a tensor of a few numbers."""

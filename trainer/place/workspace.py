@@ -30,7 +30,9 @@ ALIGNMENT = 64
 #: Address space that is reserved at a time, in bytes; only what is touched takes memory.
 _SEGMENT = 1 << 30
 #: Lets the system hand out more address space than it has memory. Python names it from 3.13 on.
-_UNLIMITED = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+_UNRESERVED = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+#: Flags of memory that nobody writes to.
+UNLIMITED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED
 
 
 class Workspace:
@@ -45,7 +47,7 @@ class Workspace:
         Args:
             is_rehearsed: nobody writes to the tensors, so they may be larger than this machine's memory.
         """
-        self._flags = _UNLIMITED if is_rehearsed else 0
+        self._flags = UNLIMITED if is_rehearsed else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._segments: list[_Segment] = []
         # A tensor may die at any point of a program, even while another one is handed out, so its memory waits here.
         self._returned: deque[tuple[_Segment, int, int]] = deque()
@@ -98,8 +100,8 @@ class _Segment:
         top: bytes up to the end of the highest part that was ever taken.
     """
 
-    def __init__(self, nbytes: int, flags: int = 0) -> None:
-        self.memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
+    def __init__(self, nbytes: int, flags: int) -> None:
+        self.memory = mmap.mmap(-1, nbytes, flags=flags)
         # Rows of a dense matrix are read in the order of a graph's columns: with large pages, fewer reads miss the TLB.
         if hasattr(mmap, "MADV_HUGEPAGE"):
             self.memory.madvise(mmap.MADV_HUGEPAGE)

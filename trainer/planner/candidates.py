@@ -17,8 +17,8 @@ from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.planner.cost import Cost, epoch_cost
 from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, workload
 from gnnloom.trainer.planner.law import ExchangeLaw, KnownPartition
+from gnnloom.trainer.planner.memory import project_new_training
 from gnnloom.trainer.planner.profile import MachineProfile
-from gnnloom.trainer.training.projection import project_new_training
 from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
 
 #: Bytes of a column id and of a row pointer.

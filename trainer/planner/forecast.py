@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.planner.candidates import fits, plan_of
 from gnnloom.trainer.planner.profile import LOCAL, open_profile
 from gnnloom.trainer.planner.stored import situation_of
-from gnnloom.trainer.training.projection import project_new_training, with_drawn_options
-from gnnloom.trainer.training.shard_sizes import sizes_of
+from gnnloom.trainer.training.projection import process_memory, with_drawn_options
 from gnnloom.trainer.training.start import Begun
 
 logger = logging.getLogger(__name__)
@@ -42,8 +41,9 @@ def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
     """
     shards, profile = begun.shards, open_profile(dataset.path.parent, LOCAL)
     config = with_drawn_options(begun.config, dataset, shards.artifact)
-    # The shards are there, so their sizes are known better than before there were any.
-    memory = max(project_new_training(config, sizes_of(shards, config.task)).peak_memory)
+    if begun.memory is None:
+        raise InputError("its memory is not known")
+    memory = process_memory(config) + begun.memory
     fitting = fits(memory, profile.memory_per_rank)
     if config.mode_kind.is_sampled:
         content: dict[str, Any] = {

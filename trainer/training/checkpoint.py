@@ -82,12 +82,19 @@ def _check_finite(model: nn.Module, epoch: int) -> None:
             raise DivergedError(f"parameter {name} is not finite after epoch {epoch}; lower the learning rate")
 
 
-def _pieces(model: nn.Module) -> dict[str, Piece]:
-    """Which piece of a tensor this rank holds, for tensors that are split over ranks."""
+def partial_pieces(model: nn.Module) -> dict[str, Piece]:
+    """Which piece this rank holds of a parameter or of its moments, for those that are split over ranks."""
     pieces = {name: p.piece for name, p in model.named_parameters() if isinstance(p, PartialParameter)}
     # The optimizer's moments of a parameter are split like the parameter.
-    moments = {f"{_OPTIMIZER}{name}/{moment}": piece for name, piece in pieces.items() for moment in MOMENTS}
-    return {_PARAMETER + name: piece for name, piece in pieces.items()} | moments
+    return pieces | {f"{name}/{moment}": piece for name, piece in pieces.items() for moment in MOMENTS}
+
+
+def _pieces(model: nn.Module) -> dict[str, Piece]:
+    """The same by the names that a checkpoint has."""
+    named = dict(model.named_parameters())
+    return {
+        (_PARAMETER if name in named else _OPTIMIZER) + name: piece for name, piece in partial_pieces(model).items()
+    }
 
 
 def restore_parameters(checkpoint: StoredCheckpoint, model: Model) -> None:

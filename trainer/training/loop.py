@@ -105,14 +105,15 @@ def train(
         if begin.is_finished:
             return run_of(config).result()
         num_threads = threads_per_rank(comm, config.threads)
-        check_fits(comm, config)
+        memory = check_fits(comm, config)
         start = together(comm, lambda: ReadStart.read(comm, config, num_threads, begin.first_epoch))
         training = Training(start, comm)
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
             begin_run(training.run, training.config, training.first_epoch, training.session.shards.artifact)
-            begun(training.run, Begun(training.config, training.session.shards, training.loss.num_examples))
+            shards, count = training.session.shards, training.loss.num_examples
+            begun(training.run, Begun(training.config, shards, count, memory))
         comm.barrier()
         with closing(training), recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
             stopped = training.run_epochs(stop)

@@ -6,8 +6,6 @@ import shutil
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
@@ -21,13 +19,12 @@ from gnnloom.trainer.config.continuation import predicting_checkpoint
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.checkpoint import restore_parameters
-from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
+from gnnloom.trainer.training.session import Session, open_session, predicted_rows, threads_per_rank, writing
 from gnnloom.trainer.training.start import read_inputs
 
 
@@ -109,7 +106,7 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
         embeddings: write the last hidden layer's output too.
     """
     with session.drawing(Draws.EVALUATION, epoch):
-        outputs = _forward(session, inputs, embeddings)
+        outputs = predicted_rows(session, inputs, embeddings=embeddings)
     comm, folder = session.comm, run.predictions_aside()
     if comm.rank == 0:
         # A killed prediction may have left a folder. The other ranks write after a barrier inside write_vertex_arrays.
@@ -127,17 +124,3 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
         run.publish_predictions(records, {"epoch": epoch, "num_classes": session.shards.num_classes})
     # No rank returns before the predictions are published.
     comm.barrier()
-
-
-def _forward(session: Session, inputs: Inputs, embeddings: bool) -> dict[str, torch.Tensor]:
-    """The arrays to write for this rank's rows, by name. Collective."""
-    model = session.model.eval()
-    with torch.no_grad(), session.comm.traffic.recording():
-        hidden = model.embed(inputs)
-        layout = session.operator.layout(model.num_layers)
-        outputs = session.objective.predict(layout, model.classify(hidden))
-        if embeddings and model.num_layers > 1:
-            last = model.num_layers - 1
-            before, width = session.operator.layout(last), model.options.dims[last]
-            outputs["embedding"] = whole_rows(model.as_sums(hidden.value), before, width, Kind.PREDICTION)
-    return outputs

@@ -19,6 +19,7 @@ from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.watchdog import WAITING, Watch, clear_reports
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_samples import open_samples
@@ -26,7 +27,7 @@ from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.data.vertex_data import normalize_feature, read_feature, settled_feature_norm
 from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.redistribute import split_rows
+from gnnloom.trainer.layout.redistribute import split_rows, whole_rows
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.operator import Operator
@@ -237,3 +238,17 @@ def _open_samples(
 def _vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
     """This rank's rows if the vertices are split along ``axes``, in the order of ``layout``."""
     return opened.vertex_rows(layout.order, layout.grid.span(opened.shards.num_vertices, axes))
+
+
+def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dict[str, torch.Tensor]:
+    """The arrays to write for this rank's rows, by name. Collective."""
+    model = session.model.eval()
+    with torch.no_grad(), session.comm.traffic.recording():
+        hidden = model.embed(inputs)
+        layout = session.operator.layout(model.num_layers)
+        outputs = session.objective.predict(layout, model.classify(hidden))
+        if embeddings and model.num_layers > 1:
+            last = model.num_layers - 1
+            before, width = session.operator.layout(last), model.options.dims[last]
+            outputs["embedding"] = whole_rows(model.as_sums(hidden.value), before, width, Kind.PREDICTION)
+    return outputs

@@ -123,6 +123,11 @@ class GridSizes(_Sizes):
     variant_bytes: Mapping[str, int]
     order_bytes: int
 
+    def bytes_of(self, share: float) -> int:
+        """Stored bytes of a share of the entries of one variant, and of the vertex data of as many rows."""
+        variants = max(1, len(self.variant_bytes))
+        return int(share * (sum(self.variant_bytes.values()) + self.order_bytes) / variants)
+
     @classmethod
     def of(cls, shards: GridShards, measure: Callable[[Path], int], task: str = AUTO) -> GridSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""

@@ -26,6 +26,7 @@ from gnnloom.trainer.training.class_weights import check_class_weights
 from gnnloom.trainer.training.course import KeptBest
 from gnnloom.trainer.training.memory_check import check_memory
 from gnnloom.trainer.training.projection import with_drawn_options
+from gnnloom.trainer.training.rehearsal import rehearse
 from gnnloom.trainer.training.session import Session, open_session
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ class Begun:
 
     Attributes:
         num_training: labeled vertices of the training split, over all ranks.
+        memory: bytes that the busiest rank will take beyond the process itself; None if it is not known.
     """
 
     config: TrainConfig
     shards: RowShards | GridShards
     num_training: int
+    memory: int | None
 
 
 def read_inputs(comm: Communicator, config: TrainConfig) -> dict[str, str]:
@@ -76,17 +79,30 @@ def _shards(comm: Communicator, config: TrainConfig) -> RowShards | GridShards:
     return shards
 
 
-def check_fits(comm: Communicator, config: TrainConfig) -> None:
-    """Check that the training can fit the memory of the first rank's machine. Collective."""
+def check_fits(comm: Communicator, config: TrainConfig) -> int | None:
+    """Check that the training can fit the memory of the first rank's machine. Collective.
+
+    Returns:
+        What the busiest rank will take beyond the process itself; None if that is not known.
+    """
     ranks_here = comm.ranks_on_this_machine()
-    # One rank acts for all: the manifest says what every rank holds, and machines of one job are alike.
-    together(comm, lambda: _check_first_machine(comm, config, ranks_here) if comm.rank == 0 else None)
+    needed = together(comm, lambda: _needed(comm, config))
+    # Machines of one job are alike, so one rank acts for all.
+    everyones = comm.gather_numbers([-1 if needed is None else needed])[:, 0].astype(int).tolist()
+    if min(everyones) < 0:
+        return None
+    here = everyones[:ranks_here]
+    together(comm, lambda: check_memory(config, config.run_name, here) if comm.rank == 0 else None)
+    return max(everyones)
 
 
-def _check_first_machine(comm: Communicator, config: TrainConfig, ranks_here: int) -> None:
-    shards = _shards(comm, config)
-    drawn = with_drawn_options(config, Catalog(config.catalog).dataset(config.dataset), shards.artifact)
-    check_memory(drawn, config.run_name, shards, ranks_here)
+def _needed(comm: Communicator, config: TrainConfig) -> int | None:
+    """The rank's memory beyond the process itself. Communicates nothing."""
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, ReadCounter())
+    drawn = with_drawn_options(config, dataset, opened.shards.artifact)
+    memory = rehearse(drawn, dataset, opened, comm.rank)
+    return None if memory is None else memory.total
 
 
 def begin_run(run: Run, config: TrainConfig, first: int, shards: Artifact) -> None:

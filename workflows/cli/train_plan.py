@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.cli.output import show
 
@@ -18,11 +16,5 @@ def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> Non
     from gnnloom.trainer.training.projection import project_training
 
     projection = project_training(config, restart=restart)
-    if config.mode == "full":
-        # It imports torch, which takes longer than everything else.
-        from gnnloom.trainer.config.continuation import with_its_run
-        from gnnloom.trainer.training.rehearsal import workspace_memory
-
-        projection = replace(projection, workspace_memory=workspace_memory(with_its_run(config)))
-    title = f"plan: run {projection.run} of {projection.dataset} (estimates, except for the workspace)"
+    title = f"plan: run {projection.run} of {projection.dataset}"
     show(projection.to_json(), as_json=as_json, title=title)

@@ -12,6 +12,7 @@ from gnnloom.storage import CSR
 from gnnloom.trainer.kernels.dispatch import (
     SoftmaxState,
     Unperformed,
+    Unwritten,
     edge_softmax,
     rectify,
     sparse_product,
@@ -28,7 +29,7 @@ def _given() -> torch.Tensor:
 
 def test_large_results_have_their_shapes_and_large_operands_keep_their_values() -> None:
     given, weight = _given(), torch.ones(DIM, 5)
-    with Unperformed():  # type: ignore[no-untyped-call]
+    with Unperformed(Unwritten(Place(rehearses=True))):
         product = given @ weight
         given.mul_(3)
         torch.add(given, given, out=given)
@@ -45,7 +46,7 @@ def test_large_results_have_their_shapes_and_large_operands_keep_their_values() 
 
 
 def test_small_operations_are_performed() -> None:
-    with Unperformed():  # type: ignore[no-untyped-call]
+    with Unperformed(Unwritten(Place(rehearses=True))):
         assert float(torch.ones(10).sum()) == 10
 
 
@@ -53,7 +54,7 @@ def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:
     place = Place(rehearses=True)
     pattern = CSR(0, np.zeros(ROWS + 1, np.int64), np.empty(0, np.int32), None, ROWS)
     given, out = _given(), _given()
-    with Unperformed():  # type: ignore[no-untyped-call]
+    with Unperformed(Unwritten(place)):
         sparse_product(pattern, place).multiply(given, out, torch.empty(0))
         values = given.view(ROWS, 1, DIM)
         scores = values[:, :, 0].contiguous()
@@ -72,6 +73,6 @@ def test_a_rehearsed_workspace_may_be_larger_than_the_memory() -> None:
         pytest.skip("the system counts address space as memory")
     place = Place(rehearses=True)
     tensor = place.empty((1 << 38,), torch.float32)
-    with Unperformed():  # type: ignore[no-untyped-call]
+    with Unperformed(Unwritten(place)):
         tensor.add_(1)
     assert place.workspace.nbytes == 1 << 40

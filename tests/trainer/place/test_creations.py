@@ -17,9 +17,11 @@ from torch.overrides import TorchFunctionMode
 
 import gnnloom.trainer
 from gnnloom.storage import Catalog
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.training.loop import train
-from gnnloom.trainer.training.rehearsal import workspace_memory
+from gnnloom.trainer.training.rehearsal import rehearse
 from support.lone import LoneCommunicator
 from support.problems import problem
 
@@ -107,9 +109,24 @@ def test_ranks_of_every_grid_make_tensors_at_their_place(catalog: Catalog, algor
     for model in models:
         options = {"ranks": 4, "grid": GRIDS[algorithm], "clip_norm": 1.0, "class_weights": "balanced"}
         with creations() as watched:
-            assert workspace_memory(config(catalog, algorithm=algorithm, model=model, **options)) is not None
+            _rehearse(config(catalog, algorithm=algorithm, model=model, **options))
         assert watched.made > 50
         assert watched.found == set(), model
+
+
+def _rehearse(given: TrainConfig) -> None:
+    dataset = Catalog(given.catalog).dataset(given.dataset)
+    opened = given.chosen_algorithm.reads.open(dataset, given, 0, given.ranks, ReadCounter())
+    for rank in range(given.ranks):
+        assert rehearse(given, dataset, opened, rank) is not None
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if MODES[mode].is_sampled])
+def test_batches_that_are_rehearsed_have_tensors_at_their_place(catalog: Catalog, mode: str) -> None:
+    with creations() as watched:
+        _rehearse(config(catalog, ranks=4, mode=mode, batch_size=20, residual=False))
+    assert watched.made > 50
+    assert watched.found == set()
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gat"])

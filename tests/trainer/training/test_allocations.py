@@ -23,7 +23,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL
 from gnnloom.trainer.training.loop import train
-from gnnloom.trainer.training.rehearsal import workspace_memory
+from gnnloom.trainer.training.projection import project_training
 from support.allocations import EPOCHS, Allocations, Watched, watched_epochs
 from support.covering import FEW_OR_EVERY
 from support.edge_files import write_edges
@@ -143,7 +143,7 @@ def _check(case: str, watched: Watched) -> None:
 )
 def test_an_epoch_allocates_nothing_large_after_the_first_and_no_more_than_planned(catalog: Catalog, case: str) -> None:
     config = _config(catalog, case, ONE_RANK[case], 1)
-    planned = workspace_memory(config)
+    planned = project_training(config).workspace_memory
     with watched_epochs() as watched:
         train(LoneCommunicator(), config)
     _check(case, watched)
@@ -165,7 +165,7 @@ def test_two_ranks_allocate_nothing_large_after_the_first_epoch_and_no_more_than
         found = [Watched(**content) for content in each]
         for watched in found:
             _check(case, watched)
-        planned, largest = workspace_memory(config), max(watched.sizes[-1] for watched in found)
+        planned, largest = project_training(config).workspace_memory, max(watched.sizes[-1] for watched in found)
         # How many nonzeros arrive is estimated, as the rehearsal reads none.
         assert planned == (pytest.approx(largest, rel=0.01) if case in ARRIVING else largest), case
 

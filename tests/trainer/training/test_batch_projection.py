@@ -14,7 +14,7 @@ from gnnloom.storage.sampling.fanouts import ALL
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training.batch_projection import BatchSizes, RankRows, batch_sizes
+from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
 from support.graphs import random_adjacency
 from support.samples import in_memory
 
@@ -22,10 +22,10 @@ N, NNZ = 3000, 24_000
 
 
 def projected(adjacency: scipy.sparse.csr_array, mode: str, num_layers: int, **options: Any) -> BatchSizes:
-    config = TrainConfig(catalog=str(Path()), dataset="web", mode=mode, **options)
-    found = batch_sizes(config, RankRows(N, 0, N, adjacency.nnz), num_layers)
-    assert found is not None
-    return found
+    config = TrainConfig(catalog=str(Path()), dataset="web", mode=mode, hidden=(8,) * (num_layers - 1), **options)
+    batch = config.mode_kind.batch
+    assert batch is not None
+    return batch(config, RankRows(N, 0, N, adjacency.nnz, 4))
 
 
 def skewed() -> scipy.sparse.csr_array:

@@ -26,7 +26,7 @@ from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.modes.sampled import add_gradients, awaited, batch_operator
+from gnnloom.trainer.training.modes.sampled import add_gradients, awaited
 
 #: Epochs whose division into batches is kept: the present one, and the one that is prepared ahead.
 _EPOCHS = 2
@@ -99,7 +99,7 @@ class MinibatchMode(Mode):
         with self._lock:
             share = self._epoch_share(epoch)
         rows = share.rows(batch, config.normalization, context.place)
-        operator = batch_operator(context, self._whole.grid, rows)
+        operator = SampledRows(self._whole.grid, rows, multiplies=type(context.model).multiplies)
         members = context.place.from_numpy(share.members(batch))
         layout = Layout(self._alone, rows.vertex, (AXIS,))
         loss = context.objective.loss(layout, context.labels.take(members))

@@ -8,14 +8,11 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SAMPLING, Traffic
-from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.training.modes.mode import ModeContext
 
 Batch = TypeVar("Batch")
 
@@ -29,11 +26,6 @@ def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generato
             if batch is None:
                 return
             yield batch
-
-
-def batch_operator(context: ModeContext, grid: ProcessGrid, rows: BatchRows) -> SampledRows:
-    """Prepare the products of a batch. Communicates nothing; several threads may do so at a time."""
-    return SampledRows(grid, rows, multiplies=type(context.model).multiplies)
 
 
 def add_gradients(

@@ -31,7 +31,7 @@ from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.modes.sampled import add_gradients, awaited, batch_operator
+from gnnloom.trainer.training.modes.sampled import add_gradients, awaited
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class SubgraphMode(Mode):
         rows = subgraph_rows(
             sample, self._graph, config.normalization, session.place, symmetric=symmetric, entry_weight=entry_weight
         )
-        operator = batch_operator(self.context, self._grid, rows)
+        operator = SampledRows(self._grid, rows, multiplies=type(self.context.model).multiplies)
         loss = self._batch_loss(sample, operator, weights)
         return _Subgraph(number, operator, self._table.feature(sample.vertices), loss)
 
