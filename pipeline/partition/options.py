@@ -19,7 +19,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, option, parse_named
-from gnnloom.storage.sampling.kinds import BATCHES
+from gnnloom.storage.samplers.kind import BATCHES
 
 #: Descriptors by the value of ``--method``, in the order of choices.
 METHODS = load_descriptors(methods, "PARTITIONER", "gnnloom.partitioners", Partitioner)

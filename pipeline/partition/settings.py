@@ -8,7 +8,7 @@ from functools import partial
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, check_options, option
-from gnnloom.storage.sampling.kinds import BATCHES
+from gnnloom.storage.samplers.kind import BATCHES
 
 WEIGHTS = ("nonzeros", "unit")
 DIRECTIONS = ("forward", "both")

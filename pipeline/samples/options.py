@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, check_options, option
-from gnnloom.storage.sampling.kinds import SAMPLERS
+from gnnloom.storage.samplers.registry import SAMPLERS
 
 #: Kinds of samples that can be drawn ahead of training.
 MODES: Final = tuple(name for name, kind in SAMPLERS.items() if kind.layered)

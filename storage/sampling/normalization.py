@@ -19,7 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.sampling.kinds import MOST_COUNTED, SUFFICIENT
+from gnnloom.storage.samplers.kind import MOST_COUNTED, SUFFICIENT
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 
 #: Last epoch of the counted batches. Epochs of training are not negative, so the random streams are independent.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -98,26 +97,12 @@ class AlgorithmConfig(Config):
 _FIELDS = frozenset(AlgorithmConfig.__dataclass_fields__)
 
 
-def other_options() -> dict[str, Option]:
+def other_algorithm_options() -> dict[str, Option]:
     """Options of algorithms that are not fields of the configuration: they go into ``algorithm_options``."""
     return {name: shown_option(name) for name in declared_options() if name not in _FIELDS}
-
-
-def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a configuration from the options of a command line.
-
-    Args:
-        values: option name to value. Options that are not fields move into ``algorithm_options``, unless they are None.
-    """
-    others = other_options()
-    given = tuple(
-        f"{name}={option.shown(values[name])}" for name, option in others.items() if values.get(name) is not None
-    )
-    fields = {name: value for name, value in values.items() if name not in others}
-    return {**fields, "algorithm_options": (*fields.get("algorithm_options", ()), *given)} if given else fields
 
 
 def _parse(given: tuple[str, ...]) -> dict[str, Any]:
     """Name to value; InputError if an item is wrong."""
     nothing = "name=value with a name that an installed package declares"
-    return parse_named("algorithm_options", given, other_options(), nothing)
+    return parse_named("algorithm_options", given, other_algorithm_options(), nothing)

@@ -9,7 +9,7 @@ from gnnloom.storage.option import options_of
 from gnnloom.trainer.config.train_config import TrainConfig
 
 #: Fields that are not options of their own, and those that say how to go on with a run rather than what to train.
-_LEFT_OUT = frozenset({"catalog", "dataset", "algorithm_options", "restart"})
+_LEFT_OUT = frozenset({"catalog", "dataset", "algorithm_options", "mode_options", "restart"})
 
 
 def command_line(config: TrainConfig) -> str:

@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group
+from gnnloom.storage.option import Group, Option, parse_named
+from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.config.fields import Config, field_of, option
-from gnnloom.trainer.modes.batches import SAMPLER_OPTIONS
+from gnnloom.trainer.modes.batches import samplers_with_option
 from gnnloom.trainer.modes.kind import ModeKind
 from gnnloom.trainer.modes.registry import MODES, modes_with_option, shown_option
 
@@ -28,7 +29,11 @@ _option = partial(option, group=Group.SAMPLING)
 
 @dataclass(frozen=True, kw_only=True)
 class ModeConfig(Config):
-    """A mode and its options. An option of another mode or sampler is refused, as it would do nothing."""
+    """A mode and its options. An option of another mode or sampler is refused, as it would do nothing.
+
+    The options of gnnloom's own modes and samplers are fields. Those of other packages are ``mode_options``, each as
+    ``name=value``; they decide the result if there are any.
+    """
 
     mode: str = _option("full", "What an epoch trains on", is_common=True, choices=tuple(MODES))
     batch_size: int = _mode_option("batch_size")
@@ -49,15 +54,19 @@ class ModeConfig(Config):
     cache_memory: int = _mode_option("cache_memory", free=True)
     sampler_threads: int = _mode_option("sampler_threads", free=True)
     pool: int = _mode_option("pool", free=True)
+    mode_options: tuple[str, ...] = _option(
+        (), "Options of modes and samplers from other packages, each as name=value", free=True, kind=tuple[str, ...]
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         changed = [each.name for each in dataclasses.fields(ModeConfig) if getattr(self, each.name) != each.default]
+        changed += self._other_values()
         for name in changed:
             able = modes_with_option(name)
             if able and self.mode not in able:
                 raise InputError(f"{name}: mode {self.mode} has no such option, only {', '.join(able)}")
-            samplers = [sampler for sampler, options in SAMPLER_OPTIONS.items() if name in options]
+            samplers = samplers_with_option(name)
             if samplers and self.sampler not in samplers:
                 raise InputError(f"{name}: sampler {self.sampler} has no such option, only {', '.join(samplers)}")
 
@@ -76,7 +85,30 @@ class ModeConfig(Config):
             raise InputError(f"fanout {self.fanout}: the model has {num_layers} layers, so give as many numbers")
         return self.fanout or (_FANOUT,) * num_layers
 
+    def own_mode_options(self) -> dict[str, Any]:
+        """The options of the mode by name, those of its sampler among them, with defaults filled in."""
+        given = self._other_values()
+        return {
+            name: getattr(self, name) if name in _FIELDS else given.get(name, own.default)
+            for name, own in self.mode_kind.options.items()
+        }
+
     def sampler_arguments(self) -> Mapping[str, Any]:
         """Arguments of the sampler that are options; without those that stand for its defaults."""
-        pairs = [(argument, getattr(self, name)) for name, argument in SAMPLER_OPTIONS[self.sampler].items()]
+        kind, values = SAMPLERS[self.sampler], self.own_mode_options()
+        pairs = [(kind.arguments.get(name, name), values.get(name)) for name in kind.options]
         return {argument: value for argument, value in pairs if argument and value}
+
+    def _other_values(self) -> dict[str, Any]:
+        """Name to value of what ``mode_options`` has."""
+        nothing = "name=value with a name that an installed package declares"
+        return parse_named("mode_options", self.mode_options, other_mode_options(), nothing)
+
+
+_FIELDS = frozenset(ModeConfig.__dataclass_fields__)
+
+
+def other_mode_options() -> dict[str, Option]:
+    """Options of modes and samplers that are not fields of the configuration: they go into ``mode_options``."""
+    names = {name: None for kind in MODES.values() for name in kind.options if name not in _FIELDS}
+    return {name: shown_option(name) for name in names}

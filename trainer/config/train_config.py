@@ -108,6 +108,7 @@ class TrainConfig(
         """Names of the fields that determine the result."""
         decides = {field.name for field in dataclasses.fields(self) if not field.metadata["free"]}
         decides |= {"ranks"} if self.mode_kind.ranks_decide else set()
+        decides |= {"mode_options"} if self.mode_options else set()
         return decides | ({"eval_every"} if self.lr_follows_evaluations else set())
 
     def changes_since(self, before: TrainConfig) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import gnnloom.trainer.modes
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.option import Group, Option
-from gnnloom.trainer.modes.batches import SAMPLER_OPTIONS
+from gnnloom.trainer.modes.batches import samplers_with_option
 from gnnloom.trainer.modes.kind import ModeKind
 
 #: Modes by name, in the order of choices.
@@ -24,7 +24,7 @@ def shown_option(name: str) -> Option:
     """An option of gnnloom's modes; its help text ends with the modes that have it."""
     able = modes_with_option(name)
     declared = MODES[able[0]].options[name]
-    samplers = [sampler for sampler, options in SAMPLER_OPTIONS.items() if name in options]
+    samplers = samplers_with_option(name)
     needs = {"mode": able} | ({"sampler": samplers} if samplers else {})
     text = f"{declared.help} ({', '.join(able)})"
     return replace(declared, name=name, help=text, group=Group.SAMPLING, needs=needs)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gnnloom.storage.option import Option
-from gnnloom.storage.sampling.kinds import MOST_COUNTED, SAMPLERS, SUFFICIENT
+from gnnloom.storage.samplers.kind import MOST_COUNTED, SUFFICIENT
+from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
 from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
 from gnnloom.trainer.modes.batches import AHEAD, AUTO, BATCH_SIZE, SUBGRAPHS

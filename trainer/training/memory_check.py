@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.machine_memory import available_memory, memory_text
+from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.config.train_config import TrainConfig
 
 
@@ -32,7 +33,7 @@ def _ways_out(config: TrainConfig) -> Iterator[str]:
     """What makes a training smaller."""
     yield "smaller layers (--hidden)"
     if config.mode_kind.is_sampled:
-        size = "--parts-per-batch" if "parts_per_batch" in config.sampler_arguments() else "--batch-size"
+        size = "--parts-per-batch" if SAMPLERS[config.sampler].draws_parts else "--batch-size"
         yield f"smaller batches ({size}) or fewer that are prepared ahead (--pool)"
         if config.evaluates and config.samples is None:
             # Unlike training, an evaluation holds whole layers of the graph in memory.

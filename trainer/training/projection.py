@@ -16,6 +16,7 @@ from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.config.continuation import find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -161,7 +162,7 @@ def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) 
     if config.samples is not None:
         samples = open_samples(dataset, config, shards, config.ranks, ReadCounter())
         return replace(config, fanout=samples.fanouts, batch_size=samples.batch_size, replace=samples.replace)
-    if config.mode == "subgraph" and config.sampler == "cluster" and not config.cluster_parts:
+    if "sampler" in config.mode_kind.options and SAMPLERS[config.sampler].draws_parts and not config.cluster_parts:
         return replace(config, cluster_parts=dataset.partition(None, config.cluster_key or None).num_parts)
     return config
 

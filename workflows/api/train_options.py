@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from gnnloom.storage.option import Option, options_of
-from gnnloom.trainer.config.algorithm_config import AUTO, gather_fields, other_options
+from gnnloom.trainer.config.algorithm_config import AUTO
+from gnnloom.trainer.config.other_options import gather_fields, other_options
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.api.keywords import check_known, plain_values
 
-#: Fields that are not options: the dataset is an argument, and the options of other packages' algorithms have names of
+#: Fields that are not options: the dataset is an argument, and options of other packages have names of
 #: their own.
-_NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options"})
+_NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options", "mode_options"})
 
 
 def train_options() -> dict[str, Option]:

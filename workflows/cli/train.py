@@ -12,8 +12,8 @@ from click.core import ParameterSource
 
 from gnnloom.storage.option import Group, Option
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
-from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
 from gnnloom.trainer.config.continuation import configure, run_of
+from gnnloom.trainer.config.other_options import gather_fields, other_options
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import launch, prepare_launch

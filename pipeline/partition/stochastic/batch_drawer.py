@@ -24,7 +24,7 @@ from gnnloom.storage.errors import DamagedWorkError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.matrix.ranges import split_range
-from gnnloom.storage.sampling.kinds import SAMPLERS
+from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.storage.sampling.vertex import members
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class BatchDrawer:
     """Draws batches of a graph; small and picklable, so that tasks can hold it.
 
     Attributes:
-        kind: one of :data:`gnnloom.storage.sampling.kinds.BATCHES`.
+        kind: one of :data:`gnnloom.storage.samplers.kind.BATCHES`.
         size: vertices to draw for a batch, repeats included.
         seed: batches with other seeds are independent.
     """

@@ -29,7 +29,7 @@ from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError
-from gnnloom.storage.sampling.kinds import BATCHES
+from gnnloom.storage.samplers.kind import BATCHES
 from support.batches import made_up_problem, merge, merged_by_hand
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of

@@ -13,8 +13,8 @@ import scipy.sparse
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.samplers.kind import SUFFICIENT
 from gnnloom.storage.sampling import edge_probabilities, normalization
-from gnnloom.storage.sampling.kinds import SUFFICIENT
 from gnnloom.storage.sampling.normalization import count_samples, count_sufficiently
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 from support.graphs import random_adjacency

@@ -105,7 +105,7 @@ def test_a_report_is_written(run: gnnloom.Run, tmp_path: Path) -> None:
 
 def test_train_lists_its_options_with_their_help() -> None:
     parameters = inspect.signature(gnnloom.train).parameters
-    settled = {"catalog", "dataset", "algorithm_options"}
+    settled = {"catalog", "dataset", "algorithm_options", "mode_options"}
     assert {field.name for field in dataclasses.fields(TrainConfig)} - settled <= set(parameters)
     assert parameters["epochs"].default == 100
     assert "\n    lr: Learning rate (default: 0.01)" in (gnnloom.train.__doc__ or "")

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from gnnloom.storage.option import MOST_USED, Group
+from gnnloom.storage.samplers.registry import SUBGRAPH_SAMPLERS
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.modes.batches import SAMPLER_OPTIONS
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.workflows.cli.help import PAGE, DerivedOption, GroupedCommand
 from gnnloom.workflows.cli.main import cli
@@ -59,7 +59,7 @@ CHOICES = [
     *({"mode": mode} for mode in MODES),
     *({"algorithm": algorithm} for algorithm in ALGORITHMS),
     *({"model": model} for model in MODELS),
-    *({"mode": "subgraph", "sampler": sampler} for sampler in SAMPLER_OPTIONS),
+    *({"mode": "subgraph", "sampler": sampler} for sampler in SUBGRAPH_SAMPLERS),
     {"mode": "subgraph", "model": "gat", "algorithm": "tensor3d", "schedule": "plateau"},
 ]
 

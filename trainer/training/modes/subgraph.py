@@ -18,8 +18,9 @@ from torch import Tensor
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.samplers.kind import SUFFICIENT
+from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.storage.sampling.ahead import prepare_ahead
-from gnnloom.storage.sampling.kinds import SAMPLERS, SUFFICIENT
 from gnnloom.storage.sampling.normalization import CountedNormalization, count_samples, count_sufficiently
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 from gnnloom.trainer.comm.agreement import together
@@ -77,14 +78,15 @@ class SubgraphMode(Mode):
         vertices = map_vertices(session.dataset.vertices(inputs["vertices"]))
         label = self.context.objective.task.array, self.context.labels.label.dtype
         table = VertexTable(vertices, session.feature_norm, session.place, label)
-        kind: Callable[..., Any] = SAMPLERS[config.sampler].load()
+        kind = SAMPLERS[config.sampler]
+        make: Callable[..., Any] = kind.load()
         arguments = dict(config.sampler_arguments())
-        if config.sampler == "cluster":
+        if kind.draws_parts:
             parts = session.dataset.partition(config.cluster_parts or None, config.cluster_key or None)
             arguments["parts"] = map_part_members(parts)
         else:
             arguments["size"] = config.batch_size
-        sampler: SubgraphSampler = kind(graph, config.seed, **arguments)
+        sampler: SubgraphSampler = make(graph, config.seed, **arguments)
         return graph, table, sampler, self._normalization(sampler) if config.presamples else None
 
     def _normalization(self, sampler: SubgraphSampler) -> Normalization:

@@ -1,0 +1,14 @@
+"""``edge``: both ends of edges, more often those of vertices with few edges."""
+
+from __future__ import annotations
+
+from gnnloom.storage.samplers.kind import SamplerKind
+
+SAMPLER = SamplerKind(
+    name="edge",
+    order=2,
+    help="both ends of edges, more often those of vertices with few edges",
+    source="Zeng et al., ICLR 2020, section 3.4",
+    covers_epoch=False,
+    place=("gnnloom.storage.sampling.edge", "EdgeSampler"),
+)

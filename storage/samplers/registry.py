@@ -1,0 +1,17 @@
+"""All samplers: those of this room, and those that installed packages announce."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import gnnloom.storage.samplers
+from gnnloom.storage.descriptors import load_descriptors
+from gnnloom.storage.samplers.kind import SamplerKind
+
+#: All samplers by name, in the order of choices.
+SAMPLERS: Final[Mapping[str, SamplerKind]] = load_descriptors(
+    gnnloom.storage.samplers, "SAMPLER", "gnnloom.samplers", SamplerKind
+)
+#: Those that draw subgraphs.
+SUBGRAPH_SAMPLERS: Final = tuple(name for name, kind in SAMPLERS.items() if not kind.layered)

@@ -1,0 +1,21 @@
+"""``vertex``: uniform vertices; those of one epoch are all different."""
+
+from __future__ import annotations
+
+from gnnloom.storage.samplers.kind import Request, SamplerKind
+
+
+def _sizes(request: Request, num_vertices: int, nnz: int) -> tuple[float, float]:
+    rows = float(min(request.batch_size, num_vertices))
+    return rows, nnz * (rows / max(1, num_vertices)) ** 2 + rows
+
+
+SAMPLER = SamplerKind(
+    name="vertex",
+    order=1,
+    help="uniform vertices; those of one epoch are all different",
+    source="Zeng et al., ICLR 2020, section 3.4, with equal probabilities",
+    covers_epoch=True,
+    place=("gnnloom.storage.sampling.vertex", "VertexSampler"),
+    sizes=_sizes,
+)
