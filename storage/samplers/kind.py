@@ -5,12 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from gnnloom.storage.option import Option
-
-if TYPE_CHECKING:
-    from gnnloom.storage.sampling.sampler import Sampler
 
 #: Kinds of batches that a stochastic partition can be made for.
 BATCHES: Final = ("vertex", "edge", "walk", "frontier")
@@ -67,7 +64,7 @@ class SamplerKind:
     arguments: Mapping[str, str] = field(default_factory=dict)
     sizes: Callable[[Any, int, int], tuple[float, float]] = _of_batch_size
 
-    def load(self) -> type[Sampler]:
-        """Import the class."""
-        found: type[Sampler] = getattr(importlib.import_module(self.place[0]), self.place[1])
+    def load(self) -> type[Any]:
+        """Import the class, a :class:`gnnloom.storage.sampling.sampler.Sampler`."""
+        found: type[Any] = getattr(importlib.import_module(self.place[0]), self.place[1])
         return found

@@ -64,7 +64,6 @@ def test_a_listing_reads_metadata_and_imports_nothing_that_computes(catalog: Pat
     [
         ("plan", "grid", "--ranks", "4", "--profile", "generic"),
         ("simulate", "grid", "--ranks", "4", "--profile", "generic"),
-        ("train", "rows", "--plan", "--mode", "minibatch"),
     ],
 )
 def test_a_plan_reads_manifests_and_imports_nothing_that_trains(trainable: Path, command: tuple[str, ...]) -> None:

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage.format.artifact import MANIFEST
-from gnnloom.trainer.training.projection import NUMBA_MEMORY, PROCESS_MEMORY
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.request import Request
 from gnnloom.workflows.run.stages import prepare
@@ -106,7 +105,6 @@ def test_estimates_are_near_the_figures_of_the_stored_inputs(tmp_path: Path, set
     path, options = tmp_path / "recipe.toml", [word for setting in settings for word in ("--set", setting)]
     if "train.algorithm=broadcast" in settings:
         settings, options = tuple(each for each in settings if "partition" not in each), options[:6] + options[8:]
-    process = PROCESS_MEMORY + (NUMBA_MEMORY if "train.algorithm=broadcast" in settings else 0)
     path.write_text(RECIPE.replace('[partition]\nmethod = "random"\n', "[predict]\nembeddings = true\n"))
     estimated = {stage["stage"]: stage for stage in plan(tmp_path, *options)["stages"]}
     for last in ("vertices", "shards"):
@@ -116,9 +114,9 @@ def test_estimates_are_near_the_figures_of_the_stored_inputs(tmp_path: Path, set
         assert [stage["stage"] for stage in known][-2:] == ["train", "predict"]
         for stage in known:
             before = estimated[stage["stage"]]
-            memory = [each["memory"] - process for each in (stage, before)]
             if stage["stage"] in {"train", "predict"}:
-                assert memory[0] == pytest.approx(memory[1], rel=0.05)
+                # Rehearsed once there are shards, and estimated before.
+                assert stage["memory"] == pytest.approx(before["memory"], rel=0.1)
             assert stage["disk"] == pytest.approx(before["disk"], rel=0.1)
 
 
