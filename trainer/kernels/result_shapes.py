@@ -73,18 +73,21 @@ def result_shape(function: Any, given: Mapping[str, Any]) -> tuple[int, ...] | N
 
 def result_dtype(function: Any, given: Mapping[str, Any]) -> torch.dtype:
     """The dtype of an operation's only result, as it is for a single number."""
+    found: torch.dtype
     if given.get("dtype") is not None:
-        found: torch.dtype = given["dtype"]
+        found = given["dtype"]
         return found
     if function.overloadpacket is _ATEN.nonzero or function.overloadpacket is _ATEN.bincount:
         return torch.int64
     if "size" in given:
-        return given["self"].dtype if "self" in given else torch.get_default_dtype()
+        found = given["self"].dtype if "self" in given else torch.get_default_dtype()
+        return found
     if function.overloadpacket in {_ATEN.index, _ATEN.index_select}:
-        return given["self"].dtype
+        found = given["self"].dtype
+        return found
     tiny = {name: mapped(lambda each: each.new_zeros((1,) * each.dim()), value) for name, value in given.items()}
-    computed: torch.dtype = function(**tiny).dtype
-    return computed
+    found = function(**tiny).dtype
+    return found
 
 
 def _indexed(shape: tuple[int, ...], indices: list[Tensor | None]) -> tuple[int, ...] | None:
