@@ -40,7 +40,7 @@ class UnreadRowShard(RowShard):
         record = self.shards.artifact.record(f"{self.prefix}/{name}")
         # An array of another dtype is there while it is converted.
         stored = self._memory.array(record.shape, np.dtype(record.dtype))
-        return stored if dtype in {None, stored.dtype} else self._memory.array(record.shape, dtype or stored.dtype)
+        return stored if dtype is None or dtype == stored.dtype else self._memory.array(record.shape, dtype)
 
     def _offsets(self, name: str, total: int) -> NDArray[np.int64]:
         if name.endswith(_READ):

@@ -108,7 +108,7 @@ def products_by_columns(matrix: CSR, parts: Sequence[slice], place: Place) -> li
         parts: one range after the other, from the first column to the last.
     """
     if place.rehearses:
-        return unperformed_by_columns(matrix, len(parts))
+        return list[SparseProduct](unperformed_by_columns(matrix, len(parts)))
     if matrix.data is not None:
         # Here, so that the products share what they would convert.
         matrix = replace(matrix, data=matrix.data.astype(array_dtype(place.sum_dtype), copy=False))

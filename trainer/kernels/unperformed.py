@@ -7,7 +7,7 @@ ones on the CPU, whose memory nobody touches, so the system gives them none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -63,11 +63,15 @@ class UnperformedProduct:
         return self
 
 
-def unperformed_by_columns(matrix: CSR, num_parts: int) -> list[UnperformedProduct]:
+def _empty(matrix: CSR) -> Callable[[tuple[int], np.dtype[Any]], NDArray[Any]]:
+    """What makes arrays without values beside those of a matrix."""
+    return matrix.memory.array if isinstance(matrix, UnreadRows) else np.empty
+
+
+def unperformed_by_columns(matrix: CSR, num_parts: int) -> Sequence[UnperformedProduct]:
     """See :func:`gnnloom.trainer.kernels.dispatch.products_by_columns`; takes the memory of its lists of rows."""
-    listed, empty = min(matrix.nnz, num_parts * matrix.num_rows), np.empty
-    if isinstance(matrix, UnreadRows):
-        listed, empty = matrix.num_listed, matrix.memory.array
+    listed = matrix.num_listed if isinstance(matrix, UnreadRows) else min(matrix.nnz, num_parts * matrix.num_rows)
+    empty = _empty(matrix)
     # For the moment, the owner and the row of every entry, and whether it differs from the one before.
     momentary = [empty((matrix.nnz,), np.dtype(kind)) for kind in (np.int64, np.int64, "V3")]
     product = UnperformedProduct(matrix, *(empty((listed,), np.dtype(np.int64)) for _ in range(3)))
@@ -80,7 +84,7 @@ class UnperformedSoftmax:
 
     def __init__(self, pattern: CSR) -> None:
         """Keep the memory of the pattern and of its transpose."""
-        empty = pattern.memory.array if isinstance(pattern, UnreadRows) else np.empty
+        empty = _empty(pattern)
         transposed = (pattern.num_columns + 1, np.int64), (pattern.nnz, index_dtype(pattern.num_rows))
         self._kept = pattern, *(empty((count,), np.dtype(kind)) for count, kind in transposed)
 
