@@ -15,8 +15,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.data.open_shards import OpenedShards, SharedGridShards
-from gnnloom.trainer.data.unread_shards import even_offsets
-from gnnloom.trainer.kernels.dispatch import Unwritten
+from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 
 
 def unread_grid(opened: OpenedShards, memory: Unwritten) -> OpenedShards:

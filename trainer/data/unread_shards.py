@@ -13,7 +13,7 @@ from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS, Sto
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
-from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten
+from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
 
 #: Arrays with a number for each rank, which say whose rows go where.
 _READ = ("halo_offset", "send_offset")
@@ -67,8 +67,3 @@ class _UnreadOnDisk(StoredCSR):
         # A block may begin and end inside a chunk.
         buffered = min(self.nnz, BLOCK_ENTRIES) + 2 * min(self.nnz, CHUNK_BYTES // 4)
         self._buffers = memory.array((NUM_BUFFERS * buffered,), entries.dtype)
-
-
-def even_offsets(count: int, total: int) -> NDArray[np.int64]:
-    """(count,) int64 offsets that begin at 0 and end at ``total``, of ranges of about equal lengths."""
-    return np.linspace(0, total, count).astype(np.int64)

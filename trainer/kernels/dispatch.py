@@ -43,7 +43,7 @@ from gnnloom.trainer.kernels.unperformed import (
     UnreadRows,
     unperformed_by_columns,
 )
-from gnnloom.trainer.kernels.unwritten import Unwritten
+from gnnloom.trainer.kernels.unwritten import Unwritten, even_offsets
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
@@ -66,6 +66,7 @@ __all__ = [
     "converted",
     "edge_softmax",
     "elu",
+    "even_offsets",
     "fork",
     "give_up",
     "head_mean",

@@ -86,3 +86,8 @@ class Unwritten:
         return (
             torch.from_numpy(self.array((count * dtype.itemsize,), np.dtype(np.uint8))).view(dtype).view(tuple(shape))
         )
+
+
+def even_offsets(count: int, total: int) -> NDArray[np.int64]:
+    """(count,) int64 offsets that begin at 0 and end at ``total``, of ranges of about equal lengths."""
+    return np.linspace(0, total, count).astype(np.int64)

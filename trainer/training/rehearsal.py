@@ -8,6 +8,7 @@ vertex of a rank.
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
@@ -36,6 +38,8 @@ from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients, t
 from gnnloom.trainer.training.requested import model_options
 from gnnloom.trainer.training.session import Loaded, Session, build_share, predicted_rows
 from gnnloom.trainer.training.shard_sizes import RowSizes, sizes_of
+
+logger = logging.getLogger(__name__)
 
 #: From the second epoch on, the workspace does not grow.
 _EPOCHS = 2
@@ -78,16 +82,16 @@ def rehearse(config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: 
         config: with the options that samples or a partition decide.
         opened: the shards as any rank opens them.
     """
-    kind, algorithm = config.mode_kind, config.chosen_algorithm
-    is_known = algorithm.steps is not None and config.model_kind.work is not None
+    kind = config.mode_kind
     if kind.is_sampled and kind.batch is None:
         return None
     try:
         return _rehearse(config, dataset, opened, rank)
+    except GnnloomError:
+        raise
     # What others wrote may need the values of its tensors, and then raises anything.
-    except Exception:
-        if is_known:
-            raise
+    except Exception as error:  # noqa: BLE001
+        logger.info("run %s: its memory is not known: %s: %s", config.run_name, type(error).__name__, error)
         return None
 
 

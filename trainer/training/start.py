@@ -88,7 +88,7 @@ def check_fits(comm: Communicator, config: TrainConfig) -> int | None:
     ranks_here = comm.ranks_on_this_machine()
     needed = together(comm, lambda: _needed(comm, config))
     # Machines of one job are alike, so one rank acts for all.
-    everyones = comm.gather_numbers([-1 if needed is None else needed])[:, 0].astype(int).tolist()
+    everyones: list[int] = comm.gather_numbers([-1 if needed is None else needed])[:, 0].astype(int).tolist()
     if min(everyones) < 0:
         return None
     here = everyones[:ranks_here]

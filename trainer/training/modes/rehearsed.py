@@ -15,9 +15,8 @@ from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.batch_data import BatchRows
-from gnnloom.trainer.data.unread_shards import even_offsets
 from gnnloom.trainer.data.vertex_data import Labels
-from gnnloom.trainer.kernels.dispatch import Unwritten
+from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.modes.batch_sizes import BatchSizes
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.sampled import SampledRows

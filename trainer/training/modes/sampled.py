@@ -29,7 +29,7 @@ def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generato
 
 
 def add_gradients(
-    model: Model, number: int, operator: SampledRows, feature: Tensor, loss: MaskedLoss, num_terms: float
+    model: Model, number: int, operator: Operator, feature: Tensor, loss: MaskedLoss, num_terms: float
 ) -> float:
     """Form the gradients of a batch, as a part of a step of so many terms; returns the sum of its losses.
 
