@@ -175,9 +175,12 @@ def test_wider_layers_and_trained_features_need_more(small: Catalog, model: str)
     # What the first one imports counts as its own.
     project(small, model=model)
     usual = project(small, model=model).peak_memory[0]
-    for more in ({"hidden": (128, 128)}, {"train_features": True}, {"precision": "float64"}):
+    # Five features of a thousand vertices take less than the objects of Python: only their checkpoints show.
+    written = project(small, model=model).written_bytes
+    assert project(small, model=model, train_features=True).written_bytes > written + 3 * 2000 * 4
+    for more in ({"hidden": (128, 128)}, {"precision": "float64"}):
         assert project(small, model=model, **more).peak_memory[0] > usual
-    assert project(small, model=model, dropout=0.5).peak_memory[0] >= usual
+    assert project(small, model=model, dropout=0.5).workspace_memory >= project(small, model=model).workspace_memory
     if model != "gat":  # attention widens the rows that it reads
         assert (
             project(small, model=model, precision="bf16").workspace_memory
