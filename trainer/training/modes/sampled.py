@@ -11,7 +11,6 @@ from torch import Tensor
 from gnnloom.trainer.comm.traffic import SAMPLING, Traffic
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 
 Batch = TypeVar("Batch")
