@@ -76,7 +76,7 @@ def test_what_was_drawn_decides_whether_a_training_fits(
     true = needed(config)
     # What a process allocates for the first time counts too.
     assert true == pytest.approx(needed(drawn), rel=0.1)
-    available(monkeypatch, true)
+    available(monkeypatch, round(1.1 * true))
     assert train(LoneCommunicator(), config)["state"] == "finished"
     # The plan is that of the run, not of one whose options are written out.
     assert drawn.run_name != config.run_name

@@ -26,6 +26,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.training.projection import TrainProjection, project_training
+from support.mpi import MPI_PYTHON
 from support.partitions import store_partition
 from support.problems import problem
 
@@ -38,6 +39,12 @@ CASES: dict[str, dict[str, Any]] = {
     "tensor3d": {"algorithm": "tensor3d", "grid": (1, 1, 2), "hidden": (64, 128), "model": "sage"},
     "columns": {"algorithm": "tensor3d", "grid": (1, 2, 1), "hidden": (64, 128)},
 }
+
+
+@pytest.fixture(autouse=True)
+def ranks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the ranks anew: what a forked one shares with the process that it comes from is not measured as its own."""
+    monkeypatch.setattr("gnnloom.trainer.job.launch.rank_python", lambda: [*MPI_PYTHON])
 
 
 @pytest.fixture(scope="module")
