@@ -29,13 +29,14 @@ class UnreadGridShards(GridShards):
     """Windows have as many entries as their shares of the cells, as if the entries of a cell were spread evenly.
 
     Attributes:
-        read_share: entries of the windows that were asked for over those of one variant.
+        read_shares: entries of the windows that were asked for over those of one variant, and the share of the rows
+            whose features were.
     """
 
     def __init__(self, artifact: Artifact, memory: Unwritten) -> None:
         super().__init__(artifact)
         self._memory = memory
-        self.read_share = 0.0
+        self.read_shares = (0.0, 0.0)
 
     def windows(
         self,
@@ -49,7 +50,7 @@ class UnreadGridShards(GridShards):
 
     def _window(self, variant: str, rows: Span, columns: Span, dtype: np.dtype[Any]) -> CSR:
         nnz, width = self._entries(variant, rows, columns), columns[1] - columns[0]
-        self.read_share += nnz / max(1, self.nnz)
+        self._note(nnz / max(1, self.nnz), 0.0)
         data = self._memory.array((nnz,), dtype) if self.weighted else None
         indptr = even_offsets(rows[1] - rows[0] + 1, nnz)
         return CSR(rows[0], indptr, self._memory.array((nnz,), index_dtype(width)), data, width)
@@ -76,8 +77,13 @@ class UnreadGridShards(GridShards):
         # Which vertices a rank has decides what it exchanges when rows change their order.
         if name == "vertex":
             return super().vertex_data(name, order, span, counter, dtype)
+        if name == "feature":
+            self._note(0.0, (span[1] - span[0]) / max(1, self.num_vertices))
         record = self.artifact.record(f"{order_path('rows', 0)}/{name}")
         return self._memory.array((span[1] - span[0], *record.shape[1:]), dtype or np.dtype(record.dtype))
+
+    def _note(self, entries: float, rows: float) -> None:
+        self.read_shares = (self.read_shares[0] + entries, self.read_shares[1] + rows)
 
 
 def _share(cell: Span, window: Span) -> float:

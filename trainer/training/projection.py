@@ -110,7 +110,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
         )
     process, busiest = process_memory(config), max(known.values(), key=lambda memory: memory.total)
     least = min(known.values(), key=lambda memory: memory.total)
-    read = sizes.ranks[ranks[0]].read_bytes if isinstance(sizes, RowSizes) else sizes.bytes_of(busiest.read_share)
+    read = sizes.ranks[ranks[0]].read_bytes if isinstance(sizes, RowSizes) else sizes.bytes_of(*busiest.read_shares)
     predicted = prediction_bytes(sizes, config, embeddings=True) if config.save_embeddings else 0
     left = config.epochs - start.first_epoch
     return TrainProjection(

@@ -22,7 +22,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import OpenedShards
+from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.data.unread_shards import unread
 from gnnloom.trainer.data.vertex_data import settled_feature_norm
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
@@ -36,7 +36,7 @@ from gnnloom.trainer.training.clipping import clip_gradients
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients, trained_parameters
 from gnnloom.trainer.training.requested import model_options
-from gnnloom.trainer.training.session import Loaded, Session, build_share, predicted_rows
+from gnnloom.trainer.training.session import Loaded, Session, build_share, open_samples_session, predicted_rows
 from gnnloom.trainer.training.shard_sizes import RowSizes, sizes_of
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class RankMemory:
         others: vertex data, parameters, and whatever is short-lived.
         checkpoint: of the arrays that the rank's part of a checkpoint has.
         mapped: of files that it maps.
-        read_share: what it reads of the entries of one variant of grid shards.
+        read_shares: what it reads of grid shards: of the entries of one variant, and of the rows of features.
     """
 
     workspace: int
@@ -65,7 +65,7 @@ class RankMemory:
     others: int
     checkpoint: int
     mapped: int
-    read_share: float
+    read_shares: tuple[float, float]
 
     @property
     def total(self) -> int:
@@ -119,7 +119,7 @@ class _Rehearsal:
     def __init__(
         self, config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: int, memory: Unwritten
     ) -> None:
-        self.batches = 0
+        self.adjacency = self.batches = 0
         self.config, self.memory, self.comm = config, memory, UnconnectedRank(rank, config.ranks)
         self.opened = unread(opened, rank, memory)
         self.session = self._session(dataset)
@@ -160,17 +160,19 @@ class _Rehearsal:
     def _session(self, dataset: Dataset) -> Session:
         """As :func:`gnnloom.trainer.training.session.open_session` makes it."""
         config, shards, counter, place = self.config, self.opened.shards, ReadCounter(), self.memory.place
-        objective = build_objective(self.opened, config)
+        objective = self._weighted(build_objective(self.opened, config))
+        # Scaling takes a few rows at a time, so it needs no memory, and many steps.
+        unscaled = replace(config, feature_norm="none", run=config.run_name)
+        if config.samples is not None and isinstance(self.opened, OwnRowShard):
+            return open_samples_session(self.comm, unscaled, dataset, self.opened.shard, objective, place, counter)
         options = model_options(config, shards.num_features, objective.num_outputs)
         operator, feature_rows, label_rows = build_share(self.comm, config, self.opened, options, place, counter)
         self.adjacency = self.memory.held
         feature = place.from_numpy(feature_rows.read("feature", np.dtype(config.dtype)))
         settled_feature_norm(feature, config.feature_norm, self.comm)
-        # Scaling takes a few rows at a time, so it needs no memory, and many steps.
-        config = replace(config, feature_norm="none", run=config.run_name)
         model = build_model(operator, config, options)
-        given = shards, label_rows, self._weighted(objective), operator, model, feature, counter, Loaded(0.0, 0)
-        return Session(self.comm, config, dataset, *given)
+        given = shards, label_rows, objective, operator, model, feature, counter, Loaded(0.0, 0)
+        return Session(self.comm, unscaled, dataset, *given)
 
     def _weighted(self, objective: Objective) -> Objective:
         # What a function of the user's takes is not known, whatever it computes.
@@ -208,7 +210,7 @@ class _Rehearsal:
             others,
             checkpoint,
             self._mapped(),
-            getattr(self.opened.shards, "read_share", 0.0),
+            getattr(self.opened.shards, "read_shares", (0.0, 0.0)),
         )
 
     def _mapped(self) -> int:

@@ -176,7 +176,7 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     check_graph(config.model, shards)
     objective = build_objective(opened, config)
     if config.samples is not None and isinstance(opened, OwnRowShard):
-        return _open_samples(comm, config, dataset, opened.shard, objective, place, counter)
+        return open_samples_session(comm, config, dataset, opened.shard, objective, place, counter)
     options = model_options(config, shards.num_features, objective.num_outputs)
     operator, feature_rows, label_rows = build_share(comm, config, opened, options, place, counter)
     feature = read_feature(feature_rows, place)
@@ -205,7 +205,7 @@ def build_share(
     return operator, feature_rows, _vertex_rows(opened, last, last.row_axes)
 
 
-def _open_samples(
+def open_samples_session(
     comm: Communicator,
     config: TrainConfig,
     dataset: Dataset,

@@ -123,10 +123,10 @@ class GridSizes(_Sizes):
     variant_bytes: Mapping[str, int]
     order_bytes: int
 
-    def bytes_of(self, share: float) -> int:
-        """Stored bytes of a share of the entries of one variant, and of the vertex data of as many rows."""
+    def bytes_of(self, entries: float, rows: float) -> int:
+        """Stored bytes of a share of the entries of one variant, and of the vertex data of a share of the rows."""
         variants = max(1, len(self.variant_bytes))
-        return int(share * (sum(self.variant_bytes.values()) + self.order_bytes) / variants)
+        return int(entries * sum(self.variant_bytes.values()) / variants + rows * self.order_bytes)
 
     @classmethod
     def of(cls, shards: GridShards, measure: Callable[[Path], int], task: str = AUTO) -> GridSizes:

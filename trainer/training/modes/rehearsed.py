@@ -63,6 +63,13 @@ class RehearsedBatches(Mode):
         update()
         return 0.0
 
+    def scores(self) -> Tensor:
+        if self.context.session.samples is None:
+            return super().scores()
+        # Layer by layer, some rows at a time; the layers are in temporary files.
+        shape = len(self.context.labels.split), self.context.objective.num_outputs
+        return self.context.place.lasting(shape, self.context.model.dtype)
+
     def _feature(self) -> Tensor:
         model = self.context.model
         return self._memory.tensor((int(self._sizes.rows[0]), model.options.dims[0]), model.dtype)
