@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.arrays import ReadCounter
@@ -37,7 +38,7 @@ from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients, trained_parameters
 from gnnloom.trainer.training.requested import model_options
 from gnnloom.trainer.training.session import Loaded, Session, build_share, open_samples_session, predicted_rows
-from gnnloom.trainer.training.shard_sizes import RowSizes, sizes_of
+from gnnloom.trainer.training.shard_sizes import nothing, rank_sizes, sizes_of
 
 logger = logging.getLogger(__name__)
 
@@ -96,8 +97,8 @@ def rehearse(config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: 
 
 
 def _rehearse(config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: int) -> RankMemory:
-    # Small tensors are computed, from meaningless values.
-    with np.errstate(all="ignore"):
+    # Small tensors are computed, from meaningless values; weights and dropout draw from the generator of the training.
+    with np.errstate(all="ignore"), torch.random.fork_rng(devices=[]):
         # First without counting: what is imported takes memory too, that of the process.
         with Unperformed(first := _unwritten(config)):
             _Rehearsal(config, dataset, opened, rank, first)
@@ -150,12 +151,13 @@ class _Rehearsal:
     def _rank_rows(self) -> RankRows:
         shards, rank = self.opened.shards, self.comm.rank
         row_bytes = shards.num_features * np.dtype(self.config.dtype).itemsize
-        sizes = sizes_of(shards, self.config.task, stored=False)
-        if isinstance(sizes, RowSizes):
-            own, halo, nnz = sizes.ranks[rank].own, sizes.ranks[rank].halo, sizes.nnz
-        else:
-            own, halo, nnz = len(self.labels.split), 0, sizes.nnz
-        return RankRows(own, halo, shards.num_vertices, nnz, row_bytes)
+        if isinstance(shards, RowShards):
+            # A rank looks at its own shard only; the partition was measured on the whole graph.
+            own = rank_sizes(shards, rank, nothing)
+            average = shards.quality.get("load_avg", own.nonzeros)
+            return RankRows(own.own, own.halo, shards.num_vertices, round(average * shards.num_parts), row_bytes)
+        nnz = sizes_of(shards, self.config.task, stored=False).nnz
+        return RankRows(len(self.labels.split), 0, shards.num_vertices, nnz, row_bytes)
 
     def _session(self, dataset: Dataset) -> Session:
         """As :func:`gnnloom.trainer.training.session.open_session` makes it."""

@@ -94,12 +94,14 @@ class RowSizes(_Sizes):
         ]
         return cls(
             **_common(shards, task),
-            ranks=tuple(_rank_sizes(shards, prefix, measure) for prefix in prefixes),
+            ranks=tuple(rank_sizes(shards, rank, measure) for rank in range(len(prefixes))),
             index_bytes=max(np.dtype(kind).itemsize for kind in kinds),
         )
 
 
-def _rank_sizes(shards: RowShards, prefix: str, measure: Callable[[Path], int]) -> RankSizes:
+def rank_sizes(shards: RowShards, rank: int, measure: Callable[[Path], int]) -> RankSizes:
+    """The sizes of the shard of one rank; reads what the manifest says about that rank only."""
+    prefix = f"row/{rank:05d}"
     own, sent, halo, own_nonzeros, halo_nonzeros = (
         shards.artifact.record(f"{prefix}/{name}").shape[0]
         for name in ("vertex", "send_row", "halo_vertex", "own/indices", "halo/indices")
@@ -158,11 +160,12 @@ def sizes_of(
     Raises:
         InputError: the shards lack what the task predicts.
     """
-    measure = tree_bytes if stored else _nothing
+    measure = tree_bytes if stored else nothing
     if isinstance(shards, RowShards):
         return RowSizes.of(shards, measure, ranks, task)
     return GridSizes.of(shards, measure, task)
 
 
-def _nothing(path: Path) -> int:  # noqa: ARG001 - stands for tree_bytes
+def nothing(path: Path) -> int:  # noqa: ARG001 - stands for tree_bytes
+    """Measures no folder."""
     return 0

@@ -74,8 +74,8 @@ def test_what_was_drawn_decides_whether_a_training_fits(
     config = configured(catalog, case)
     drawn = with_drawn_options(config, catalog["web"], catalog["web"].row_shards(1).artifact)
     true = needed(config)
-    # What a process allocates for the first time counts too.
-    assert true == pytest.approx(needed(drawn), rel=0.1)
+    # What a process allocates for the first time counts too, some tens of KiB.
+    assert true == pytest.approx(needed(drawn), abs=1 << 17)
     available(monkeypatch, round(1.1 * true))
     assert train(LoneCommunicator(), config)["state"] == "finished"
     # The plan is that of the run, not of one whose options are written out.

@@ -183,7 +183,7 @@ def test_a_plan_of_a_training_starts_nothing(catalog: Catalog, launcher: LoneLau
     before, jobs = files(first), launcher.jobs
     plan = told(catalog, "train", "web/first", "--epochs", "10", "--plan")
     assert (plan["run"], plan["ranks"], plan["first_epoch"], plan["epochs"]) == ("first", 1, 3, 10)
-    parts = sum(plan[f"{part}_memory"] for part in ("process", "adjacency", "feature", "layer"))
+    parts = sum(plan[f"{part}_memory"] for part in ("process", "adjacency", "feature", "workspace", "batch"))
     assert plan["peak_memory"] == [parts]
     # The run itself has told how long an epoch takes.
     assert plan["seconds_from"] == "first"
