@@ -28,6 +28,7 @@ from gnnloom.trainer.data.unread_shards import unread
 from gnnloom.trainer.data.vertex_data import settled_feature_norm
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
 from gnnloom.trainer.modes.batch_sizes import RankRows
+from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.buffers import stored_buffers
@@ -38,7 +39,6 @@ from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients, trained_parameters
 from gnnloom.trainer.training.requested import model_options
 from gnnloom.trainer.training.session import Loaded, Session, build_share, open_samples_session, predicted_rows
-from gnnloom.trainer.training.shard_sizes import nothing, rank_sizes, sizes_of
 
 logger = logging.getLogger(__name__)
 
@@ -97,8 +97,8 @@ def rehearse(config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: 
 
 
 def _rehearse(config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: int) -> RankMemory:
-    # Small tensors are computed, from meaningless values; weights and dropout draw from the generator of the training.
-    with np.errstate(all="ignore"), torch.random.fork_rng(devices=[]):
+    # Small tensors are computed, from meaningless values, and what models draw is nobody's.
+    with np.errstate(all="ignore"), seeded(config.seed):
         # First without counting: what is imported takes memory too, that of the process.
         with Unperformed(first := _unwritten(config)):
             _Rehearsal(config, dataset, opened, rank, first)
@@ -149,15 +149,18 @@ class _Rehearsal:
         return mode
 
     def _rank_rows(self) -> RankRows:
-        shards, rank = self.opened.shards, self.comm.rank
+        shards = self.opened.shards
         row_bytes = shards.num_features * np.dtype(self.config.dtype).itemsize
-        if isinstance(shards, RowShards):
-            # A rank looks at its own shard only; the partition was measured on the whole graph.
-            own = rank_sizes(shards, rank, nothing)
-            average = shards.quality.get("load_avg", own.nonzeros)
-            return RankRows(own.own, own.halo, shards.num_vertices, round(average * shards.num_parts), row_bytes)
-        nnz = sizes_of(shards, self.config.task, stored=False).nnz
-        return RankRows(len(self.labels.split), 0, shards.num_vertices, nnz, row_bytes)
+        if not isinstance(shards, RowShards):
+            return RankRows(len(self.labels.split), 0, shards.num_vertices, shards.nnz, row_bytes)
+        # Only the rank's own records: of many ranks, each would otherwise read those of all.
+        own, halo, *nonzeros = (
+            shards.artifact.record(f"row/{self.comm.rank:05d}/{name}").shape[0]
+            for name in ("vertex", "halo_vertex", "own/indices", "halo/indices")
+        )
+        # The partition was measured on the whole graph.
+        average = shards.quality.get("load_avg", sum(nonzeros))
+        return RankRows(own, halo, shards.num_vertices, round(average * shards.num_parts), row_bytes)
 
     def _session(self, dataset: Dataset) -> Session:
         """As :func:`gnnloom.trainer.training.session.open_session` makes it."""

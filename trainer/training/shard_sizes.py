@@ -80,28 +80,20 @@ class RowSizes(_Sizes):
         return nonzeros * self.num_vertices // max(1, own)
 
     @classmethod
-    def of(
-        cls, shards: RowShards, measure: Callable[[Path], int], ranks: int | None = None, task: str = AUTO
-    ) -> RowSizes:
-        """The sizes of stored shards; reads their manifest, and measures their folders.
-
-        Args:
-            ranks: so many of the first ranks; None for all.
-        """
-        prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)][:ranks]
+    def of(cls, shards: RowShards, measure: Callable[[Path], int], task: str = AUTO) -> RowSizes:
+        """The sizes of stored shards; reads their manifest, and measures their folders."""
+        prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)]
         kinds = [
             shards.artifact.record(f"{prefix}/{side}/indices").dtype for prefix in prefixes for side in ("own", "halo")
         ]
         return cls(
             **_common(shards, task),
-            ranks=tuple(rank_sizes(shards, rank, measure) for rank in range(len(prefixes))),
+            ranks=tuple(_rank_sizes(shards, prefix, measure) for prefix in prefixes),
             index_bytes=max(np.dtype(kind).itemsize for kind in kinds),
         )
 
 
-def rank_sizes(shards: RowShards, rank: int, measure: Callable[[Path], int]) -> RankSizes:
-    """The sizes of the shard of one rank; reads what the manifest says about that rank only."""
-    prefix = f"row/{rank:05d}"
+def _rank_sizes(shards: RowShards, prefix: str, measure: Callable[[Path], int]) -> RankSizes:
     own, sent, halo, own_nonzeros, halo_nonzeros = (
         shards.artifact.record(f"{prefix}/{name}").shape[0]
         for name in ("vertex", "send_row", "halo_vertex", "own/indices", "halo/indices")
@@ -147,25 +139,15 @@ class GridSizes(_Sizes):
 ShardSizes = RowSizes | GridSizes
 
 
-def sizes_of(
-    shards: RowShards | GridShards, task: str = AUTO, *, stored: bool = True, ranks: int | None = None
-) -> ShardSizes:
+def sizes_of(shards: RowShards | GridShards, task: str = AUTO) -> ShardSizes:
     """The sizes of stored shards.
 
     Args:
         task: name of the task, which decides how wide the model's output is.
-        ranks: of row shards, those of so many of the first ranks; None for all.
-        stored: also the stored bytes, for which it looks at every file; otherwise these are 0.
 
     Raises:
         InputError: the shards lack what the task predicts.
     """
-    measure = tree_bytes if stored else nothing
     if isinstance(shards, RowShards):
-        return RowSizes.of(shards, measure, ranks, task)
-    return GridSizes.of(shards, measure, task)
-
-
-def nothing(path: Path) -> int:  # noqa: ARG001 - stands for tree_bytes
-    """Measures no folder."""
-    return 0
+        return RowSizes.of(shards, tree_bytes, task)
+    return GridSizes.of(shards, tree_bytes, task)
