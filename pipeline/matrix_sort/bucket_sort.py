@@ -1,7 +1,7 @@
 """The external two-pass bucket sort: from edges in any order to a stored matrix, in bounded memory.
 
-The phases are those of :mod:`gnnloom.pipeline.matrix_sort.sort_plan`. How many files are merged, and which blocks are
-made, depends on what pass 1 finds, so the first phase runs alone. The bytes depend on the edges only.
+:mod:`gnnloom.pipeline.matrix_sort.sort_plan` has the phases. How many files are merged depends on what pass 1 finds,
+and which blocks are made on what the merged files hold, so these run first. The bytes depend on the edges only.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, unit_shift
+from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
 from gnnloom.pipeline.matrix_sort.degrees import create_degree_array
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortPlan, SortSizes, cut_blocks
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
+from gnnloom.pipeline.shuffle.run_list import RunList
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
@@ -27,6 +29,7 @@ from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.files import JsonObject, tree_bytes
+from gnnloom.storage.matrix.ranges import split_range
 
 
 def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions, cluster: Cluster) -> SortedMatrix:
@@ -62,7 +65,7 @@ def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions,
 
 
 def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
-    """Run pass 1; returns what it found."""
+    """Run pass 1 and the merges of its files; returns what they found."""
     run([plan.scatter], cluster, plan.writer)
     names = [task.name for task in plan.scatter.tasks]
     recorded = plan.writer.recorded_of(names)
@@ -73,24 +76,34 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
         raise InputError("some edges of the source have a weight and some have none")
     edges = sum(fact["edges"] for fact in facts)
     num_vertices = _count_vertices(plan.source, max((fact["max_id"] for fact in facts), default=-1), edges)
-    lanes = plan.spilled.shuffle.recorded(records)
-    with OpenFiles(plan.writer.work) as files:
-        entries = np.zeros(((num_vertices - 1) >> unit_shift(num_vertices - 1)) + 1, np.int64)
-        for runs in lanes:
-            entries += unit_rows(files, [runs], num_vertices, (0, len(entries)))[1]
-    units, block_entries = cut_blocks(entries, num_vertices, add_loops=plan.options.self_loops == "add")
-    return replace(
+    sizes = replace(
         plan.sizes,
         num_vertices=num_vertices,
         edges=edges,
         num_ranges=len(names),
         weighted=True in weighted,
         num_files=sum(fact["num_files"] for fact in facts),
-        block_units=units,
-        block_entries=block_entries,
-        spill_bytes=sum(runs.num_bytes for runs in lanes),
+        spill_bytes=sum(runs.num_bytes for runs in plan.spilled.shuffle.recorded(records)),
         self_loops=sum(fact["self_loops"] for fact in facts),
     )
+    merged = replace(plan, sizes=sizes)
+    # The merges do not depend on the blocks, which this process cuts by what few merged files say, not all files.
+    if merges := merged.spilled.merges("merge"):
+        run([merged.scatter, *merges], cluster, plan.writer)
+    add_loops = plan.options.self_loops == "add"
+    units, block_entries = cut_blocks(_unit_entries(merged), num_vertices, add_loops=add_loops)
+    return replace(sizes, block_units=units, block_entries=block_entries)
+
+
+def _unit_entries(plan: SortPlan) -> NDArray[np.int64]:
+    """(num_units,) entries of each unit of rows in the spill files that blocks read."""
+    work, num_units = plan.writer.work, plan.sizes.num_units
+    listed, entries = RunList.read(work / plan.spilled.shuffle.list_path), np.zeros(num_units, np.int64)
+    with OpenFiles(work) as files:
+        for span, lanes in listed.of(range(listed.spans)).items():
+            units = split_range(num_units, listed.spans, span)
+            entries[slice(*units)] = unit_rows(files, lanes, plan.sizes.num_vertices, units)[1]
+    return entries
 
 
 def _count_vertices(source: EdgeSource, max_id: int, edges: int) -> int:
