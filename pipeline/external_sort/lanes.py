@@ -258,7 +258,7 @@ class OpenLane:
 
     @property
     def checksum(self) -> int:
-        """A checksum of the data, made of those of its blocks; raises as :attr:`size`."""
+        """A checksum of the data, computed from the checksums of its blocks. Raises the errors of :attr:`size`."""
         return int(google_crc32c.value(self._table[1].view(np.uint8)))
 
     @cached_property

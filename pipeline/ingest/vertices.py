@@ -176,7 +176,7 @@ def _check_placed(source: VertexSource, graph: Graph, of_tables: Mapping[str, Ma
 
 
 def _table_facts(plan: ArrayPlan, recorded: Mapping[str, TaskRecord]) -> dict[str, int]:
-    """Of an array from a table: rows placed, rows left out, and the first vertex without one (-1 if none)."""
+    """What happened to the rows of a table: placed, left out, and the first vertex that got none (-1 if all did)."""
     found = [recorded[task.name].facts for task in plan.tasks()]
     return {
         "placed": sum(facts["placed"] for facts in found),

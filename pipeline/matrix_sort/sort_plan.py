@@ -195,7 +195,7 @@ class SortPlan:
     """The phases of a sort.
 
     Attributes:
-        sizes: those that pass 1 found, or stated ones. Before pass 1 only :attr:`scatter` is right.
+        sizes: what pass 1 found, or stated. Before pass 1, only :attr:`scatter` may be used.
         memory: bytes that a worker may use.
         reading: what it takes to read each range of the source; by default, two int64 ids for each edge.
         writer: the artifact to write.
@@ -225,7 +225,7 @@ class SortPlan:
     def spilled(self) -> SpillPlan:
         """How the entries get from pass 1 to pass 2."""
         sizes = self.sizes
-        # Merged files of other ranges are not those of these.
+        # Another division into ranges must not find the merged files of this one.
         digest = xxhash.xxh3_64_hexdigest(" ".join(starmap(range_name, enumerate(self.ranges))).encode())
         shuffle = Shuffle(f"spill/{digest}", sizes.num_units, (), sizes.num_blocks)
         num_vertices, num_tasks = sizes.num_vertices, len(self.ranges)

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gnnloom.trainer.kernels.result_shapes import tensors_in
 from gnnloom.trainer.place.workspace import SMALL, Workspace
 from gnnloom.trainer.training.loop import EpochReport, Training
 
@@ -35,22 +35,14 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         result = function(*args, **(kwargs or {}))
-        known = {tensor.untyped_storage().data_ptr() for tensor in _tensors((*args, *(kwargs or {}).values()))}
-        for tensor in _tensors((result,)):
+        known = {tensor.untyped_storage().data_ptr() for tensor in tensors_in((*args, *(kwargs or {}).values()))}
+        for tensor in tensors_in((result,)):
             storage = tensor.untyped_storage()
             is_new = storage.data_ptr() not in known and not self._workspace.holds(tensor)
             # The workspace makes its tensors from arrays, which torch does not see; the operations see them.
             if is_new and storage.nbytes() > SMALL:
                 self.found.append(f"{function}: {tuple(tensor.shape)}, {tensor.dtype}")
         return result
-
-
-def _tensors(values: object) -> Iterator[Tensor]:
-    if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, tuple | list):
-        for value in values:
-            yield from _tensors(value)
 
 
 @contextmanager

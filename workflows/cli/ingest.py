@@ -75,7 +75,7 @@ def _table(width: int, *, one_location: bool) -> str:
     return "\n".join(f"  {known.name:<{width}}{known.summary}" for known in shown)
 
 
-#: Figures of a graph and its vertex data that everyone wants to see.
+#: The main figures of a graph and its vertex data, which are shown unless all are asked for.
 _BRIEF = (
     "vertices",
     "nnz",

@@ -39,7 +39,7 @@ from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show,
 from gnnloom.workflows.cli.progress import shown_progress
 from gnnloom.workflows.cli.shard_plans import show_shards_plan
 
-#: Figures of a partition that everyone wants to see.
+#: The main figures of a partition, which are shown unless all are asked for.
 _BRIEF = (
     "parts",
     "chosen",

@@ -30,7 +30,7 @@ from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 #: Entries of the result that are too large for a terminal.
 _LARGE = ("bytes_between", "confusion", "per_class")
-#: Entries that everyone wants to see, before and after the scores.
+#: The main entries, before and after the scores, which are shown unless all are asked for.
 _BRIEF = ("run", "state", "mode", "algorithm", "ranks", "epochs", "loss")
 _BRIEF_COST = ("epoch_seconds", "bytes_sent", "peak_memory")
 

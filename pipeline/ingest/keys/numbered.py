@@ -76,7 +76,7 @@ class KeySizes:
 
     @classmethod
     def stated(cls, edges: SortSizes, memory: int, name_bytes: float) -> KeySizes:
-        """The most keys that edges can have: no key occurs twice among the edges of a file, if so many are distinct.
+        """An upper bound: no key occurs twice among the edges of a file, unless there are fewer keys than that.
 
         Args:
             edges: the edges; if ids are names, each has the text of two names and a separator after each of them.
@@ -98,7 +98,7 @@ class KeyPlan:
     """The phases that number the keys of a source.
 
     Attributes:
-        sizes: those of the collected keys, or stated ones. Before keys are collected only :attr:`collect` is right.
+        sizes: of the collected keys, or stated. Before the keys are collected, only :attr:`collect` may be used.
         memory: bytes that a worker may use.
         source: an :class:`~gnnloom.pipeline.sources.source.EdgeSource`; None for plans that are counted and not run.
         ranges_path: file of the ranges of keys.

@@ -34,7 +34,7 @@ from gnnloom.storage.matrix.csr import index_dtype
 
 #: Bytes of memory for a nonzero of a range: its column, the pair that it makes, and the copies of a sort of pairs.
 _NONZERO_BYTES = 48
-#: Nonzeros of a range: at least those of a stored chunk, at most those that a row block usually has.
+#: Fewest nonzeros of a range, about a stored chunk; and most, about a usual row block.
 _LEAST_NONZEROS, _MOST_NONZEROS = 1 << 20, 1 << 22
 #: Cells of the table that are stored at a time, and bytes of memory for each: pair and rows, twice.
 _PIECE_CELLS, _PIECE_BYTES = 1 << 20, 32

@@ -178,7 +178,7 @@ class IncidenceWriter:
 
 @dataclass(frozen=True)
 class _Join:
-    """Lists that become those of all rows, one after the other."""
+    """The lists of consecutive ranges of rows, to be joined into one."""
 
     pieces: tuple[Incidence, ...]
     result: Incidence

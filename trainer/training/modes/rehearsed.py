@@ -89,7 +89,7 @@ class RehearsedBatches(Mode):
         matrix = ShardMatrix(
             self._csr(count, count, nonzeros - halo), self._csr(count, received, halo), rows, offsets, rows, offsets
         )
-        same = self.context.session.shards.symmetric and not getattr(config, "presamples", 0)
+        same = self.context.session.shards.symmetric and not config.presamples
         transpose = matrix if same else replace(matrix, own=self._csr(count, count, nonzeros - halo))
         factors = self.context.place.lasting((count,), self.context.place.sum_dtype)
         given = BatchRows(np.zeros(count, np.int64), matrix, transpose, Scaling(factors, factors))
