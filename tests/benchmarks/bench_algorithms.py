@@ -168,8 +168,11 @@ def _report_overlap(catalog: Path, dataset: gnnloom.Dataset, precision: str) -> 
     )
     found = ranks_of("overlap_ranks.py", config, {}, ["128", "15"])
     print(f"\n2 ranks, random partition, width 128, {precision}: seconds of the slower rank in which it only waits")
-    print("".join(f"{name:>12}" for name in ("alone", "exposed", "unaided")))
-    print("".join(f"{found[name]:12.4f}" for name in ("alone", "exposed", "unaided")))
+    ways = ("alone", "exposed", "unaided", "before")
+    print(" " * 12 + "".join(f"{name:>12}" for name in ways))
+    print("only waiting" + "".join(f"{found[name]:12.4f}" for name in ways))
+    print("the whole   " + "".join(f"{found[f'{name} whole']:12.4f}" for name in ways))
+    print(f"RESULT algorithms_overlap_{precision}_gain {found['before whole'] / found['exposed whole']:.3g} x")
     for name in ("hidden", "hidden_unaided"):
         print(f"RESULT algorithms_overlap_{precision}_{name} {found[name]:.3g} x")
     sys.stdout.flush()

@@ -83,6 +83,10 @@ class TrafficCounts:
         self.messages[kind] += num_messages
         self.bytes_to[receiver] += num_bytes
 
+    def take(self, name: str, seconds: float) -> None:
+        """Add the seconds that something took."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
 
 class Meeting(Protocol):
     """A group of ranks that can wait for each other."""
@@ -114,14 +118,17 @@ class Traffic:
         if not self.profiled:
             yield
             return
-        # The barrier absorbs the wait for the slowest rank, so what follows measures the transfer alone.
-        if group is not None:
-            with self.timing(WAITING):
-                group.barrier()
+        # The barrier absorbs the wait for the slowest rank, so what follows measures the transfer alone. Without a
+        # profile, the rank waits as long in the transfer.
         started = time.perf_counter()
+        if group is not None:
+            group.barrier()
+            met = time.perf_counter()
+            self.counts.exposed += met - started
+            self.counts.take(WAITING, met - started)
+            started = met
         yield
-        seconds = self.counts.seconds
-        seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - started
+        self.counts.take(name, time.perf_counter() - started)
 
     @contextmanager
     def recording(self) -> Iterator[TrafficCounts]:

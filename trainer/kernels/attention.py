@@ -8,6 +8,7 @@ the maximum and the sum, so nothing of the size of the edges is stored.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
-from gnnloom.trainer.kernels.contract import SoftmaxGradient, SoftmaxState
+from gnnloom.trainer.kernels.contract import Progress, SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.place.arrays import array_dtype, as_array
 from gnnloom.trainer.place.threads import Threads
 
@@ -72,16 +73,24 @@ class NumbaEdgeSoftmax:
         self._row_ranges = threads.balanced_ranges(self._indptr)
         self._column_ranges = threads.balanced_ranges(self._column_indptr)
 
-    def accumulate(self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState) -> None:
+    def accumulate(
+        self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState, progress: Progress = None
+    ) -> None:
         attended, sums = self._attended(values, source, target), _State(*map(as_array, state))
 
         def kernel(start: int, stop: int) -> None:
             _accumulate(self._indptr, self._indices, attended, sums, start, stop)
 
-        self._threads.run(kernel, self._row_ranges)
+        self._over_rows(kernel, progress)
 
     def add_target_gradient(
-        self, values: Tensor, source: Tensor, target: Tensor, gradient: SoftmaxGradient, out: Tensor
+        self,
+        values: Tensor,
+        source: Tensor,
+        target: Tensor,
+        gradient: SoftmaxGradient,
+        out: Tensor,
+        progress: Progress = None,
     ) -> None:
         attended, given = self._attended(values, source, target), _Gradient(*map(as_array, gradient))
         result = as_array(out)
@@ -89,7 +98,7 @@ class NumbaEdgeSoftmax:
         def kernel(start: int, stop: int) -> None:
             _target_gradient(self._indptr, self._indices, attended, given, result, start, stop)
 
-        self._threads.run(kernel, self._row_ranges)
+        self._over_rows(kernel, progress)
 
     def add_source_gradient(
         self,
@@ -99,6 +108,7 @@ class NumbaEdgeSoftmax:
         gradient: SoftmaxGradient,
         of_values: Tensor,
         of_scores: Tensor,
+        progress: Progress = None,
     ) -> None:
         attended, given = self._attended(values, source, target), _Gradient(*map(as_array, gradient))
         results = as_array(of_values), as_array(of_scores)
@@ -106,7 +116,12 @@ class NumbaEdgeSoftmax:
         def kernel(start: int, stop: int) -> None:
             _source_gradient(self._column_indptr, self._rows, attended, given, *results, start, stop)
 
-        self._threads.run(kernel, self._column_ranges)
+        slices = self._threads.slices(self._column_ranges, self._column_indptr) if progress else []
+        self._threads.run_slices(kernel, self._column_ranges, slices, progress)
+
+    def _over_rows(self, kernel: Callable[[int, int], None], progress: Progress) -> None:
+        slices = self._threads.slices(self._row_ranges, self._indptr) if progress else []
+        self._threads.run_slices(kernel, self._row_ranges, slices, progress)
 
     def _attended(self, values: Tensor, source: Tensor, target: Tensor) -> _Attended:
         # In a kernel a Python float is a float64, which would widen the arithmetic of float32 arrays.

@@ -20,6 +20,9 @@ from gnnloom.trainer.place.place import Place
 #: Features of which one word of :class:`RowPass` holds the bits.
 LANES: Final = 32
 
+#: What a kernel calls now and then between rows, so that messages in flight advance; None for nothing.
+Progress = Callable[[], None] | None
+
 
 class RowsOnDisk(Protocol):
     """A matrix whose entries are read block by block; see :class:`gnnloom.storage.artifacts.stored_csr.StoredCSR`."""
@@ -104,7 +107,7 @@ class SparseProduct(Protocol):
         *,
         accumulate: bool = False,
         column_scale: Tensor | None = None,
-        progress: Callable[[], None] | None = None,
+        progress: Progress = None,
     ) -> None:
         """Write diag(row_scale) A diag(column_scale) dense into ``out``, or add it to ``out``.
 
@@ -181,10 +184,12 @@ class EdgeSoftmax(Protocol):
         weight_ij = exp(e_ij) / sum over k of exp(e_ik)
         out_i = sum over j of weight_ij z_j
 
-    All tensors have one dtype.
+    All tensors have one dtype. ``progress`` is called now and then, as in :class:`SparseProduct`.
     """
 
-    def accumulate(self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState) -> None:
+    def accumulate(
+        self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState, progress: Progress = None
+    ) -> None:
         """Add this pattern's columns to the running sums of the rows.
 
         Args:
@@ -196,7 +201,13 @@ class EdgeSoftmax(Protocol):
         ...
 
     def add_target_gradient(
-        self, values: Tensor, source: Tensor, target: Tensor, gradient: SoftmaxGradient, out: Tensor
+        self,
+        values: Tensor,
+        source: Tensor,
+        target: Tensor,
+        gradient: SoftmaxGradient,
+        out: Tensor,
+        progress: Progress = None,
     ) -> None:
         """Add this pattern's contribution to the gradient of the target scores to ``out``, (num_rows, heads)."""
         ...
@@ -209,6 +220,7 @@ class EdgeSoftmax(Protocol):
         gradient: SoftmaxGradient,
         of_values: Tensor,
         of_scores: Tensor,
+        progress: Progress = None,
     ) -> None:
         """Add the gradients of the columns to those of their values and scores.
 

@@ -16,7 +16,14 @@ import torch
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
-from gnnloom.trainer.kernels.contract import EdgeSoftmax, RowsOnDisk, SoftmaxGradient, SoftmaxState, SparseProduct
+from gnnloom.trainer.kernels.contract import (
+    EdgeSoftmax,
+    Progress,
+    RowsOnDisk,
+    SoftmaxGradient,
+    SoftmaxState,
+    SparseProduct,
+)
 from gnnloom.trainer.kernels.dropout import Dropout
 from gnnloom.trainer.kernels.elementwise import (
     add_bias,
@@ -52,6 +59,7 @@ __all__ = [
     "Dropout",
     "EdgeSoftmax",
     "PackedRows",
+    "Progress",
     "SoftmaxGradient",
     "SoftmaxState",
     "SparseProduct",

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import RowsOnDisk, SoftmaxGradient, SoftmaxState
+from gnnloom.trainer.kernels.contract import Progress, RowsOnDisk, SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.kernels.result_shapes import mapped, result_dtype, result_shape, tensors_in
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.kernels.unwritten import Unwritten
@@ -88,11 +88,19 @@ class UnperformedSoftmax:
         transposed = (pattern.num_columns + 1, np.int64), (pattern.nnz, index_dtype(pattern.num_rows))
         self._kept = pattern, *(empty((count,), np.dtype(kind)) for count, kind in transposed)
 
-    def accumulate(self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState) -> None:
+    def accumulate(
+        self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState, progress: Progress = None
+    ) -> None:
         """Compute nothing."""
 
     def add_target_gradient(
-        self, values: Tensor, source: Tensor, target: Tensor, gradient: SoftmaxGradient, out: Tensor
+        self,
+        values: Tensor,
+        source: Tensor,
+        target: Tensor,
+        gradient: SoftmaxGradient,
+        out: Tensor,
+        progress: Progress = None,
     ) -> None:
         """Compute nothing."""
 
@@ -104,6 +112,7 @@ class UnperformedSoftmax:
         gradient: SoftmaxGradient,
         of_values: Tensor,
         of_scores: Tensor,
+        progress: Progress = None,
     ) -> None:
         """Compute nothing."""
 

@@ -99,7 +99,7 @@ class GAT(Model):
         values = self.operator.transform(features, weight, layer)
         values, sent = fork(values, place) if fetch and not sends_inputs else (values, sent)
         begun = fetch.begin(sent) if fetch else inputs.value
-        step = Attending(rows.attention(self.options.own["negative_slope"]))
+        step = Attending(rows.attention(self.options.own["negative_slope"]), fetch.progress if fetch else None)
         source, target = self.source_attention[layer], self.target_attention[layer]
         # With sampled neighbors, the leading vertices only are those of the next layer.
         num_targets = self.operator.layout(layer + 1).num_rows

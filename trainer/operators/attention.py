@@ -17,6 +17,7 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Traffic
 from gnnloom.trainer.kernels.dispatch import (
     EdgeSoftmax,
+    Progress,
     SoftmaxGradient,
     SoftmaxState,
     edge_softmax,
@@ -64,8 +65,13 @@ class Attending:
     can be sent while the own columns' gradients are computed.
     """
 
-    def __init__(self, attention: Attention) -> None:
-        self.attention = attention
+    def __init__(self, attention: Attention, progress: Progress = None) -> None:
+        """Prepare the two steps.
+
+        Args:
+            progress: called now and then during the work on the own columns, forward and backward.
+        """
+        self.attention, self.progress = attention, progress
         self.state: SoftmaxState | None = None
         self.gradient: SoftmaxGradient | None = None
 
@@ -109,7 +115,7 @@ class _Own(torch.autograd.Function):
         own, source, target = (place.contiguous(tensor.detach()) for tensor in tensors)
         step.state = SoftmaxState.begin((len(target), *own.shape[1:]), own.dtype, place)
         with step.attention.traffic.timing(SPMM):
-            step.attention.own.accumulate(own, source, target, step.state)
+            step.attention.own.accumulate(own, source, target, step.state, step.progress)
         ctx.step = step
         ctx.save_for_backward(own, source, target)
         # The same memory as the state's, which autograd must not track: the second step goes on writing to it.
@@ -121,7 +127,7 @@ class _Own(torch.autograd.Function):
         with ctx.step.attention.traffic.timing(SPMM):
             softmax, place, gradient = ctx.step.attention.own, ctx.step.attention.place, ctx.step.gradient
             ctx.step.gradient = None
-            return None, *_gradients(softmax, ctx.saved_tensors, gradient, place)
+            return None, *_gradients(softmax, ctx.saved_tensors, gradient, place, ctx.step.progress)
 
 
 class _Halo(torch.autograd.Function):
@@ -157,11 +163,15 @@ class _Halo(torch.autograd.Function):
 
 
 def _gradients(
-    softmax: EdgeSoftmax, given: Sequence[Tensor], gradient: SoftmaxGradient, place: Place
+    softmax: EdgeSoftmax,
+    given: Sequence[Tensor],
+    gradient: SoftmaxGradient,
+    place: Place,
+    progress: Progress = None,
 ) -> tuple[Tensor, ...]:
     """Gradients of the values, the source scores and the target scores, through the columns of one pattern."""
     values, source, target = given
     of_values, of_source, of_target = (place.like(each).zero_() for each in given)
-    softmax.add_target_gradient(values, source, target, gradient, of_target)
-    softmax.add_source_gradient(values, source, target, gradient, of_values, of_source)
+    softmax.add_target_gradient(values, source, target, gradient, of_target, progress)
+    softmax.add_source_gradient(values, source, target, gradient, of_values, of_source, progress)
     return of_values, of_source, of_target

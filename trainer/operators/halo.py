@@ -153,6 +153,12 @@ class HaloFetch:
         result: Tensor = _Finish.apply(begun, self)  # type: ignore[no-untyped-call]
         return result
 
+    def progress(self) -> None:
+        """Let what is in flight, in either direction, advance."""
+        for arrival in (self.arriving, self.returning):
+            if arrival is not None:
+                self.exchange.comm.progress(arrival.requests)
+
 
 class _Begin(torch.autograd.Function):
     @staticmethod

@@ -78,3 +78,5 @@ def test_ranks_meet_and_times_are_taken_only_if_profiled() -> None:
         pass
     assert set(traffic.counts.seconds) == {"spmm", "waiting", "weight"}
     assert meeting.times == 1
+    # Without a profile, ranks wait for the late one in the transfer, which counts as exposed.
+    assert traffic.counts.exposed == traffic.counts.seconds["waiting"] > 0

@@ -156,6 +156,10 @@ class RecordedExchange:
     def wait(self, requests: list[Any]) -> None:
         self.events.append("rows are waited for")
 
+    def progress(self, requests: list[Any]) -> None:
+        if self.events[-1] != "messages advance":
+            self.events.append("messages advance")
+
     def begin_return(self, halo: torch.Tensor, kind: str) -> Arrival:
         self.events.append("gradients leave")
         return Arrival(halo, {}, [], halo)
@@ -179,7 +183,8 @@ def test_the_exchange_is_hidden_behind_the_own_columns_forward_and_backward(monk
     for name, event in (("accumulate", "own sums"), ("add_source_gradient", "own gradients")):
         monkeypatch.setattr(attention.own, name, recorded(getattr(attention.own, name), event))
     values = torch.randn(ROWS, DIM, requires_grad=True)
-    fetch, step = HaloFetch(RecordedExchange(events)), Attending(attention)  # type: ignore[arg-type]
+    fetch = HaloFetch(RecordedExchange(events))  # type: ignore[arg-type]
+    step = Attending(attention, fetch.progress)
     begun = fetch.begin(values)
     own = values.view(ROWS, 1, DIM).expand(ROWS, HEADS, DIM)
     attended = step.begin(own, own.sum(2), own.sum(2))
@@ -188,8 +193,11 @@ def test_the_exchange_is_hidden_behind_the_own_columns_forward_and_backward(monk
     assert events == [
         "rows leave",
         "own sums",
+        "messages advance",
         "rows are waited for",
         "gradients leave",
+        "messages advance",
         "own gradients",
+        "messages advance",
         "gradients are waited for",
     ]
