@@ -25,8 +25,8 @@ def shown_python(text: str) -> list[str]:
     return [textwrap.dedent(block) for block in _PYTHON.findall(text)]
 
 
-#: Begins a block that tests do not run, and says why.
-NOT_RUN = "# Not run by the tests: "
+#: Stands above a block that tests do not run, and says why; readers of the built manual do not see it.
+NOT_RUN = re.compile(r"^<!-- Not run by the tests: (.*) -->$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def fenced_steps(text: str) -> list[Step]:
     steps = []
     for match in _FENCED.finditer(text):
         language, block = match[1], match[2]
-        if block.startswith(NOT_RUN):
+        before = text[: match.start()].rstrip().rsplit("\n", 1)[-1]
+        if NOT_RUN.match(before):
             continue
         named = re.search(r"`([\w.-]+\.toml)`:\s*$", text[: match.start()])
         steps.append(Step(language, block, named[1] if named else None))

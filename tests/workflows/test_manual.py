@@ -93,11 +93,17 @@ def test_all_commands_of_the_manual_work_in_order(page: Path, tmp_path: Path) ->
 
 def test_blocks_that_tests_do_not_run_say_why() -> None:
     for page in PAGES:
-        for reason in re.findall(rf"^{re.escape(NOT_RUN)}(.*)$", page.read_text(), re.MULTILINE):
+        for reason in NOT_RUN.findall(page.read_text()):
             assert reason.endswith("."), f"{page}: {reason}"
         # Texts are output, formulas or trees. Sessions on a cluster are repeated by tests on a real Slurm.
         languages = set(re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE))
         assert languages <= {"bash", "python", "toml", "text", *(["console"] if page.stem == "slurm" else [])}, page
+
+
+def test_the_home_page_leads_to_every_page() -> None:
+    home = (DOCS / "index.md").read_text()
+    others = {str(page.relative_to(DOCS)) for page in PAGES} - {"index.md"}
+    assert others <= set(re.findall(r"\]\(([\w/-]+\.md)", home))
 
 
 def test_messages_of_the_manual_occur_in_the_source() -> None:
