@@ -17,11 +17,22 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def bytes_from_device() -> int:
+    """Bytes that this process has had read from storage devices so far, and not from the page cache; 0 if unknown."""
+    return _counters("self").get("read_bytes", 0)
+
+
 def bytes_moved() -> tuple[int, int]:
     """Bytes that this thread has read and written by system calls so far, without mapped files; (0, 0) if unknown."""
+    # Of the thread, not of the process: other tasks run in other threads of the same worker.
+    counters = _counters("thread-self")
+    return counters.get("rchar", 0), counters.get("wchar", 0)
+
+
+def _counters(whose: str) -> dict[str, int]:
+    """The system's counters of what a process or thread has read and written; empty if there are none."""
     try:
-        # Of the thread, not of the process: other tasks run in other threads of the same worker.
-        lines = dict(line.split(": ") for line in Path("/proc/thread-self/io").read_text().splitlines())
+        lines = Path(f"/proc/{whose}/io").read_text().splitlines()
     except OSError:
-        return 0, 0
-    return int(lines["rchar"]), int(lines["wchar"])
+        return {}
+    return {name: int(count) for name, count in (line.split(": ") for line in lines)}

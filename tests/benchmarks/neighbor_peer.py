@@ -1,13 +1,19 @@
 """PyG's NeighborLoader and GraphSAGE in bench_sampling: the same graph, split, sizes and optimizer as gnnloom.
 
 python tests/benchmarks/neighbor_peer.py CATALOG DATASET EPOCHS WORKERS
+
+Layers leave out what the seeds no longer need (``trim_to_layer``), as gnnloom's do, and the loader samples with pyg-lib
+where it is installed, else with torch-sparse. The latter does not say how many vertices and edges each hop added, which
+trimming has to know, so they are found from the order of a batch.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
+import numpy as np
 import torch
 from epoch_figures import Clock, report
 from torch import Tensor
@@ -42,13 +48,30 @@ def main() -> None:
         for batch in loader:
             optimizer.zero_grad()
             seeds: Tensor = batch.y[: batch.batch_size]
-            loss = torch.nn.functional.cross_entropy(model(batch.x, batch.edge_index)[: len(seeds)], seeds)
+            vertices, edges = _hops(batch)
+            output = model(
+                batch.x, batch.edge_index, num_sampled_nodes_per_hop=vertices, num_sampled_edges_per_hop=edges
+            )
+            loss = torch.nn.functional.cross_entropy(output[: len(seeds)], seeds)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             total, count = total + float(loss.detach()) * len(seeds), count + len(seeds)
         losses.append(total / count)
         clock.mark()
     report({**clock.figures(), "loss": losses})
+
+
+def _hops(batch: Any) -> tuple[list[int], list[int]]:
+    """How many vertices a batch's seeds and each hop add, and how many edges each hop adds."""
+    if batch.num_sampled_nodes is not None:
+        return list(batch.num_sampled_nodes), list(batch.num_sampled_edges)
+    # Edges are in the order of their targets, and vertices in the order in which edges lead to them.
+    source, target = batch.edge_index.numpy()
+    vertices, edges = [batch.batch_size], [0]
+    for _ in FANOUTS:
+        edges.append(np.searchsorted(target, vertices[-1]))
+        vertices.append(max(vertices[-1], 1 + source[edges[-2] : edges[-1]].max(initial=-1)))
+    return np.diff(vertices, prepend=0).tolist(), np.diff(edges).tolist()
 
 
 if __name__ == "__main__":

@@ -10,9 +10,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gnnloom.storage.errors import CorruptError, InputError
+from gnnloom.storage.meters import bytes_from_device
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.figures import shown_epoch
 from gnnloom.storage.runs.run import Run
@@ -278,7 +281,7 @@ class Training:
             self.optimizer.step()
 
         self.comm.traffic.watch.epoch = epoch + 1
-        read_before = self.session.counter.bytes
+        read_before = self._bytes_read()
         with self.comm.traffic.recording() as counts:
             self.model.train()
             with self.session.drawing(Draws.TRAINING, epoch) as generator:
@@ -290,8 +293,12 @@ class Training:
             # ranks.
             totals = self.session.place.tensor([contribution, float(stop())], torch.float64)
             self.comm.all_reduce(totals, Kind.LOSS)
-        read = self.session.counter.bytes - read_before
-        return self._report(totals, time.perf_counter() - started, counts, figures, read)
+        seconds = time.perf_counter() - started
+        return self._report(totals, seconds, counts, figures, self._bytes_read() - read_before)
+
+    def _bytes_read(self) -> NDArray[np.float64]:
+        """(2,) bytes that this rank has read through the store, and that devices have delivered to it, so far."""
+        return np.array([self.session.counter.bytes, bytes_from_device()], np.float64)
 
     def _limit_step(self, epoch: int) -> dict[str, float]:
         """Set the learning rate and clip the gradients. Collective.
@@ -310,16 +317,21 @@ class Training:
         return figures
 
     def _report(
-        self, totals: torch.Tensor, seconds: float, counts: TrafficCounts, figures: dict[str, float], read: int
+        self,
+        totals: torch.Tensor,
+        seconds: float,
+        counts: TrafficCounts,
+        figures: dict[str, float],
+        read: NDArray[np.float64],
     ) -> EpochReport:
         sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
         # Outside the epoch's record and its time, so the report does not count itself.
-        everyones = self.comm.gather_numbers([seconds, counts.exposed, float(read), float(totals[0]), *sent])
+        everyones = self.comm.gather_numbers([seconds, counts.exposed, float(totals[0]), *read, *sent])
         if self.config.adjacency == "disk":
-            figures["bytes_read"] = int(everyones[:, 2].sum())
+            figures["bytes_read"], figures["bytes_from_device"] = everyones[:, 3:5].sum(0).astype(int).tolist()
         # The first rank's: a sum over ranks may end in other bits on each, and they must decide alike.
-        loss = float(everyones[0, 3])
-        sums = everyones[:, 4:].sum(0).reshape(2, len(Kind)).astype(int)
+        loss = float(everyones[0, 2])
+        sums = everyones[:, 5:].sum(0).reshape(2, len(Kind)).astype(int)
         num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
         slowest = float(everyones[:, 0].max())
         exposed = float(everyones[:, 1].max()), float(everyones[:, 1].mean())
