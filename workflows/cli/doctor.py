@@ -18,9 +18,10 @@ _COLORS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 
 @click.command("doctor")
 @click.option("--warm", is_flag=True, help="Fill the cache of compiled kernels instead, so that no command compiles.")
+@click.option("--wide", is_flag=True, help="With --warm: compile them for graphs of more than 2^31 vertices, too.")
 @click.option("--clean", is_flag=True, help="Remove shared memory and temporary folders that killed processes left.")
 @json_option
-def doctor_command(warm: bool, clean: bool, as_json: bool) -> None:
+def doctor_command(warm: bool, wide: bool, clean: bool, as_json: bool) -> None:
     """Check this machine and the installation: Python, MPI, kernels, partitioners, memory, disk.
 
     With --clean, remove instead what your killed processes left behind and no process uses: shared memory of MPI ranks
@@ -40,7 +41,7 @@ def doctor_command(warm: bool, clean: bool, as_json: bool) -> None:
         return
     findings = []
     console = Console()
-    for finding in warm_kernels() if warm else examine(current_catalog().root):
+    for finding in warm_kernels(wide=wide) if warm else examine(current_catalog().root):
         findings.append(finding)
         if not as_json:
             _show(console, finding)

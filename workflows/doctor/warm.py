@@ -1,8 +1,9 @@
 """Fills the cache of compiled kernels, so that no later command has to compile.
 
-numba compiles a kernel for each combination of argument types that it is called with.  A tiny example of every stage
-calls all kernels of the pipeline with the types that graphs of up to 2^31 vertices use; the kernels of the trainer are
-called directly.  Each combination is then compiled once more with wide ids, as larger graphs use them.
+numba compiles a kernel for each combination of argument types that it is called with. Tiny examples of every stage call
+all kernels of the pipeline with the types that graphs of up to 2^31 vertices use; the kernels of the trainer are called
+directly. On request, each combination is compiled once more with wide ids, as larger graphs use them. Worker processes
+share the steps, because only one thread of a process compiles at a time.
 """
 
 from __future__ import annotations
@@ -10,110 +11,200 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster, available_cores
+from gnnloom.storage import Catalog
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.workflows.doctor.finding import OK, WARNING, Finding
+from gnnloom.workflows.doctor.tiny_example import tiny_model
 from gnnloom.workflows.doctor.warm_rare import call_rare, read_text
 
-#: Options of every partition that is made: one for each group of kernels.
-_PARTITIONS: tuple[dict[str, Any], ...] = (
-    {"quality": "balanced"},
-    {"quality": "fast"},
-    {"method": "multilevel", "preset": "streaming", "directions": "both"},
-    {"method": "multilevel", "preset": "streaming"},
-    {"method": "metis"},
-    {"method": "random"},
-    {"method": "block"},
-    *({"model": "stochastic", "preset": "large-k", "batches": kind} for kind in ("vertex", "edge", "walk", "frontier")),
-)
+#: Bytes for a worker: compiling takes more memory than the stages themselves.
+_MEMORY = 4 << 30
+
+#: Options of the partitions of each tiny graph: one for each group of kernels. Both directions of an undirected graph
+#: are the same, and batches need no second graph.
+_PARTITIONS: dict[str, tuple[dict[str, Any], ...]] = {
+    "undirected": (
+        {"quality": "balanced"},
+        {"quality": "fast"},
+        {"method": "multilevel", "preset": "streaming"},
+        {"method": "block"},
+        *(
+            {"model": "stochastic", "preset": "large-k", "batches": kind}
+            for kind in ("vertex", "edge", "walk", "frontier")
+        ),
+    ),
+    "directed": (
+        {"method": "metis"},
+        {"method": "multilevel", "preset": "streaming", "directions": "both"},
+    ),
+}
+
+#: A kernel, by module and name, and the types of its arguments.
+Variant = tuple[str, str, tuple[Any, ...]]
+
+#: Calls kernels; returns what it could not call.
+Step = Callable[[], list[str]]
 
 
-def warm_kernels() -> Iterator[Finding]:
-    """Compile every kernel of the pipeline and the trainer that is not in the cache yet; yield each finished step."""
-    with own_folder("gnnloom-warm-") as folder:
-        steps: dict[str, Callable[[], list[str]]] = {
-            "warm pipeline": partial(_call_pipeline, Path(folder)),
-            "warm trainer": _call_trainer,
-            "warm wide ids": _compile_wide,
+@dataclass(frozen=True)
+class _Warmed:
+    """What a step has done.
+
+    Attributes:
+        failed: what it could not call or compile.
+        variants: all that its process has compiled, or found in the cache, so far.
+    """
+
+    name: str
+    seconds: float
+    failed: list[str]
+    variants: frozenset[Variant]
+
+
+def warm_kernels(*, wide: bool = False) -> Iterator[Finding]:
+    """Compile every kernel of the pipeline and the trainer that is not in the cache yet; yield each finished step.
+
+    Args:
+        wide: compile them for graphs of more than 2^31 vertices, too.
+    """
+    options = ClusterOptions(workers=available_cores(), memory=_MEMORY)
+    with own_folder("gnnloom-warm-") as path, open_cluster(options) as cluster:
+        folder, variants = Path(path), frozenset[Variant]()
+        # What several steps use comes first, so that no two of them compile it at the same time.
+        first: dict[str, Step] = {"graphs": partial(_store_graphs, folder), "trainer": _call_trainer}
+        others: dict[str, Step] = {
+            "sources": partial(_call_sources, folder),
+            "partitions": partial(_call_partitions, folder, "undirected"),
+            "directed partitions": partial(_call_partitions, folder, "directed"),
+            "shards": partial(_call_shards, folder, "undirected"),
+            "directed shards": partial(_call_shards, folder, "directed"),
         }
-        for name, step in steps.items():
-            started = time.perf_counter()
-            failed = step()
-            seconds = f"{time.perf_counter() - started:.1f} s"
-            if failed:
-                fix = "harmless: what is missing is compiled when it is first needed"
-                yield Finding(name, WARNING, f"{seconds}; not compiled: {', '.join(failed)}", fix)
-            else:
-                yield Finding(name, OK, seconds)
-    kernels = _cached_kernels()
-    variants = [len(kernel.nopython_signatures) for kernel in kernels if kernel.nopython_signatures]
-    found = f"{sum(variants)} variants of {len(variants)} kernels in {cache_folder(kernels)}"
-    yield Finding("cache of kernels", OK, found)
+        for steps in (first, others):
+            for done in cluster.map(_warm, list(steps.items())):
+                variants |= done.variants
+                yield _finding(done)
+        if wide:
+            # A kernel's variants share an index in the cache, which one process at a time should write.
+            compiled = sorted({variant[:2] for variant in variants})
+            shares = [set(compiled[number :: cluster.workers]) for number in range(cluster.workers)]
+            steps = {
+                f"wide ids {number}": partial(_compile_wide, [each for each in variants if each[:2] in share])
+                for number, share in enumerate(shares, 1)
+            }
+            for done in cluster.map(_warm, list(steps.items())):
+                yield _finding(done)
+    kernels = Counter(variant[:2] for variant in variants)
+    # Two processes that compile a kernel at the same time may leave only one of its variants in the cache.
+    for module, name, types in variants:
+        if kernels[module, name] > 1:
+            getattr(import_module(module), name).compile(types)
+    found = f"{len(variants)} variants of {len(kernels)} kernels"
+    yield Finding("cache of kernels", OK, f"{found} in {cache_folder(_cached_kernels().values())}")
 
 
-def cache_folder(kernels: list[Any]) -> str:
+def _warm(item: tuple[str, Step]) -> _Warmed:
+    name, step = item
+    started = time.perf_counter()
+    failed = step()
+    variants = frozenset(
+        (*key, signature.args) for key, kernel in _cached_kernels().items() for signature in kernel.nopython_signatures
+    )
+    return _Warmed(name, time.perf_counter() - started, failed, variants)
+
+
+def _finding(done: _Warmed) -> Finding:
+    name, seconds = f"warm {done.name}", f"{done.seconds:.1f} s"
+    if not done.failed:
+        return Finding(name, OK, seconds)
+    fix = "harmless: what is missing is compiled when it is first needed"
+    return Finding(name, WARNING, f"{seconds}; not compiled: {', '.join(done.failed)}", fix)
+
+
+def cache_folder(kernels: Iterable[Any]) -> str:
     """Return the folder below which numba keeps what it compiled; NUMBA_CACHE_DIR chooses another one."""
     # The cache of each source file is in a folder of its own: ``__pycache__`` next to it, unless that is not writable.
     return str(os.path.commonpath([kernel.stats.cache_path for kernel in kernels]))
 
 
-def _call_pipeline(folder: Path) -> list[str]:
-    """Run every stage of the pipeline on tiny graphs, in this process."""
+def _store_graphs(folder: Path) -> list[str]:
+    """Store the tiny graphs that the other steps use."""
     from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
     from gnnloom.pipeline.ingest.vertices import ingest_vertices
+    from gnnloom.pipeline.sources.generators.rmat import RmatEdges
+
+    catalog, cluster, model = Catalog(folder / "catalog"), InProcessCluster(), tiny_model(400)
+    dataset = catalog.create("undirected")
+    ingest_graph(dataset, model.edges(), IngestOptions(undirected=True), cluster)
+    ingest_vertices(dataset, model.vertices(), cluster)
+    ingest_graph(catalog.create("directed"), RmatEdges(scale=8, edge_factor=6), IngestOptions(), cluster)
+    return []
+
+
+def _call_partitions(folder: Path, name: str) -> list[str]:
+    """Partition a graph in every way."""
+    from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+
+    dataset, failed = Catalog(folder / "catalog")[name], []
+    for chosen in _PARTITIONS[name]:
+        try:
+            partition_graph(dataset, dataset.graph(), PartitionOptions(3, **chosen), InProcessCluster())
+        # A partitioner may be missing or broken; `gnnloom doctor` has a check that says so.
+        except Exception as error:  # noqa: BLE001
+            failed.append(f"partition {' '.join(chosen.values())} ({error})")
+    return failed
+
+
+def _call_shards(folder: Path, name: str) -> list[str]:
+    """Shard a graph in every way."""
     from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
     from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
     from gnnloom.pipeline.shards.rows.row_stage import shard_rows
-    from gnnloom.pipeline.tasks.cluster import InProcessCluster
-    from gnnloom.storage import Catalog
-    from gnnloom.workflows.doctor.tiny_example import tiny_model
 
-    catalog, cluster, failed = Catalog(folder / "catalog"), InProcessCluster(), []
-    model = tiny_model(400)
-    for name, (source, options) in _sources(folder, model).items():
+    dataset, cluster = Catalog(folder / "catalog")[name], InProcessCluster()
+    graph = dataset.graph()
+    partition = partition_graph(dataset, graph, PartitionOptions(3, method="random"), cluster)
+    for order in ("none", "degree"):
+        shard_rows(dataset, partition, cluster, reorder=order)
+    shard_grid(dataset, graph, GridOptions((2, 2), "partition"), cluster, partition=partition)
+    shards = shard_grid(dataset, graph, GridOptions((2, 2)), cluster)
+    half = (0, graph.num_vertices // 2)
+    for variant in ("even", "odd_transposed"):
+        shards.window(variant, half, half)
+    dataset.verify()
+    return []
+
+
+def _call_sources(folder: Path) -> list[str]:
+    """Read edges, features and labels in every way, and call what only large or less usual inputs reach."""
+    from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+
+    catalog, cluster = Catalog(folder / "catalog"), InProcessCluster()
+    for name, (source, options) in _sources(folder).items():
         dataset = catalog.create(name)
         graph = ingest_graph(dataset, source, IngestOptions(**options), cluster)
-        if name == "undirected":
-            ingest_vertices(dataset, model.vertices(), cluster)
         if name in {"names", "lattice"}:
             read_text(folder, dataset, graph, cluster)
         if name == "lattice":
             call_rare(folder, graph, cluster)
-        if name not in {"undirected", "directed"}:
-            continue
-        for chosen in _PARTITIONS:
-            # Both directions of an undirected graph are the same, and batches need no second graph.
-            if ("directions" if graph.symmetric else "batches") in chosen:
-                continue
-            try:
-                partition = partition_graph(dataset, graph, PartitionOptions(3, **chosen), cluster)
-            # A partitioner may be missing or broken; `gnnloom doctor` has a check that says so.
-            except Exception as error:  # noqa: BLE001
-                failed.append(f"partition {' '.join(chosen.values())} ({error})")
-                continue
-            if chosen.get("method") == "random":
-                for order in ("none", "degree"):
-                    shard_rows(dataset, partition, cluster, reorder=order)
-                shard_grid(dataset, graph, GridOptions((2, 2), "partition"), cluster, partition=partition)
-        shards = shard_grid(dataset, graph, GridOptions((2, 2)), cluster)
-        half = (0, graph.num_vertices // 2)
-        for variant in ("even", "odd_transposed"):
-            shards.window(variant, half, half)
-        dataset.verify()
-    return failed
+    return []
 
 
-def _sources(folder: Path, model: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
+def _sources(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     """Return a source for each way in which edges are read, with the options of its ingest."""
     from gnnloom.pipeline.sources.formats import open_edges
     from gnnloom.pipeline.sources.generators.lattice import LatticeEdges
-    from gnnloom.pipeline.sources.generators.rmat import RmatEdges
 
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, 300, (900, 2))
@@ -133,8 +224,6 @@ def _sources(folder: Path, model: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
         "binary": (binary, {"weights": False}, {"ids": "compact"}),
     }
     sources: dict[str, tuple[Any, dict[str, Any]]] = {
-        "undirected": (model.edges(), {"undirected": True}),
-        "directed": (RmatEdges(scale=8, edge_factor=6), {}),
         "lattice": (LatticeEdges((10, 10)), {"undirected": True}),
     }
     for name, (path, given, options) in files.items():
@@ -182,8 +271,8 @@ def _call_trainer() -> list[str]:
     return []
 
 
-def _cached_kernels() -> list[Any]:
-    """All compiled functions of gnnloom in the modules that are loaded, each once, that numba keeps on disk."""
+def _cached_kernels() -> dict[tuple[str, str], Any]:
+    """The kernels in the modules of gnnloom that are loaded and that numba keeps on disk, by module and name."""
     from numba.core.dispatcher import Dispatcher
 
     found = {}
@@ -191,22 +280,22 @@ def _cached_kernels() -> list[Any]:
         if name.startswith("gnnloom."):
             for value in vars(module).values():
                 if isinstance(value, Dispatcher) and value.stats.cache_path:
-                    found[f"{value.py_func.__module__}.{value.py_func.__qualname__}"] = value
-    return [found[name] for name in sorted(found)]
+                    found[value.py_func.__module__, value.py_func.__qualname__] = value
+    return found
 
 
-def _compile_wide() -> list[str]:
+def _compile_wide(variants: list[Variant]) -> list[str]:
     """Compile every combination of types with int64 in place of int32 ids; returns the kernels that failed."""
     failed = []
-    for kernel in _cached_kernels():
-        for signature in list(kernel.nopython_signatures):
-            wide = _widened(kernel, signature.args)
-            if wide != signature.args:
-                try:
-                    kernel.compile(wide)
-                # Some kernels combine an array of ids with one of another type, which no caller widens alone.
-                except Exception:  # noqa: BLE001
-                    failed.append(kernel.py_func.__qualname__)
+    for module, name, types in variants:
+        kernel = getattr(import_module(module), name)
+        wide = _widened(kernel, types)
+        if wide != types:
+            try:
+                kernel.compile(wide)
+            # Some kernels combine an array of ids with one of another type, which no caller widens alone.
+            except Exception:  # noqa: BLE001
+                failed.append(name)
     return failed
 
 

@@ -8,6 +8,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 import gnnloom.pipeline
 import gnnloom.storage
 import gnnloom.trainer
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage.matrix import fingerprint
 from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.workflows.cli.main import cli
@@ -42,15 +44,18 @@ def test_ids_are_widened_and_parts_are_not() -> None:
 
 
 def test_the_folder_of_the_cache_and_what_failed_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fingerprint.scan_rows in warm._cached_kernels()
-    for step, failed in (("_call_pipeline", []), ("_call_trainer", ["product"]), ("_compile_wide", [])):
+    assert fingerprint.scan_rows in warm._cached_kernels().values()
+    steps = ("_store_graphs", "_call_sources", "_call_partitions", "_call_shards", "_compile_wide")
+    for step, failed in {**{step: [] for step in steps}, "_call_trainer": ["product"]}.items():
         monkeypatch.setattr(warm, step, lambda *_, failed=failed: failed)
-    done = CliRunner().invoke(cli, ["doctor", "--warm", "--json"], catch_exceptions=False)
+    monkeypatch.setattr(warm, "open_cluster", lambda _: nullcontext(InProcessCluster()))
+    done = CliRunner().invoke(cli, ["doctor", "--warm", "--wide", "--json"], catch_exceptions=False)
     checks = {check["check"]: check for check in json.loads(done.output)["checks"]}
-    assert [check["state"] for check in checks.values()] == ["ok", "warning", "ok", "ok"]
+    assert {name for name, check in checks.items() if check["state"] == "warning"} == {"warm trainer"}
     assert "not compiled: product" in checks["warm trainer"]["found"]
+    assert "warm wide ids 1" in checks
     # Kernels whose caches share a folder, or have one for each source.
-    folder = warm.cache_folder(warm._cached_kernels())
+    folder = warm.cache_folder(warm._cached_kernels().values())
     assert checks["cache of kernels"]["found"].endswith(f" kernels in {folder}")
 
 
@@ -65,7 +70,7 @@ def test_a_warm_cache_leaves_nothing_to_compile(tmp_path: Path) -> None:
     def cached() -> set[Path]:
         return set((tmp_path / "cache").rglob("*.nbc"))
 
-    gnnloom("doctor", "--warm")
+    gnnloom("doctor", "--warm", "--wide")
     before = cached()
     assert before
     # A function that is compiled has an index in the cache, `MODULE.FUNCTION-LINE.py311.nbi`.
