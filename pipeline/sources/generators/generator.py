@@ -27,13 +27,18 @@ SEED: Final = Option("seed", int, "Seed; equal seeds give equal graphs.", 0, lea
 #: Largest number of edges to draw, which are millions of tasks.
 _MOST_EDGES: Final = 1 << 44
 
+#: Largest number of vertices of a stored graph whose ids are kept.
+MOST_VERTICES: Final = 1 << 37
 
-def check_num_edges(name: str, num_edges: int) -> None:
+
+def check_size(name: str, num_vertices: int, num_edges: int) -> None:
     """Check that a graph can be generated.
 
     Raises:
-        InputError: it has too many edges.
+        InputError: it has too many vertices or edges.
     """
+    if num_vertices > MOST_VERTICES:
+        raise InputError(f"{name}: {num_vertices:,} vertices, expected at most 2^37")
     if num_edges > _MOST_EDGES:
         raise InputError(f"{name}: {num_edges:,} edges to draw, expected at most 2^44")
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges, scramble_ids
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_size, scramble_ids
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import stream_key, unit
@@ -52,7 +52,7 @@ class LatticeEdges:
             raise InputError(f"lattice {shown}: expected two or three sizes of at least 1, and two vertices")
         if not 0 <= self.shortcuts <= _MOST_SHORTCUTS:
             raise InputError(f"lattice: {self.shortcuts} shortcuts per edge, expected 0 to {_MOST_SHORTCUTS:,}")
-        check_num_edges("lattice", self.num_edges)
+        check_size("lattice", math.prod(self.sizes), self.num_edges)
 
     def identity(self) -> dict[str, Any]:
         return {

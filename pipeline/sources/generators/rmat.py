@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges, scramble_ids
+from gnnloom.pipeline.sources.generators.generator import MOST_VERTICES, SEED, Generator, check_size, scramble_ids
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import mix
@@ -31,8 +31,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _LEVELS = 4
 _OUTCOMES = 1 << 2 * _LEVELS
 _DRAW_BITS = 32 - 2 * _LEVELS
-#: The largest scale whose edge counts stay well below 2^63.
-_MAX_SCALE = 40
+_MAX_SCALE = MOST_VERTICES.bit_length() - 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class RmatEdges:
             raise InputError(f"R-MAT: scale {self.scale}, expected 1 to {_MAX_SCALE}")
         if self.edge_factor < 1:
             raise InputError(f"R-MAT: {self.edge_factor} edges per vertex, expected at least 1")
-        check_num_edges("R-MAT", self.num_edges)
+        check_size("R-MAT", 1 << self.scale, self.num_edges)
         if min(self.a, self.b, self.c) < 0 or self.a + self.b + self.c > 1 + 1e-9:
             raise InputError(f"R-MAT: probabilities {self.a}, {self.b} and {self.c}; expected a sum of at most 1")
 
@@ -142,7 +141,7 @@ def _descend(
     """Draw the ends of edges ``start``, ``start + 1``, ...; a random word of 64 bits serves eight levels."""
     draws = (scale + _LEVELS - 1) // _LEVELS
     words = np.uint64((draws + 1) // 2)
-    # Only the first levels of the last draw count; at most 43 bits are drawn (scale 40), so no shift overflows.
+    # Only the first levels of the last draw count; at most 40 bits are drawn, so no shift overflows.
     surplus = np.uint64(draws * _LEVELS - scale)
     for k in range(len(source)):
         counter = np.uint64(start + k) * words

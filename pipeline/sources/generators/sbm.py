@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_num_edges
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_size
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, MOST_COLUMNS, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
@@ -63,7 +63,7 @@ class StochasticBlockModel:
     def __post_init__(self) -> None:
         _require(1 <= self.num_blocks <= self.num_vertices, f"{self.num_blocks} blocks of {self.num_vertices} vertices")
         _require(self.num_edges >= 1, f"{self.num_edges} edges")
-        check_num_edges("stochastic block model", self.num_edges)
+        check_size("stochastic block model", self.num_vertices, self.num_edges)
         _require(0 <= self.homophily <= 1, f"homophily {self.homophily}, expected 0 to 1")
         _require(0 <= self.skew < 1, f"skew {self.skew}, expected at least 0 and below 1")
         _require(self.num_features >= 1, f"{self.num_features} features")

@@ -11,11 +11,13 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.sources.generators import lattice, rmat
-from gnnloom.pipeline.sources.generators.generator import scramble_ids
+from gnnloom.pipeline.sources.generators.generator import MOST_VERTICES, scramble_ids
 from gnnloom.pipeline.sources.generators.lattice import LatticeEdges
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges, alias_table
+from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
@@ -143,13 +145,14 @@ def test_a_generated_graph_is_the_matrix_that_scipy_builds(
     "make",
     [
         lambda: RmatEdges(0),
-        lambda: RmatEdges(41),
+        lambda: RmatEdges(38),
         lambda: RmatEdges(5, 0),
         lambda: RmatEdges(5, a=0.9, b=0.2),
         lambda: LatticeEdges((5,)),
         lambda: LatticeEdges((5, 0)),
         lambda: LatticeEdges((1, 1)),
         lambda: LatticeEdges((5, 5), shortcuts=-1),
+        lambda: StochasticBlockModel(1 << 38, 10, 2),
         # More edges than any machine could store, which later arithmetic need not bear.
         lambda: RmatEdges(30, 1 << 62),
         lambda: LatticeEdges((1 << 31, 1 << 31)),
@@ -159,12 +162,16 @@ def test_a_generated_graph_is_the_matrix_that_scipy_builds(
     ],
 )
 def test_parameters_out_of_range_are_refused(make: object) -> None:
-    with pytest.raises(InputError, match=r"R-MAT: |lattice"):
+    with pytest.raises(InputError, match=r"R-MAT: |lattice|stochastic block"):
         make()  # type: ignore[operator]
 
 
+def test_the_largest_graph_is_the_largest_whose_ids_can_be_kept() -> None:
+    assert MOST_VERTICES == MAX_VERTICES
+
+
 def test_a_range_far_into_a_huge_graph_is_made_directly() -> None:
-    source = RmatEdges(38, 64, seed=1)
+    source = RmatEdges(37, 64, seed=1)
     start = source.num_edges - 5
     (chunk,) = source.read(SourceRange(0, start, start + 5))
     assert len(set(itertools.chain(chunk.source.tolist(), chunk.target.tolist()))) == 10
