@@ -25,12 +25,11 @@ from gnnloom.storage.format.files import write_json
 from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.agreement import Alike, CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.ending import end_job
+from gnnloom.trainer.comm.ending import end_job, report
 from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.arguments import Job, parse_arguments
-from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code
+from gnnloom.trainer.job.stop import EXIT_STOPPED, StopRequest, leave
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
 from gnnloom.trainer.training.loop import train
@@ -50,9 +49,7 @@ def main(arguments: Sequence[str]) -> int:
             remove_abandoned()
         result = _run(comm, job, stop)
     except CollectiveError as error:
-        if error.reports:
-            sys.stderr.write(f"error: {error}\n")
-        return error.code
+        return report(error)
     except Exception as error:  # noqa: BLE001 - the other ranks would wait forever
         end_job(comm, error)
     if comm.rank == 0 and job.result is not None:
@@ -79,10 +76,4 @@ def _log_from_first_rank(comm: Communicator) -> None:
 
 
 if __name__ == "__main__":
-    exit_code = agreed_exit_code(main(sys.argv[1:]), is_first=world().rank == 0)
-    # The work is done and stored: a signal from now on must not turn it into a failure. Python, while it ends, would
-    # give signals that it handles their default effect again, but leaves ignored ones.
-    for number in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
-    world().close()
-    sys.exit(exit_code)
+    leave(world(), main(sys.argv[1:]))

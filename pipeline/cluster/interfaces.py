@@ -9,8 +9,9 @@ import ipaddress
 import secrets
 import socket
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from gnnloom.storage.errors import InputError
 
@@ -82,21 +83,12 @@ class Offer:
     token: int
     addresses: tuple[tuple[str, int], ...]
 
-    def to_numbers(self) -> list[int]:
-        """The offer as ``2 + 2 * MOST_OFFERED`` numbers, none above 2^48."""
-        pairs = [number for host, port in self.addresses for number in (int(ipaddress.ip_address(host)), port)]
-        return [self.token, len(self.addresses), *pairs, *[0] * (2 * MOST_OFFERED - len(pairs))]
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
     @classmethod
-    def from_numbers(cls, numbers: Sequence[float]) -> Offer:
-        """Read what :meth:`to_numbers` made."""
-        token, count, *pairs = (int(number) for number in numbers)
-        hosts = [str(ipaddress.ip_address(host)) for host in pairs[: 2 * count : 2]]
-        return cls(token, tuple(zip(hosts, pairs[1 : 2 * count : 2], strict=True)))
-
-
-#: Numbers of an offer.
-OFFER_NUMBERS = 2 + 2 * MOST_OFFERED
+    def from_json(cls, content: Mapping[str, Any]) -> Offer:
+        return cls(content["token"], tuple((host, port) for host, port in content["addresses"]))
 
 
 class Beacon:

@@ -15,7 +15,10 @@ from typing import Any
 
 import psutil
 
+from gnnloom.storage import Dataset
+from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
+from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import rank_environment
 
@@ -29,6 +32,11 @@ _TEMPORARY = tempfile.gettempdir()
 def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run ``python -m mpi4py ARGUMENTS`` on new ranks, with the modules of ``tests/`` importable."""
     return _run(ranks, ["-n", str(ranks), *rank_command(), *arguments], timeout)
+
+
+def predicting(dataset: Dataset, run: str, **options: Any) -> PredictConfig:
+    """The configuration of a prediction with a run."""
+    return PredictConfig.of_run(dataset, Run.open(dataset, run), **options)
 
 
 def run_different(*commands: Sequence[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:

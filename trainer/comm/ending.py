@@ -14,11 +14,19 @@ import traceback
 from typing import NoReturn
 
 from gnnloom.storage.errors import in_one_line
+from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.comm.communicator import Communicator
 
 #: Most seconds for which a rank that ends the job waits until the launcher has read what it wrote.
 _READ_SECONDS = 5.0
 _POLL_SECONDS = 1e-3
+
+
+def report(error: CollectiveError) -> int:
+    """Print an error that all ranks know of, on the one that reports it; returns its exit code."""
+    if error.reports:
+        sys.stderr.write(f"error: {error}\n")
+    return error.code
 
 
 def _abort(comm: Communicator, code: int) -> NoReturn:

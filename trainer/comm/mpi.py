@@ -34,9 +34,6 @@ _LONGEST_STEP_SECONDS = 1.0
 
 _OPERATIONS = {Reduction.SUM: MPI.SUM, Reduction.MAX: MPI.MAX, Reduction.MIN: MPI.MIN}
 
-#: An MPI communicator, for libraries that take one.
-RawCommunicator = MPI.Comm
-
 
 class _Request(MPI.Request):
     """A request that knows what it is for."""
@@ -312,6 +309,9 @@ def world() -> MpiCommunicator:
     return MpiCommunicator(MPI.COMM_WORLD)
 
 
-def duplicate_world() -> RawCommunicator:
-    """A raw MPI communicator of all ranks, for a library that must not share ours. Collective; free it after use."""
-    return MPI.COMM_WORLD.Dup()
+@contextmanager
+def lent_world() -> Iterator[MPI.Comm]:
+    """An MPI communicator of all ranks, for a library that must not share ours. Collective."""
+    lent = MPI.COMM_WORLD.Dup()
+    yield lent
+    lent.Free()

@@ -1,4 +1,5 @@
-"""Starting and ending a job: launching ranks, parsing their arguments, signals and exit codes.
+"""The ranks of a job: new ones, or those that this process belongs to; their arguments, signals and exit codes.
 
-Imports ``config``, and neither torch nor MPI: this code runs in the process that starts the ranks.
+A command gets them from ``ranks.py``. Only ``in_place.py`` loads torch and MPI: all else also runs in the process that
+starts ranks.
 """

@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import IO, Any
 
-from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, LaunchError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.files import read_json, write_json
@@ -29,10 +29,9 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
-from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.leftovers import remove_segments_since
 from gnnloom.trainer.job.signals import handling
-from gnnloom.trainer.job.stop import EXIT_CODE_FILE
+from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, StoppedError
 from gnnloom.trainer.loggers.registry import check_loggers
 
 logger = logging.getLogger(__name__)
@@ -42,12 +41,6 @@ HasBegun = Callable[[float], bool]
 
 #: Lines of the ranks' output that an error shows.
 _LAST_LINES = 100
-
-
-class StoppedError(LaunchError):
-    """The run was asked to stop and can be resumed."""
-
-    exit_code = EXIT_STOPPED
 
 
 #: Prefix of the one line that reports an error of all ranks; their exit code is that of the error's class.
@@ -117,39 +110,19 @@ def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = Fal
     return _launch([], config.to_json(), config.ranks, config.threads, options, run.begun_since)
 
 
-def launch_prediction(
-    dataset: Dataset,
-    run: str,
-    ranks: int | None = None,
-    *,
-    embeddings: bool = False,
-    checkpoint: str = "auto",
-    wait_timeout: float | None = None,
-) -> dict[str, Any]:
-    """Predict with a checkpoint of a run on new ranks of this machine.
+def launch_prediction(config: PredictConfig) -> dict[str, Any]:
+    """Predict with a checkpoint of a run on new ranks of this machine; returns the summary.
 
     If the run has these predictions already, no process is started.
-
-    Args:
-        ranks: number of processes, for which there must be shards; by default that of the training.
-        embeddings: write the last hidden layer's output too.
-        checkpoint: ``best``, ``last``, or ``auto`` for the best one if the run keeps one.
-        wait_timeout: seconds that a rank waits for others, 0 for any time; by default those of the training.
-
-    Returns:
-        The summary, with the ``path`` of the predictions.
 
     Raises:
         LaunchError, InputError, IncompleteError: as :func:`launch`.
         NotFoundError: there is no such run.
     """
-    opened = Run.open(dataset, run)
-    config = PredictConfig.of_run(
-        dataset, opened, ranks=ranks, embeddings=embeddings, checkpoint=checkpoint, wait_timeout=wait_timeout
-    )
-    found = look_up(opened, config)
+    run = Run.open(Catalog(config.catalog).dataset(config.dataset), config.run)
+    found = look_up(run, config)
     if found.epoch:
-        return summary(opened, found.epoch)
+        return summary(run, found.epoch)
     return _launch([PREDICT], config.to_json(), config.ranks, config.threads)
 
 

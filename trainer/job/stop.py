@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from gnnloom.storage.errors import LaunchError
+from gnnloom.trainer.job.signals import handling, raised_again
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.comm.communicator import Communicator
+
+#: Exit code of what was asked to stop and can be resumed (EX_TEMPFAIL).
+EXIT_STOPPED = 75
 
 #: Environment variable that names a file. If it is set, ranks that have agreed on an exit code leave with code 0, and
 #: the first rank writes the code into the file. Slurm needs this: ``srun --kill-on-bad-exit``, which ends a job whose
 #: rank crashes, takes any other code for a crash, kills those that are still leaving, and returns the code of a killed
 #: rank.
 EXIT_CODE_FILE = "GNNLOOM_EXIT_CODE_FILE"
+
+
+class StoppedError(LaunchError):
+    """The work was asked to stop and can be resumed."""
+
+    exit_code = EXIT_STOPPED
 
 
 class StopRequest:
@@ -54,6 +73,41 @@ def preparing_signals() -> tuple[signal.Signals, ...]:
     return (signal.SIGUSR1, signal.SIGTERM) if os.environ.get(EXIT_CODE_FILE) else (signal.SIGUSR1,)
 
 
+class _Interrupted(SystemExit):
+    """The process was asked to stop while it prepared.
+
+    A SystemExit passes through every ``except Exception``.
+    """
+
+
+@contextmanager
+def interrupted_by(stop: StopRequest, signals: Sequence[signal.Signals]) -> Iterator[None]:
+    """End the block as soon as the process is asked to stop.
+
+    Args:
+        stop: the request, which may have come already; it remembers the signals that come now, too.
+        signals: signals that ask for it.
+
+    Raises:
+        StoppedError: the process was asked to stop.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
+        stop.received = True
+        raise _Interrupted
+
+    try:
+        with ExitStack() as handlers:
+            for number in signals:
+                handlers.enter_context(handling(number, interrupt))
+            handlers.enter_context(raised_again({_Interrupted: signals[0]}))
+            if stop.received:
+                interrupt(signals[0], None)
+            yield
+    except _Interrupted as error:
+        raise StoppedError("asked to stop: finished tasks are kept; run the same command again to continue") from error
+
+
 def agreed_exit_code(code: int, *, is_first: bool) -> int:
     """Exit code of a rank that leaves with all others.
 
@@ -69,3 +123,14 @@ def agreed_exit_code(code: int, *, is_first: bool) -> int:
     if is_first:
         Path(file).write_text(f"{code}\n", encoding="utf-8")
     return 0
+
+
+def leave(comm: Communicator, code: int) -> NoReturn:
+    """End this rank with an exit code, as all others do. Collective."""
+    left_with = agreed_exit_code(code, is_first=comm.rank == 0)
+    # What is done is stored: a signal from now on must not turn it into a failure. Python, while it ends, would give
+    # signals that it handles their default effect again, but leaves ignored ones.
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    comm.close()
+    sys.exit(left_with)

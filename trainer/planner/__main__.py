@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.comm.ending import report
 from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.planner.calibrate import CLOCKS, calibrate
 
@@ -28,9 +29,7 @@ def main() -> int:
     try:
         profile = calibrate(comm, given.name, given.clock, given.threads, given.scale)
     except CollectiveError as error:
-        if error.reports:
-            sys.stderr.write(f"error: {error}\n")
-        return error.code
+        return report(error)
     if comm.rank == 0:
         write_json(given.result, profile.to_json())
     return 0

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import options_of, parse_bytes
+from gnnloom.trainer.job.ranks import ranks_of_job
+
+Result = TypeVar("Result")
 
 
 def choose_cluster(
@@ -32,3 +37,13 @@ def choose_cluster(
     folder = scratch or os.environ.get(options_of(ClusterOptions)["scratch"].variable or "")
     aside = None if folder is None else Path(folder)
     return ClusterOptions("address" if scheduler else "local", workers, size, scheduler, report, aside)
+
+
+def once_per_job(action: Callable[[], Result]) -> Result:
+    """Make and find a result; inside an MPI job, where every rank calls it, on rank 0 first and then on all others.
+
+    Args:
+        action: makes an artifact, or finds it if it exists.
+    """
+    with ranks_of_job("a stage of the pipeline") as ranks:
+        return ranks.first_before_others(action)

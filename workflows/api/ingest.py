@@ -21,9 +21,8 @@ from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.arrays import is_location, stored_edges, stored_vertices
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
-from gnnloom.workflows.api.cluster import choose_cluster
+from gnnloom.workflows.api.cluster import choose_cluster, once_per_job
 from gnnloom.workflows.api.keywords import check_known, plain_values, split_fields, with_options
-from gnnloom.workflows.api.ranks import once_per_job
 
 
 @with_options(options_of(IngestOptions))

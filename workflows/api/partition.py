@@ -16,9 +16,8 @@ from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.cluster import choose_cluster
+from gnnloom.workflows.api.cluster import choose_cluster, once_per_job
 from gnnloom.workflows.api.keywords import check_known, with_options
-from gnnloom.workflows.api.ranks import once_per_job
 
 #: Options of a partition besides the number of parts, which is an argument.
 _OPTIONS = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}

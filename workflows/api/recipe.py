@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from gnnloom.trainer.job.launch import StoppedError
-from gnnloom.trainer.job.stop import StopRequest, preparing_signals
+from gnnloom.trainer.comm.transports.registry import LaunchedRank
+from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
-from gnnloom.workflows.api.ranks import ranks_of_job
 from gnnloom.workflows.api.run import Run
-from gnnloom.workflows.recipe.request import Assignment, Request
-from gnnloom.workflows.run.local import prepare_here, train_here
+from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.run.run_recipe import Display, run_recipe
 
 
 def run(
@@ -53,36 +51,12 @@ def run(
         LaunchError: the ranks of the training failed or, as ``StoppedError``, were asked to stop.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
-    in_job = ranks_of_job() > 1
-    where = cluster or ("mpi" if in_job else "local")
+    where = cluster or ("mpi" if LaunchedRank.from_environment().size > 1 else "local")
     report = None if performance_report is None else Path(performance_report)
     request = Request(Path(recipe), as_catalog(catalog).root, _texts(settings), where, first, until, report, restart)
-    return _run_of(_run_on_ranks(request) if where == "mpi" else _run_here(request))
-
-
-def _run_here(request: Request) -> Assignment:
-    assignment = request.check()
-    prepare_here(assignment)
-    train_here(assignment)
-    return assignment
-
-
-def _run_on_ranks(request: Request) -> Assignment:
-    """Run on the ranks of this MPI job. Collective."""
-    # Before the import, which takes seconds: a request to stop that comes meanwhile is remembered.
-    stop = StopRequest(*preparing_signals())
-    # This import starts MPI, which only the ranks of a job may do.
-    from gnnloom.workflows.run.mpi import run_on_ranks
-
-    outcome = run_on_ranks(request, nullcontext, stop)
-    if not outcome.is_finished:
-        raise StoppedError("stopped after a checkpoint; run the same recipe again to continue")
-    return outcome.assignment
-
-
-def _run_of(assignment: Assignment) -> Run:
-    recipe, config = assignment.recipe, assignment.workload.config
-    return Run(Dataset(recipe.dataset_path), config.run_name)
+    with ranks_of_job("gnnloom run", trains=True, is_rank=where == "mpi") as ranks:
+        assignment = run_recipe(request, ranks, Display())
+    return Run(Dataset(assignment.recipe.dataset_path), assignment.workload.config.run_name)
 
 
 def _texts(settings: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:

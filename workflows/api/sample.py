@@ -13,10 +13,9 @@ from gnnloom.storage import Graph, Partition
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.cluster import choose_cluster
+from gnnloom.workflows.api.cluster import choose_cluster, once_per_job
 from gnnloom.workflows.api.keywords import check_known, with_options
 from gnnloom.workflows.api.partition import find_partition
-from gnnloom.workflows.api.ranks import once_per_job
 
 _OPTIONS = options_of(SampleOptions)
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage.runs.run import Run as StoredRun
-from gnnloom.trainer.config.continuation import configure
-from gnnloom.trainer.job.launch import launch, launch_prediction
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.keywords import with_options
 from gnnloom.workflows.api.run import Run
 from gnnloom.workflows.api.train_options import train_options, training_fields
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.tables import check_file
-from gnnloom.workflows.run.auto_algorithm import with_algorithm
-from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 
 @with_options(train_options())
@@ -49,19 +47,10 @@ def train(dataset: DatasetLike, *, restart: bool = False, catalog: CatalogLike =
             asked to stop, and the same call continues it.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
-    found, job = as_dataset(dataset, catalog), LaunchedRank.from_environment()
+    found = as_dataset(dataset, catalog)
     given = {"catalog": str(found.path.parent), "dataset": found.name} | training_fields(options)
-    if job.size == 1:
-        return Run(found, launch(configure(with_algorithm(given), restart=restart), restart=restart)["run"])
-    # These imports start MPI, which only the ranks of a job may do.
-    from gnnloom.workflows.run.in_place import in_job
-    from gnnloom.workflows.run.mpi_training import train_in_place
-
-    return Run(found, in_job(lambda: train_in_place(job, given, _unshown, restart=restart))["run"])
-
-
-def _unshown(run: StoredRun, epochs: int) -> AbstractContextManager[None]:  # noqa: ARG001 - the signature of a display
-    return nullcontext()
+    with ranks_of_job("gnnloom train", trains=True) as ranks:
+        return Run(found, ranks.train(settled(ranks, given, restart=restart), restart=restart)["run"])
 
 
 def predict(
@@ -97,23 +86,42 @@ def predict(
         LaunchError: the ranks failed.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
-    found, job = Run.open(run, catalog) if isinstance(run, str) else run, LaunchedRank.from_environment()
-    file = None if out is None else Path(out)
-    check_file(file)
-    stored = StoredRun.open(found.dataset, found.name)
-
-    def write(dataset: StoredDataset, of: StoredRun) -> None:
-        if file is not None:
-            write_predictions(dataset, of, file)
-
-    chosen: dict[str, Any] = {"embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout}
-    if job.size == 1:
-        launch_prediction(found.dataset, found.name, ranks, **chosen)
-        write(found.dataset, stored)
-        return found
-    # These imports start MPI, which only the ranks of a job may do.
-    from gnnloom.workflows.run.in_place import in_job
-    from gnnloom.workflows.run.mpi_training import predict_in_place
-
-    in_job(lambda: predict_in_place(job, lambda: (found.dataset, stored), write, ranks=ranks, **chosen))
+    found = Run.open(run, catalog) if isinstance(run, str) else run
+    file, asked = None if out is None else Path(out), {"embeddings": embeddings, "checkpoint": checkpoint}
+    with ranks_of_job("gnnloom predict") as here:
+        predict_run(
+            here,
+            lambda: (found.dataset, StoredRun.open(found.dataset, found.name)),
+            file,
+            ranks=ranks,
+            wait_timeout=wait_timeout,
+            **asked,
+        )
     return found
+
+
+def predict_run(
+    here: Ranks, find: Callable[[], tuple[StoredDataset, StoredRun]], out: Path | None, **asked: Any
+) -> dict[str, Any]:
+    """Predict on some ranks, and write the classes to a file. Collective on the ranks of a job.
+
+    Args:
+        find: opens the dataset and the run.
+        asked: options of :meth:`~gnnloom.trainer.config.predict_config.PredictConfig.of_run`.
+
+    Returns:
+        What ``gnnloom predict --json`` prints, the same on every rank.
+    """
+
+    def settle() -> tuple[StoredDataset, StoredRun, PredictConfig]:
+        ranks = here.number(asked["ranks"])
+        dataset, run = find()
+        check_file(out)
+        return dataset, run, PredictConfig.of_run(dataset, run, **{**asked, "ranks": ranks})
+
+    dataset, run, config = here.agree(settle, lambda settled: settled[2].to_json())
+    result = here.predict(config)
+    if out is None:
+        return result
+    here.on_first(lambda: write_predictions(dataset, run, out))
+    return {**result, "out": str(out)}

@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from gnnloom.storage.catalog import check_name
+from gnnloom.trainer.job.launch import launch_program
+from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import show, show_rows
-from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 
 @click.command("calibrate")
@@ -36,35 +37,25 @@ def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: fl
       gnnloom calibrate --ranks 4
       srun -n 64 gnnloom calibrate --name cluster
     """
-    from gnnloom.trainer.job.launch import launch_program
     from gnnloom.trainer.planner.profile import MachineProfile, store_profile
 
     check_name(name, "profile")
     arguments = [name, "--clock", clock, "--threads", str(threads), "--scale", str(scale)]
-    launched = LaunchedRank.from_environment()
-    if launched.size == 1:
-        content = launch_program("gnnloom.trainer.planner", arguments, ranks, threads)
-    else:
-        content = _measure_in_job(name, clock, threads, scale)
-    if launched.rank:
-        return
+    with ranks_of_job("gnnloom calibrate", exits=True) as here:
+        if here.comm is None:
+            content = launch_program("gnnloom.trainer.planner", arguments, ranks, threads)
+        else:
+            from gnnloom.trainer.planner.calibrate import calibrate
+
+            content = calibrate(here.comm, name, clock, threads, scale).to_json()
+        if not here.is_first:
+            return
     profile = MachineProfile.from_json(content, "this machine")
     path = store_profile(current_catalog().root, profile)
     if as_json:
         show({"profile": name, "path": str(path), **content}, as_json=True, title="")
         return
     show_rows(("figure", "measured", "spread"), _rows(content), title=f"profile {name}, in {path}")
-
-
-def _measure_in_job(name: str, clock: str, threads: int, scale: float) -> dict[str, Any]:
-    """Measure on the ranks of this MPI job. Collective."""
-    # These imports start MPI, which only the ranks of a job may do.
-    from gnnloom.trainer.comm.transports.registry import world
-    from gnnloom.trainer.planner.calibrate import calibrate
-    from gnnloom.workflows.run.mpi import end_job_on_error
-
-    with end_job_on_error():
-        return calibrate(world(), name, clock, threads, scale).to_json()
 
 
 def _products(rates: dict[str, Any], suffix: str, spread: dict[str, str]) -> list[list[str]]:

@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.workflows.run.mpi_launcher import LaunchedRank
+from gnnloom.trainer.comm.transports.registry import LaunchedRank
 
 #: Commands that use the ranks of the job in which they are started. None is a command that does not exist.
 _COLLECTIVE = frozenset({"run", "train", "predict", "calibrate", None})
@@ -43,7 +43,7 @@ def report_once(error: click.UsageError, command: str | None) -> NoReturn:
     # These imports start MPI, which only the ranks of a job may do.
     from gnnloom.trainer.comm.agreement import CollectiveError, together
     from gnnloom.trainer.comm.transports.registry import world
-    from gnnloom.workflows.run.mpi import leave
+    from gnnloom.trainer.job.stop import leave
 
     def refuse() -> NoReturn:
         raise _MisuseError(error.format_message())
@@ -56,4 +56,4 @@ def report_once(error: click.UsageError, command: str | None) -> NoReturn:
         # The launcher may belong to another MPI, which leaves every process alone.
         if agreed.reports and (comm.size > 1 or launched.rank == 0):
             error.show()
-        leave(agreed.code)
+        leave(comm, agreed.code)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gnnloom.storage import Dataset
-from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.job.launch import launch_prediction
+from gnnloom.trainer.job.ranks import ranks_of_job
+from gnnloom.workflows.api.train import predict_run
 from gnnloom.workflows.cli.options import json_option, open_run
 from gnnloom.workflows.cli.output import show
-from gnnloom.workflows.interop.export import write_predictions
-from gnnloom.workflows.interop.tables import check_file
-from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 #: Figures of the ranks; there are none if the stored predictions are used.
 _OF_RANKS = ("ranks", "bytes_read", "peak_memory")
@@ -67,40 +62,9 @@ def predict_command(
       gnnloom predict web/demo --out predictions.npy
       gnnloom predict web/demo --embeddings --out predictions.csv
     """
-    launched = LaunchedRank.from_environment()
-    asked: dict[str, Any] = {"embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout}
-    if launched.size > 1:
-        result = _predict_in_place(launched, (name, run), out, {"ranks": ranks, **asked})
-    else:
-        dataset, opened = open_run(name, run)
-        check_file(out)
-        result = launch_prediction(dataset, opened.name, ranks, **asked)
-        _write(dataset, opened, out)
-    if launched.rank > 0:
-        return  # rank 0 prints for all
-    if out is not None:
-        result["out"] = str(out)
-    show(
-        result, as_json=as_json, title=f"predictions of run {result['run']}", hide=_OF_RANKS if result["reused"] else ()
-    )
-
-
-def _predict_in_place(
-    launched: LaunchedRank, name: tuple[str, str | None], out: Path | None, asked: dict[str, Any]
-) -> dict[str, Any]:
-    """Predict on the ranks of this MPI job."""
-    # This import starts MPI, which only the ranks of a job may do.
-    from gnnloom.workflows.run.mpi import end_job_on_error
-    from gnnloom.workflows.run.mpi_training import predict_in_place
-
-    def find() -> tuple[Dataset, Run]:
-        check_file(out)
-        return open_run(*name)
-
-    with end_job_on_error():
-        return predict_in_place(launched, find, lambda dataset, run: _write(dataset, run, out), **asked)
-
-
-def _write(dataset: Dataset, run: Run, out: Path | None) -> None:
-    if out is not None:
-        write_predictions(dataset, run, out)
+    asked = {"embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout}
+    with ranks_of_job("gnnloom predict", exits=True) as here:
+        result = predict_run(here, lambda: open_run(name, run), out, ranks=ranks, **asked)
+        if here.is_first:
+            title = f"predictions of run {result['run']}"
+            show(result, as_json=as_json, title=title, hide=_OF_RANKS if result["reused"] else ())

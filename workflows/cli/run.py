@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, Option, options_of
-from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.comm.transports.registry import chosen_transport
-from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.job.stop import StopRequest, preparing_signals
+from gnnloom.trainer.comm.transports.registry import LaunchedRank
+from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.cli.help import GroupedCommand
 from gnnloom.workflows.cli.options import FOLDER, click_option, current_catalog, flag_option, json_option
 from gnnloom.workflows.cli.output import show as show_object
@@ -23,10 +20,9 @@ from gnnloom.workflows.cli.output import show_rows
 from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
 from gnnloom.workflows.recipe.new_recipe import write_new_recipe
 from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
-from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.recipe.request import Request
 from gnnloom.workflows.recipe.stages import STAGES, Workload
-from gnnloom.workflows.run.local import prepare_here, train_here
-from gnnloom.workflows.run.mpi_launcher import LaunchedRank
+from gnnloom.workflows.run.run_recipe import Display, run_recipe
 from gnnloom.workflows.run.stages import summary
 
 
@@ -134,8 +130,11 @@ def run_command(
     # Without MPI these ranks cannot agree on anything, so only one of them acts.
     if launched.rank > 0 and (emit or dry_run or plan or cluster != "mpi"):
         return  # rank 0 prints for all
-    launched.check_cluster(cluster)
-    _log_stages()
+    if launched.size > 1 and cluster != "mpi":
+        raise InputError(f"this is one of {launched.size} ranks of an MPI job: add --cluster mpi")
+    # The beginning and the end of stages, and the training's lines, even without --verbose.
+    for module in ("workflows", "trainer"):
+        logging.getLogger(f"gnnloom.{module}").setLevel(logging.INFO)
     request = Request(recipe, current_catalog().root, settings, cluster, first, until, performance_report, restart)
     if emit:
         _emit(request, out, as_json=as_json)
@@ -146,10 +145,12 @@ def run_command(
         show_recipe_plan(request.check(), as_json=as_json)
     elif dry_run:
         _show_workload(request.check().workload, as_json=as_json)
-    elif cluster == "mpi":
-        _run_in_mpi(request, as_json=as_json)
     else:
-        _run_here(request, as_json=as_json)
+        with ranks_of_job("gnnloom run", exits=True, trains=True, is_rank=cluster == "mpi") as ranks:
+            assignment = run_recipe(request, ranks, Display(shown_progress, shown_epochs))
+            if ranks.is_first:
+                title = f"{Path(assignment.recipe.source_name).name} on {assignment.recipe.dataset.name}"
+                show_object(summary(assignment), as_json=as_json, title=title, hide=("bytes_between",))
 
 
 def _refuse_recipe(recipe: Path | None, *chosen: bool) -> None:
@@ -174,34 +175,6 @@ def _show_files(name: str | None, new: Path | None, *, as_json: bool) -> None:
             show_rows(("recipe", "summary"), rows)
 
 
-def _run_here(request: Request, *, as_json: bool) -> None:
-    """Run with this process as the client of the cluster, and train on new ranks."""
-    assignment = request.check()
-    if assignment.workload.needs_training:
-        # Now rather than after hours of preparation.
-        chosen_transport().launcher(1)
-    with shown_progress():
-        prepare_here(assignment)
-    with _shown_training(assignment.workload):
-        train_here(assignment)
-    _show_result(assignment, as_json=as_json)
-
-
-def _shown_training(workload: Workload) -> AbstractContextManager[None]:
-    """Show the progress of the training, if it is still to run."""
-    if all(stage.name != "train" or stage.is_done for stage in workload.stages):
-        return nullcontext()
-    config = workload.config
-    path = Path(config.catalog) / config.dataset / "runs" / config.run_name
-    return shown_epochs(Run(path), config.epochs)
-
-
-def _log_stages() -> None:
-    """Log the beginning and end of stages, and the training's lines, even without --verbose."""
-    for module in ("workflows", "trainer"):
-        logging.getLogger(f"gnnloom.{module}").setLevel(logging.INFO)
-
-
 def _emit(request: Request, out: Path, *, as_json: bool) -> None:
     from gnnloom.workflows.run.slurm import write_jobs
 
@@ -220,27 +193,3 @@ def _show_workload(workload: Workload, *, as_json: bool) -> None:
     else:
         table = [(stage.name, "done" if stage.is_done else "would run", stage.key) for stage in workload.stages]
         show_rows(("stage", "state", "key"), table)
-
-
-def _show_result(assignment: Assignment, *, as_json: bool) -> None:
-    recipe = assignment.recipe
-    title = f"{Path(recipe.source_name).name} on {recipe.dataset.name}"
-    show_object(summary(assignment), as_json=as_json, title=title, hide=("bytes_between",))
-
-
-def _run_in_mpi(request: Request, *, as_json: bool) -> None:
-    """Run as one rank of an MPI job; rank 0 shows the result."""
-    # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Before the import, which takes seconds: a request that comes meanwhile is remembered.
-    stop = StopRequest(*preparing_signals())
-    # This import starts MPI, which only the ranks of a job may do.
-    from gnnloom.workflows.run.mpi import end_job_on_error, leave, run_on_ranks
-
-    with end_job_on_error():
-        outcome = run_on_ranks(request, shown_progress, stop)
-        if outcome.is_finished:
-            if outcome.is_leader:
-                _show_result(outcome.assignment, as_json=as_json)
-            return
-        leave(EXIT_STOPPED)

@@ -12,11 +12,12 @@ from click.core import ParameterSource
 
 from gnnloom.storage.option import Group, Option
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
-from gnnloom.trainer.config.continuation import configure, run_of
+from gnnloom.trainer.comm.transports.registry import LaunchedRank
+from gnnloom.trainer.config.continuation import Start, configure, run_of
 from gnnloom.trainer.config.other_options import gather_fields, other_options
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.job.launch import launch, prepare_launch
+from gnnloom.trainer.job.launch import prepare_launch
+from gnnloom.trainer.job.ranks import ranks_of_job, settled, with_algorithm
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.workflows.api.train_options import train_options
@@ -25,8 +26,6 @@ from gnnloom.workflows.cli.options import add_options, current_catalog, flag_opt
 from gnnloom.workflows.cli.output import readable, show
 from gnnloom.workflows.cli.progress import shown_epochs
 from gnnloom.workflows.cli.train_plan import show_train_plan
-from gnnloom.workflows.run.auto_algorithm import with_algorithm
-from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 #: Entries of the result that are too large for a terminal.
 _LARGE = ("bytes_between", "confusion", "per_class")
@@ -78,17 +77,21 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
     given = _given(options) | {"catalog": str(current_catalog().root), "dataset": dataset}
     if run is not None:
         given["run"] = run
-    launched = LaunchedRank.from_environment()
     if plan:
         # Nothing is agreed on, so one rank acts for all.
+        launched = LaunchedRank.from_environment()
         if launched.rank == 0:
             given = with_algorithm(given, launched.size)
             show_train_plan(configure(given, restart=restart), restart=restart, as_json=as_json)
-    elif launched.size > 1:
-        _train_in_place(launched, given, restart=restart, as_json=as_json)
-    else:
-        current_catalog().dataset(dataset)  # a missing dataset is reported before anything else
-        _train_here(configure(with_algorithm(given), restart=restart), restart=restart, as_json=as_json)
+        return
+    with ranks_of_job("gnnloom train", exits=True, trains=True) as ranks:
+        config = settled(ranks, given, restart=restart)
+        is_finished = ranks.comm is None and _say_start(config, restart=restart).is_finished
+        is_shown = ranks.is_first and not is_finished
+        with shown_epochs(run_of(config), config.epochs) if is_shown else nullcontext():
+            result = ranks.train(config, restart=restart)
+        if ranks.is_first:
+            _show_result(dataset, result, as_json=as_json)
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,31 +102,15 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _train_here(config: TrainConfig, *, restart: bool, as_json: bool) -> None:
-    """Train on new ranks of this machine."""
-    config, start = prepare_launch(config, restart=restart)
-    run = run_of(config)
+def _say_start(config: TrainConfig, *, restart: bool) -> Start:
+    """Check a training before ranks are started, and say what its run has already."""
+    _, start = prepare_launch(config, restart=restart)
+    run, epochs = config.run_name, config.epochs
     if start.is_finished:
-        click.echo(f"run {run.name} has finished {config.epochs} epochs already; this is its result", err=True)
+        click.echo(f"run {run} has finished {epochs} epochs already; this is its result", err=True)
     elif start.first_epoch:
-        click.echo(f"run {run.name}: continuing at epoch {start.first_epoch + 1} of {config.epochs}", err=True)
-    with nullcontext() if start.is_finished else shown_epochs(run, config.epochs):
-        result = launch(config, restart=restart)
-    _show_result(config.dataset, result, as_json=as_json)
-
-
-def _train_in_place(launched: LaunchedRank, given: Mapping[str, Any], *, restart: bool, as_json: bool) -> None:
-    """Train on the ranks of this MPI job; rank 0 shows the result."""
-    # This import starts MPI, which only the ranks of a job may do.
-    from gnnloom.workflows.run.mpi import end_job_on_error, leave
-    from gnnloom.workflows.run.mpi_training import train_in_place
-
-    with end_job_on_error():
-        result = train_in_place(launched, given, shown_epochs, restart=restart)
-        if launched.rank == 0 and result["state"] == "finished":
-            _show_result(str(given["dataset"]), result, as_json=as_json)
-    if result["state"] == "stopped":
-        leave(EXIT_STOPPED)
+        click.echo(f"run {run}: continuing at epoch {start.first_epoch + 1} of {epochs}", err=True)
+    return start
 
 
 def _show_result(dataset: str, result: Mapping[str, Any], *, as_json: bool) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.cluster.performance import check_report
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.comm.transports.registry import chosen_transport
+from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages import Workload, find_workload
 from gnnloom.workflows.recipe.trainable import check_trainable
@@ -51,12 +53,16 @@ class Request:
     performance_report: Path | None = None
     restart: bool = False
 
-    def check(self) -> Assignment:
+    def check(self, ranks: Ranks | None = None) -> Assignment:
         """Read the recipe and check everything that can be known before anything runs.
 
+        Args:
+            ranks: the ranks that are to train; without, nothing is to run.
+
         Raises:
-            InputError, NotFoundError: the recipe, or a source that it names, cannot be used, or there is no training to
-                start over.
+            InputError, NotFoundError: the recipe, or a source that it names, cannot be used, there is no training to
+                start over, or the job has another number of ranks.
+            LaunchError: ranks cannot be started here.
             ExistsError: the run's name in the recipe belongs to another training, and ``restart`` was not asked for.
             IncompleteError: a stage before ``first`` is not done.
         """
@@ -74,6 +80,9 @@ class Request:
                 "a restart starts the training over, but the stages to run are"
                 f" {', '.join(stage.name for stage in asked.stages)}"
             )
+        # Any number of ranks can prepare.
+        if ranks is not None and asked.needs_training:
+            _check_ranks(recipe, asked.config.ranks, ranks)
         return Assignment(recipe, asked, options, self.restart)
 
     def _cluster_options(self, recipe: Recipe) -> ClusterOptions:
@@ -89,3 +98,16 @@ class Request:
             )
         check_report(options.performance_report, options.workers)
         return options
+
+
+def _check_ranks(recipe: Recipe, wanted: int, ranks: Ranks) -> None:
+    if ranks.comm is None:
+        # A missing launcher is found now rather than after hours of preparation.
+        chosen_transport().launcher(wanted)
+    # These ranks become the trainer's, which cannot be more or fewer.
+    elif wanted != ranks.comm.size:
+        size = ranks.comm.size
+        raise InputError(
+            f"{recipe.source_name}: [train] ranks = {wanted}, but this MPI job has {size}: start {wanted} ranks, or use"
+            f" --set train.ranks={size}, or prepare only with --until shards"
+        )

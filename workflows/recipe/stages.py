@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gnnloom.storage.errors import IncompleteError, InputError
@@ -72,6 +72,11 @@ class Workload:
     @property
     def needs_training(self) -> bool:
         return any(not stage.is_done for stage in self.training)
+
+    def with_state(self, done: Sequence[bool]) -> Workload:
+        """The same stages, of which these are done."""
+        stages = (replace(stage, is_done=is_done) for stage, is_done in zip(self.stages, done, strict=True))
+        return replace(self, stages=tuple(stages))
 
     def within(self, first: str | None, last: str | None) -> Workload:
         """Keep the stages from ``first`` to ``last``.

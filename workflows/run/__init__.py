@@ -1,5 +1,5 @@
-"""Running a recipe: on this machine, inside an MPI job, or as Slurm jobs.
+"""Running a recipe: on ranks that this process starts, on those of an MPI job, or as Slurm jobs.
 
-May import `recipe`, `interop`, `pipeline` and `trainer`. The stages themselves are in `stages.py`; to add a way to run
-them, add one file here.
+May import `recipe`, `interop`, `pipeline` and `trainer`. The walk is in `run_recipe.py`; the stages themselves are in
+`stages.py`.
 """

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,6 @@ from gnnloom.pipeline.shards.grid.grid_stage import shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.format.seal import seal_text
@@ -35,27 +31,20 @@ logger = logging.getLogger(__name__)
 SAVED_RECIPE = "recipe.toml"
 
 
-def run_stages(stages: Sequence[Stage], actions: Mapping[str, Callable[[], None]]) -> None:
-    """Run the stages that are not done, each by its action, and log when each begins and ends.
+def run_stages(stages: Sequence[Stage], make: Callable[[str], object]) -> None:
+    """Make what the stages that are not done make, and log when each begins and ends.
 
     Args:
-        actions: what to call for each stage, by the stage's name.
+        make: called with the name of each stage.
     """
     for stage in stages:
         if stage.is_done:
             logger.info("%s: already done (%s)", stage.name, stage.key)
-        else:
-            with _timed(stage):
-                actions[stage.name]()
-
-
-@contextmanager
-def _timed(stage: Stage) -> Iterator[None]:
-    """Log when a stage begins, and how long it took."""
-    started = time.perf_counter()
-    logger.info("%s: begins", stage.name)
-    yield
-    logger.info("%s: done in %.1f s (%s)", stage.name, time.perf_counter() - started, stage.key)
+            continue
+        started = time.perf_counter()
+        logger.info("%s: begins", stage.name)
+        make(stage.name)
+        logger.info("%s: done in %.1f s (%s)", stage.name, time.perf_counter() - started, stage.key)
 
 
 def prepare(assignment: Assignment, cluster: Cluster) -> None:
@@ -64,62 +53,37 @@ def prepare(assignment: Assignment, cluster: Cluster) -> None:
     Raises:
         GnnloomError: a stage failed, or the vertex data do not fit the training.
     """
-    preparation = _Preparation(assignment, cluster)
-    actions = {
-        "graph": preparation.make_graph,
-        "vertices": preparation.make_vertices,
-        "partition": preparation.make_partition,
-        "shards": preparation.make_shards,
-        "samples": preparation.make_samples,
-    }
-    run_stages(assignment.workload.preparation, actions)
+    recipe, keys = assignment.recipe, assignment.workload.all_keys
+    dataset = Catalog(recipe.catalog).create(recipe.dataset.name)
 
+    # Earlier stages may only just have stored what a stage opens.
+    def make(stage: str) -> None:
+        if stage == "graph":
+            edges = recipe.source.open(undirected=recipe.dataset.undirected)
+            # Another recipe may keep another graph in this dataset: later stages name the graph that they read by key.
+            ingest_graph(dataset, edges, recipe.dataset.options(), cluster, allow_others=True)
+            return
+        graph, key = dataset.graph(keys["graph"]), keys.get("partition")
+        if stage == "vertices":
+            source = recipe.vertices.open(recipe.source, graph)
+            if source is not None:
+                ingest_vertices(dataset, source, cluster, graph)
+            # Fail now rather than after hours of partitioning.
+            check_trainable(recipe, keys["vertices"])
+        elif stage == "partition" and recipe.partition is not None:
+            partition_graph(dataset, graph, recipe.partition, cluster)
+        elif stage == "shards":
+            partition = dataset.partition(key=key) if key is not None else None
+            vertices = dataset.vertices(keys["vertices"])
+            if recipe.grid is not None:
+                shard_grid(dataset, graph, recipe.grid, cluster, vertices.artifact, partition)
+            elif partition is not None:
+                shard_rows(dataset, partition, cluster, vertices, recipe.shards.reorder)
+        elif stage == "samples" and recipe.sampled is not None:
+            partition = dataset.partition(key=key) if recipe.sampled.ranks > 1 else None
+            write_samples(dataset, graph, partition, recipe.sampled, cluster)
 
-class _Preparation:
-    """The stages before training, as methods that make one artifact each."""
-
-    def __init__(self, assignment: Assignment, cluster: Cluster) -> None:
-        self.recipe, self.keys, self.cluster = assignment.recipe, assignment.workload.all_keys, cluster
-        self.dataset = Catalog(self.recipe.catalog).create(self.recipe.dataset.name)
-
-    # Opened on first use: when this object is made, the stages that store them may not have run.
-    @cached_property
-    def graph(self) -> Graph:
-        return self.dataset.graph(self.keys["graph"])
-
-    @cached_property
-    def vertices(self) -> Vertices:
-        return self.dataset.vertices(self.keys["vertices"])
-
-    def make_graph(self) -> None:
-        edges = self.recipe.source.open(undirected=self.recipe.dataset.undirected)
-        # Another recipe may keep another graph in this dataset: later stages name the graph that they read by its key.
-        ingest_graph(self.dataset, edges, self.recipe.dataset.options(), self.cluster, allow_others=True)
-
-    def make_vertices(self) -> None:
-        source = self.recipe.vertices.open(self.recipe.source, self.graph)
-        if source is not None:
-            ingest_vertices(self.dataset, source, self.cluster, self.graph)
-        # Fail now rather than after hours of partitioning.
-        check_trainable(self.recipe, self.keys["vertices"])
-
-    def make_partition(self) -> None:
-        if self.recipe.partition is not None:
-            partition_graph(self.dataset, self.graph, self.recipe.partition, self.cluster)
-
-    def make_shards(self) -> None:
-        key, grid = self.keys.get("partition"), self.recipe.grid
-        partition = self.dataset.partition(key=key) if key is not None else None
-        if grid is not None:
-            shard_grid(self.dataset, self.graph, grid, self.cluster, self.vertices.artifact, partition)
-        elif partition is not None:
-            shard_rows(self.dataset, partition, self.cluster, self.vertices, self.recipe.shards.reorder)
-
-    def make_samples(self) -> None:
-        options = self.recipe.sampled
-        if options is not None:
-            partition = self.dataset.partition(key=self.keys["partition"]) if options.ranks > 1 else None
-            write_samples(self.dataset, self.graph, partition, options, self.cluster)
+    run_stages(assignment.workload.preparation, make)
 
 
 def save_recipe(assignment: Assignment) -> None:

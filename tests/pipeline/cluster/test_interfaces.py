@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
@@ -20,7 +21,7 @@ def beacon(monkeypatch: pytest.MonkeyPatch) -> Beacon:
 
 
 def test_the_interface_that_reaches_the_first_rank_is_found(beacon: Beacon) -> None:
-    sent = Offer.from_numbers([float(number) for number in beacon.offer.to_numbers()])
+    sent = Offer.from_json(json.loads(json.dumps(beacon.offer.to_json())))
     assert sent == beacon.offer
     assert reached(sent)[:2] == ["ib0", None]
     beacon.close()

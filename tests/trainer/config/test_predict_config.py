@@ -11,7 +11,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.request import Assignment
-from gnnloom.workflows.run.mpi import _prediction
+from gnnloom.workflows.run.run_recipe import prediction
 
 
 def trained(**options: Any) -> TrainConfig:
@@ -34,7 +34,7 @@ def test_an_mpi_job_predicts_with_all_that_chooses_the_shards() -> None:
         embeddings=True,
         threads=3,
     )
-    assert _prediction(assignment) == expected
+    assert prediction(assignment) == expected
 
 
 def test_on_other_ranks_grid_shards_are_the_same_and_row_shards_are_looked_for() -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnnloom.trainer.job import launch
-from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.job.stop import EXIT_CODE_FILE, StopRequest, agreed_exit_code, preparing_signals
+from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, StopRequest, agreed_exit_code, preparing_signals
 
 
 @pytest.fixture(autouse=True)

@@ -22,12 +22,12 @@ from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import launch, launch_prediction, rank_environment
+from gnnloom.trainer.job.stop import EXIT_STOPPED
 from gnnloom.trainer.training.loop import train
 from support.in_process import run_command
 from support.lone import LoneCommunicator
-from support.mpi import TESTS, rank_command, run_ranks, train_all
+from support.mpi import TESTS, predicting, rank_command, run_ranks, train_all
 from support.problems import Problem, problem
 from support.tolerance import assert_close
 
@@ -149,7 +149,7 @@ def test_sigterm_writes_a_checkpoint_and_the_run_can_be_resumed(catalog: Catalog
     # Goes on in this process, which is quicker.
     result = train(LoneCommunicator(), replace(endless, epochs=trained + 2, ranks=1))
     assert len(result["loss"]) == trained + 2
-    summary = launch_prediction(catalog["graph"], "preempted", ranks=3, embeddings=True)
+    summary = launch_prediction(predicting(catalog["graph"], "preempted", ranks=3, embeddings=True))
     assert Path(summary["path"]).is_dir()
     assert run.predictions().embedding().shape == (60, 9)
 
@@ -201,7 +201,7 @@ def test_ranks_do_not_touch_a_run_that_another_process_writes(
     trained = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
     # The error of the ranks is raised with its own class, and not logged as well.
     with caplog.at_level("INFO"), sole_writer(run), pytest.raises(InputError, match=r"^run taken: another process is"):
-        launch_prediction(catalog["graph"], "taken", ranks=2)
+        launch_prediction(predicting(catalog["graph"], "taken", ranks=2))
     assert "error:" not in caplog.text
     assert trained == {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
 

@@ -18,7 +18,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction
 from support.lone_training import install
-from support.mpi import train_all
+from support.mpi import predicting, train_all
 from support.problems import Problem, problem
 
 FIRST = problem("first", 30, 90, symmetric=True)
@@ -67,7 +67,7 @@ def test_a_finished_run_that_is_resumed_keeps_its_result_and_predictions(
     dataset, launcher = catalog["first"], install(monkeypatch)
     (before,) = train_all(tmp_path, [config(catalog, "first")])
     shard_grid(dataset, dataset.graph(), GridOptions((2, 2), "single"), InProcessCluster())
-    launch_prediction(dataset, "run", ranks=1)
+    launch_prediction(predicting(dataset, "run", ranks=1))
     score = Run.open(dataset, "run").predictions().score()
     assert launcher.jobs == 1
     assert launch(replace(config(catalog, "first"), permutation="double")) == before

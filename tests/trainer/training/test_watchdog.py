@@ -22,6 +22,7 @@ from gnnloom.trainer.job.launch import launch, launch_prediction
 from gnnloom.trainer.job.leftovers import remove_segments_since
 from gnnloom.trainer.training.session import open_session
 from support.lone import LoneCommunicator
+from support.mpi import predicting
 from support.problems import problem
 
 PROBLEM = problem("graph", 60, 240, symmetric=False)
@@ -85,12 +86,12 @@ def test_a_stopped_rank_ends_a_prediction_as_it_ends_a_training(
     monkeypatch.setenv(VARIABLE, "send.halo forward:SIGSTOP:rank=1:nth=2")
     started = time.monotonic()
     with pytest.raises(LaunchError, match=r"waited longer than 4 s for other ranks") as raised:
-        launch_prediction(catalog["graph"], "predicting", wait_timeout=4.0)
+        launch_prediction(predicting(catalog["graph"], "predicting", wait_timeout=4.0))
     # The time of the start, and of looking for what the other ranks report.
     assert time.monotonic() - started < 60
     assert "no report" in str(raised.value).splitlines()[3]
     monkeypatch.delenv(VARIABLE)
-    assert launch_prediction(catalog["graph"], "predicting")["epoch"] == 12
+    assert launch_prediction(predicting(catalog["graph"], "predicting"))["epoch"] == 12
 
 
 def test_a_prediction_waits_as_long_as_asked(catalog: Catalog) -> None:

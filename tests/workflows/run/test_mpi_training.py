@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,14 @@ from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.transports.registry import LaunchedRank
+from gnnloom.trainer.job import in_place as place
+from gnnloom.trainer.job.in_place import RanksInPlace
+from gnnloom.trainer.job.ranks import settled
+from gnnloom.trainer.job.stop import StopRequest
 from gnnloom.workflows.cli.main import cli
-from gnnloom.workflows.run import mpi_training
-from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 from support.lone import LoneCommunicator
 from support.mpi import TESTS, run_ranks
 from support.problems import problem
@@ -35,24 +37,27 @@ class FirstOfTwo(LoneCommunicator):
         return np.array([numbers, numbers], np.float64)
 
 
-def train(catalog: Catalog, launched: LaunchedRank, **given: object) -> None:
-    fields = {"catalog": str(catalog.root), "dataset": "web", **given}
-    mpi_training.train_in_place(launched, fields, lambda run, epochs: nullcontext(), restart=False)
+def in_place(comm: Communicator) -> RanksInPlace:
+    return RanksInPlace(comm, "gnnloom train", StopRequest())
 
 
-def test_a_number_of_ranks_that_differs_from_the_job_is_one_error(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mpi_training, "world", FirstOfTwo)
+def test_a_number_of_ranks_that_differs_from_the_job_is_one_error(catalog: Catalog) -> None:
+    given = {"catalog": str(catalog.root), "dataset": "web"}
     message = "--ranks 4, but this MPI job has 2 ranks: start 4 ranks, or leave out --ranks"
     with pytest.raises(CollectiveError, match=message) as error:
-        train(catalog, LaunchedRank(0, 2), ranks=4)
+        settled(in_place(FirstOfTwo()), {**given, "ranks": 4}, restart=False)
     assert (error.value.code, error.value.reports) == (3, True)
     with pytest.raises(CollectiveError, match="no such dataset"):
-        train(catalog, LaunchedRank(0, 2), ranks=2)
-    monkeypatch.setattr(mpi_training, "world", LoneCommunicator)
-    with pytest.raises(CollectiveError, match="it belongs to another MPI than mpi4py") as error:
-        train(catalog, LaunchedRank(1, 2))
+        settled(in_place(FirstOfTwo()), {**given, "ranks": 2}, restart=False)
+
+
+def test_a_launcher_of_another_mpi_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "world", LoneCommunicator)
+    with (
+        pytest.raises(CollectiveError, match="it belongs to another MPI than mpi4py") as error,
+        place.joined("gnnloom train", LaunchedRank(1, 2), StopRequest(), exits=False),
+    ):
+        pytest.fail("ranks that do not find each other have begun")
     assert error.value.reports is False
 
 
@@ -121,26 +126,11 @@ def test_training_and_prediction_run_on_the_ranks_of_the_job(catalog: Catalog, t
     assert run.predictions().embedding().shape == (30, 4)
 
 
-class SecondOfTwo(FirstOfTwo):
-    """Rank 1 of two ranks; knows what rank 0 says."""
-
-    def __init__(self, said: list[float]) -> None:
-        super().__init__()
-        self.rank, self._said = 1, said
-
-    def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
-        said = self._said if len(numbers) == len(self._said) else numbers
-        return np.array([said, numbers], np.float64)
-
-
-def test_one_rank_chooses_the_algorithm_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"dataset": "web", "ranks": 2, "algorithm": "auto"}
-    chosen = {**given, "algorithm": "tensor3d", "grid": (1, 2, 1)}
-    monkeypatch.setattr(mpi_training, "with_algorithm", lambda fields: chosen)
-    assert mpi_training._with_algorithm(FirstOfTwo(), given) == chosen
-    said = [float(list(ALGORITHMS).index("tensor3d")), 1.0, 2.0, 1.0]
-    # The other ranks ask no planner.
-    monkeypatch.setattr(mpi_training, "with_algorithm", None)
-    assert mpi_training._with_algorithm(SecondOfTwo(said), given) == chosen
-    # A run that exists keeps its algorithm.
-    assert mpi_training._with_algorithm(SecondOfTwo([-1.0, 0.0, 0.0, 0.0]), given) == {"dataset": "web", "ranks": 2}
+def test_one_rank_chooses_the_algorithm_for_all(catalog: Catalog) -> None:
+    problem("web", 30, 90, symmetric=True).store_grid(catalog, "double", grid=(2, 2))
+    program = str(TESTS / "workflows" / "run" / "programs" / "in_place.py")
+    words = ["--catalog", str(catalog.root), "train", "web", "--epochs", "1", "--threads", "1", "--json"]
+    done = run_ranks(2, program, json.dumps([[*words, "--algorithm", "auto"]]))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("algorithm auto: ") == 1
+    assert json.loads(done.stdout)["ranks"] == 2

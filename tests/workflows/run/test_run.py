@@ -18,10 +18,11 @@ from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.runs.checkpoint import Checkpoint, write_checkpoint
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.job.launch import launch
+from gnnloom.trainer.job.ranks import NewRanks
 from gnnloom.workflows.recipe.request import Assignment, Request
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages import find_workload
-from gnnloom.workflows.run.local import train_here
+from gnnloom.workflows.run.run_recipe import Display, run_recipe
 from gnnloom.workflows.run.stages import SAVED_RECIPE, prepare, save_recipe
 from support.ogb_folders import write_ogb_binary_folder
 from support.recipes import RECIPE
@@ -191,10 +192,9 @@ def test_a_stale_output_file_is_rewritten_without_starting_ranks(
     trained = pretend_trained(assignment, 4)
     predict_nothing(trained, 120)
     out.write_bytes(b"something else")
-    again = Request(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",)).check()
-    assert not again.workload.needs_training
+    again = Request(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",))
     monkeypatch.setattr("subprocess.Popen", None)
-    train_here(again)
+    assert not run_recipe(again, NewRanks(), Display()).workload.needs_training
     assert np.array_equal(np.load(out), np.zeros(120, np.int32))
 
 

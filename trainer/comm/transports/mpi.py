@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.errors import LaunchError
 from gnnloom.trainer.comm.transports.mpich_output import is_of_launcher, why_ended
@@ -20,6 +21,13 @@ def join() -> Communicator:
     from gnnloom.trainer.comm.mpi import world  # noqa: PLC0415 - starts MPI
 
     return world()
+
+
+def lend() -> AbstractContextManager[Any]:
+    """An MPI communicator of all ranks for another library, such as dask-mpi. Collective."""
+    from gnnloom.trainer.comm.mpi import lent_world  # noqa: PLC0415 - starts MPI
+
+    return lent_world()
 
 
 def find_mpiexec() -> str:
@@ -40,6 +48,7 @@ TRANSPORT = Transport(
     order=0,
     help="The ranks of an MPI job",
     join=join,
+    lend=lend,
     launcher=lambda ranks: [find_mpiexec(), "-n", str(ranks)],
     # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
     python=(sys.executable, "-m", "mpi4py"),

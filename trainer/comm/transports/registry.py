@@ -1,9 +1,12 @@
-"""The transport of this job."""
+"""The transport of this job, and the rank as which this process was started."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import gnnloom.trainer.comm.transports
 from gnnloom.storage.descriptors import load_descriptors
@@ -34,6 +37,36 @@ def chosen_transport() -> Transport:
     return found[name]
 
 
+def lender() -> Callable[[], AbstractContextManager[Any]]:
+    """What lends a communicator of all ranks to a library that takes one of this transport.
+
+    Raises:
+        InputError: there is no such library.
+    """
+    transport = chosen_transport()
+    if transport.lend is None:
+        raise InputError(f"transport {transport.name}: no Dask cluster runs on its ranks; prepare on one machine first")
+    return transport.lend
+
+
 def world() -> Communicator:
     """All ranks of this job. Entry points call it; everything else takes a communicator. Collective."""
     return chosen_transport().join()
+
+
+@dataclass(frozen=True)
+class LaunchedRank:
+    """This process's rank among those that a launcher started; rank 0 of 1 without a launcher."""
+
+    rank: int = 0
+    size: int = 1
+
+    @classmethod
+    def from_environment(cls) -> LaunchedRank:
+        """Read the variables of whichever launcher started this process. Does not start MPI."""
+        for rank, size in chosen_transport().variables:
+            stated = os.environ.get(rank, ""), os.environ.get(size, "")
+            # A single rank has nobody to agree with, so it behaves like a process without a launcher.
+            if all(text.isdecimal() for text in stated) and int(stated[1]) > 1:
+                return cls(*map(int, stated))
+        return cls()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gnnloom.trainer.comm.communicator import Communicator
@@ -27,6 +28,8 @@ class Transport:
             is not caught.
         environment: variables that a rank needs, unless the user has set them.
         variables: pairs of variables in which launchers state the number of a rank, and that of all ranks.
+        lend: a communicator of the transport's own kind, of all ranks and for the time of a block, for a library that
+            takes one. Collective. None if there is no such library.
         is_of_launcher: whether the launcher printed a line, rather than a rank.
         why_ended: why ranks that reported nothing ended, from the launcher's exit code and the last lines; None if
             these do not say so.
@@ -40,5 +43,6 @@ class Transport:
     python: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     variables: Sequence[tuple[str, str]] = ()
+    lend: Callable[[], AbstractContextManager[Any]] | None = None
     is_of_launcher: Callable[[str], bool] = lambda line: False  # noqa: ARG005 - named as its callers know it
     why_ended: Callable[[int, Sequence[str]], str | None] = lambda code, lines: None  # noqa: ARG005

@@ -1,0 +1,128 @@
+"""The ranks of the job that this process is one of; see :class:`gnnloom.trainer.job.ranks.Ranks`."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.comm.agreement import CollectiveError, said_by_first, together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.ending import end_job, report
+from gnnloom.trainer.comm.transports.registry import LaunchedRank, world
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.stop import EXIT_STOPPED, StoppedError, StopRequest, interrupted_by, leave, preparing_signals
+from gnnloom.trainer.planner.forecast import record_forecast
+from gnnloom.trainer.training.alike import alike_command
+from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.predict import predict
+
+Result = TypeVar("Result")
+
+_LOGGERS = ("gnnloom", "gnnloom.trainer", "gnnloom.workflows")
+
+
+@contextmanager
+def joined(command: str, launched: LaunchedRank, stop: StopRequest, *, exits: bool) -> Iterator[RanksInPlace]:
+    """Be one of the ranks of this job inside the block; see :func:`gnnloom.trainer.job.ranks.ranks_of_job`."""
+    comm, before = world(), {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    try:
+        _check_launcher(comm, launched)
+        yield RanksInPlace(comm, command, stop)
+    except CollectiveError as error:
+        if exits:
+            leave(comm, report(error))
+        if error.code == EXIT_STOPPED:
+            raise StoppedError(str(error)) from error
+        raise
+    except BaseException as error:
+        if exits and isinstance(error, SystemExit):
+            raise
+        # The other ranks do not know of it, and would wait forever.
+        end_job(comm, error)
+    finally:
+        if not exits:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _check_launcher(comm: Communicator, launched: LaunchedRank) -> None:
+    if launched.size not in {1, comm.size}:
+        raise CollectiveError(
+            f"the launcher started {launched.size} processes, but each finds {comm.size} ranks: it belongs to another"
+            " MPI than mpi4py; `gnnloom doctor` shows which one mpi4py uses",
+            reports=launched.rank == 0,
+            code=InputError.exit_code,
+        )
+
+
+class RanksInPlace:
+    """The ranks of this job.
+
+    Attributes:
+        stop: the request to stop, which may come at any time.
+    """
+
+    def __init__(self, comm: Communicator, command: str, stop: StopRequest) -> None:
+        self.comm, self.stop = comm, stop
+        self._command = command
+        # The first rank logs for all, where they do the same.
+        self._levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+        self._log(self.is_first)
+
+    @property
+    def is_first(self) -> bool:
+        return self.comm.rank == 0
+
+    def number(self, wanted: int | None) -> int:
+        size = self.comm.size
+        if wanted not in {None, size}:
+            raise InputError(
+                f"--ranks {wanted}, but this MPI job has {size} ranks: start {wanted} ranks, or leave out --ranks"
+            )
+        return size
+
+    def agree(
+        self, action: Callable[[], Result], options: Callable[[Result], Mapping[str, Any]] | None = None
+    ) -> Result:
+        if options is None:
+            return together(self.comm, action)
+        return together(self.comm, action, lambda result: alike_command(self._command, options(result)))
+
+    def on_first(self, action: Callable[[], Any]) -> Any:
+        return said_by_first(self.comm, action)
+
+    def first_before_others(self, action: Callable[[], Result]) -> Result:
+        # Another command must not wait for this one: it would not come here.
+        self.agree(lambda: None, lambda _: {})
+        # The other ranks sleep in it, however long the first one works.
+        made = self.agree(lambda: [action()] if self.is_first else [])
+        return self.agree(lambda: made[0] if made else action())
+
+    @contextmanager
+    def working_for_all(self) -> Iterator[None]:
+        self._log(True)
+        with interrupted_by(self.stop, preparing_signals()):
+            yield
+        self._log(self.is_first)
+
+    def _log(self, logs: bool) -> None:
+        for name, level in self._levels.items():
+            logging.getLogger(name).setLevel(level if logs else logging.ERROR)
+
+    def train(self, config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
+        # From now on, SIGTERM asks for a checkpoint on every rank. Those of workers have ignored all requests.
+        self.stop.hear(signal.SIGTERM, signal.SIGUSR1)
+        result = train(self.comm, config, self.stop, restart=restart, begun=record_forecast)
+        if result["state"] == "stopped":
+            again = "the same command, without --restart," if restart else "the same command"
+            message = f"run {result['run']}: stopped after a checkpoint; {again} continues it"
+            raise CollectiveError(message, reports=self.is_first, code=EXIT_STOPPED)
+        return result
+
+    def predict(self, config: PredictConfig) -> dict[str, Any]:
+        return predict(self.comm, config)

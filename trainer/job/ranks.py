@@ -1,0 +1,185 @@
+"""The ranks that a command or a function of the API works with: new ones, or those of the job that this process is in.
+
+``mpirun -n 4 gnnloom train NAME`` trains on the ranks of the job; without a launcher, ``gnnloom train NAME --ranks 4``
+starts new ones. Both have the operations of :class:`Ranks`, so that callers need not know which they have.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from gnnloom.storage.catalog import Catalog
+from gnnloom.trainer.comm.transports.registry import LaunchedRank
+from gnnloom.trainer.config.algorithm_config import AUTO
+from gnnloom.trainer.config.continuation import configure
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.launch import launch, launch_prediction
+from gnnloom.trainer.job.stop import StopRequest, preparing_signals
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.comm.communicator import Communicator
+
+Result = TypeVar("Result")
+
+
+class Ranks(Protocol):
+    """Ranks that train and predict. On the ranks of a job, the methods are collective and raise CollectiveError."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process prints for all."""
+        ...
+
+    @property
+    def comm(self) -> Communicator | None:
+        """The ranks that are there; None if any number can be started."""
+        ...
+
+    def number(self, wanted: int | None) -> int | None:
+        """The number of ranks for a wanted one: that of the job; otherwise as wanted.
+
+        Raises:
+            InputError: the job has another number of ranks.
+        """
+        ...
+
+    def agree(
+        self, action: Callable[[], Result], options: Callable[[Result], Mapping[str, Any]] | None = None
+    ) -> Result:
+        """Call ``action``; if it fails on one rank, it fails on all.
+
+        Args:
+            action: must not communicate.
+            options: given the result, what must be the same on all ranks, by name.
+        """
+        ...
+
+    def on_first(self, action: Callable[[], Any]) -> Any:
+        """Call ``action`` on the first rank alone; every rank gets its result, a value of JSON."""
+        ...
+
+    def first_before_others(self, action: Callable[[], Result]) -> Result:
+        """Call ``action`` on the first rank, and then on every other rank, which finds what the first one stored."""
+        ...
+
+    def working_for_all(self) -> AbstractContextManager[None]:
+        """Work on this rank while the others wait: it logs for all, and StoppedError is raised on a request to stop."""
+        ...
+
+    def train(self, config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
+        """Train, from the run's last checkpoint on if there is one; returns the run's result.
+
+        Raises:
+            StoppedError: the training was asked to stop, and wrote a checkpoint.
+        """
+        ...
+
+    def predict(self, config: PredictConfig) -> dict[str, Any]:
+        """Predict with a run, unless it has these predictions; returns the summary."""
+        ...
+
+
+class NewRanks:
+    """Ranks that this process starts for each training and prediction; it does everything else by itself."""
+
+    is_first, comm = True, None
+
+    def number(self, wanted: int | None) -> int | None:
+        return wanted
+
+    def agree(
+        self,
+        action: Callable[[], Result],
+        options: Callable[[Result], Mapping[str, Any]] | None = None,  # noqa: ARG002
+    ) -> Result:
+        return action()
+
+    def on_first(self, action: Callable[[], Any]) -> Any:
+        return action()
+
+    def first_before_others(self, action: Callable[[], Result]) -> Result:
+        return action()
+
+    def working_for_all(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def train(self, config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
+        return launch(config, restart=restart)
+
+    def predict(self, config: PredictConfig) -> dict[str, Any]:
+        return launch_prediction(config)
+
+
+@contextmanager
+def ranks_of_job(command: str, *, exits: bool = False, trains: bool = False, is_rank: bool = False) -> Iterator[Ranks]:
+    """The ranks of the job that this process belongs to, for the time of the block; without a job, new ones.
+
+    Args:
+        command: what this process does; the ranks of a job must all do the same.
+        exits: this process ends with the block. If the block fails on all ranks, one of them prints the error, and all
+            exit with its code.
+        trains: requests to stop are remembered from now on, and end a training after a checkpoint.
+        is_rank: this process is a rank, whether or not a launcher is recognized.
+
+    Raises:
+        CollectiveError: the block failed in the same way on every rank of the job. Any other error ends the job.
+        StoppedError: the job was asked to stop; raised on every rank.
+    """
+    launched = LaunchedRank.from_environment()
+    if launched.size == 1 and not is_rank:
+        yield NewRanks()
+        return
+    if exits:
+        # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Before the import, which takes seconds: a request that comes meanwhile is remembered.
+    stop = StopRequest(*(preparing_signals() if trains else ()))
+    # This import starts MPI, which only the ranks of a job may do.
+    from gnnloom.trainer.job.in_place import joined  # noqa: PLC0415
+
+    with joined(command, launched, stop, exits=exits) as ranks:
+        yield ranks
+
+
+def settled(ranks: Ranks, given: Mapping[str, Any], *, restart: bool) -> TrainConfig:
+    """The configuration of a training on these ranks. Collective on the ranks of a job.
+
+    Args:
+        given: fields that were given, ``catalog`` and ``dataset`` among them; the others come from the run, if there is
+            one.
+
+    Raises:
+        NotFoundError: there is no such dataset.
+        InputError, ExistsError: as :func:`~gnnloom.trainer.config.continuation.configure` and :meth:`Ranks.number`.
+    """
+
+    def of_job() -> dict[str, Any]:
+        number = ranks.number(given.get("ranks"))
+        # A missing dataset is reported before anything else.
+        Catalog(given["catalog"]).dataset(given["dataset"])
+        return dict(given) if number is None else {**given, "ranks": number}
+
+    fields = ranks.agree(of_job, lambda _: {**given, "restart": restart})
+    if fields.get("algorithm") == AUTO:
+        # One rank reads what the planner needs, and says why.
+        fields = ranks.on_first(lambda: with_algorithm(fields))
+    # Compared again: what is not given comes from the run that each rank finds.
+    return ranks.agree(lambda: configure(fields, restart=restart), TrainConfig.to_json)
+
+
+def with_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict[str, Any]:
+    """The fields of a training with an algorithm that exists; see ``settle_algorithm``.
+
+    Args:
+        ranks: number of ranks, if it is not among the fields.
+    """
+    if given.get("algorithm") != AUTO:
+        return dict(given)
+    # Importing torch takes seconds, which only this choice should spend.
+    from gnnloom.trainer.planner.choose import settle_algorithm  # noqa: PLC0415
+
+    return settle_algorithm(given, ranks)

@@ -1,0 +1,99 @@
+"""Runs a recipe from raw data to predictions, on ranks that this process starts or on those of an MPI job.
+
+The ranks of a job are a Dask cluster until the shards are made. Then the same ranks train.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.continuation import run_of
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.job.ranks import Ranks
+from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.run.stages import prepare, run_stages, save_recipe, write_output
+
+
+@dataclass(frozen=True)
+class Display:
+    """Shows progress while a block runs.
+
+    Attributes:
+        phases: entered by the process that runs the stages before training.
+        epochs: entered by the first rank, with the run and its number of epochs.
+    """
+
+    phases: Callable[[], AbstractContextManager[None]] = nullcontext
+    epochs: Callable[[Run, int], AbstractContextManager[None]] = lambda run, epochs: nullcontext()  # noqa: ARG005
+
+
+def run_recipe(request: Request, ranks: Ranks, display: Display) -> Assignment:
+    """Run the stages of a recipe that are not done. Collective on the ranks of a job.
+
+    Raises:
+        GnnloomError: the recipe or its input cannot be used, or a stage failed; on the ranks of a job a
+            CollectiveError, raised on every rank.
+        StoppedError: the work was asked to stop; what is finished is kept.
+    """
+    # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
+    checked = ranks.agree(lambda: request.check(ranks), lambda checked: _options(request, checked))
+    done = ranks.on_first(lambda: [stage.is_done for stage in checked.workload.stages])
+    assignment = replace(checked, workload=checked.workload.with_state(done))
+    workload = assignment.workload
+
+    def train() -> None:
+        # Before the training, which holds the run's lock until it ends.
+        ranks.on_first(lambda: save_recipe(assignment))
+        with display.epochs(run_of(workload.config), workload.config.epochs) if ranks.is_first else nullcontext():
+            ranks.train(workload.config, restart=assignment.restart)
+
+    if workload.needs_preparation:
+        _prepare(assignment, ranks, display)
+    run_stages(workload.training, lambda stage: train() if stage == "train" else ranks.predict(prediction(assignment)))
+    ranks.on_first(lambda: write_output(assignment))
+    return assignment
+
+
+def _options(request: Request, assignment: Assignment) -> dict[str, Any]:
+    """What every rank must have read in the same way: the request, the recipe and the keys of its artifacts."""
+    asked = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
+    sections: dict[str, Any] = {}
+    for section in dataclasses.fields(assignment.recipe):
+        content = getattr(assignment.recipe, section.name)
+        if dataclasses.is_dataclass(content) and not isinstance(content, type):
+            sections |= {f"[{section.name}] {name}": value for name, value in dataclasses.asdict(content).items()}
+        else:
+            sections[section.name] = content
+    return {**asked, **sections, **{f"key of the {kind}": key for kind, key in assignment.workload.all_keys.items()}}
+
+
+def _prepare(assignment: Assignment, ranks: Ranks, display: Display) -> None:
+    """Run the stages before training that are not done."""
+
+    def work(options: ClusterOptions) -> None:
+        # Interrupted inside the cluster only, which must be closed in order: that ends the other ranks' part.
+        with open_cluster(options) as cluster, display.phases(), ranks.working_for_all():
+            prepare(assignment, cluster)
+
+    opened: AbstractContextManager[ClusterOptions | None] = nullcontext(assignment.cluster)
+    if ranks.comm is not None:
+        # Imported here, as it loads torch.
+        from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
+
+        opened = cluster_of_ranks(ranks, ranks.comm, assignment)
+    with opened as options:
+        # The ranks that have served sleep until the client is done, whose failure is everyone's.
+        ranks.agree(lambda: None if options is None else work(options))
+
+
+def prediction(assignment: Assignment) -> PredictConfig:
+    """The prediction of a recipe, with all that chooses the shards of the training."""
+    section, config = assignment.recipe.predict, assignment.workload.config
+    embeds = section is not None and section.embeddings
+    return PredictConfig.of_training(config, shards=config.shards, embeddings=embeds, threads=config.threads)
