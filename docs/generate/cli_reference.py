@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import click
 
 from gnnloom.storage.option import Group
-from gnnloom.workflows.cli.help import declared
+from gnnloom.workflows.cli.terminal.help import declared
 from gnnloom.workflows.cli.main import cli
 
 

@@ -14,8 +14,8 @@ import click
 from rich.console import Console
 
 from gnnloom.storage.errors import LaunchError
-from gnnloom.workflows.cli.options import current_catalog
-from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show_rows
+from gnnloom.workflows.cli.terminal.options import current_catalog
+from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show_rows
 
 
 @dataclass(frozen=True)

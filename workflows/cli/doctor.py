@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from gnnloom.trainer.job.leftovers import find_leftovers, remove_leftovers
-from gnnloom.workflows.cli.options import current_catalog, json_option
-from gnnloom.workflows.cli.output import show
+from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
+from gnnloom.workflows.cli.terminal.output import show
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
 from gnnloom.workflows.doctor.installation import examine
 from gnnloom.workflows.doctor.warm import warm_kernels

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnloom.storage.errors import ExistsError, NotFoundError
 from gnnloom.workflows.recipe.reference import Key, SectionReference, recipe_sections
-from gnnloom.workflows.recipe.toml_writer import toml_value
+from gnnloom.workflows.recipe.toml.toml_writer import toml_value
 
 _WIDTH = 110
 _HEAD = """\

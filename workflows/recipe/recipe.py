@@ -15,7 +15,6 @@ from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.workflows.recipe.document import Document
 from gnnloom.workflows.recipe.sections import (
     CatalogSection,
     ClusterSection,
@@ -32,7 +31,8 @@ from gnnloom.workflows.recipe.sources import (
     vertices_section,
     whole_path,
 )
-from gnnloom.workflows.recipe.toml_writer import to_toml
+from gnnloom.workflows.recipe.toml.document import Document
+from gnnloom.workflows.recipe.toml.toml_writer import to_toml
 from gnnloom.workflows.recipe.unused_keys import (
     refuse_unused_partition,
     refuse_unused_shards_keys,

@@ -26,7 +26,7 @@ from gnnloom.workflows.recipe.sections import (
     SlurmSection,
 )
 from gnnloom.workflows.recipe.sources import source_section, vertices_section
-from gnnloom.workflows.recipe.toml_writer import toml_value
+from gnnloom.workflows.recipe.toml.toml_writer import toml_value
 
 #: A section with fewer keys has no headings.
 _FEW_KEYS = 12

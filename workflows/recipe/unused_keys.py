@@ -6,8 +6,8 @@ from gnnloom.trainer.algorithms.algorithm import Algorithm
 from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.workflows.recipe.document import Document
 from gnnloom.workflows.recipe.sections import ShardsSection
+from gnnloom.workflows.recipe.toml.document import Document
 
 _ALGORITHM = ("train", "algorithm")
 _MODEL = ("train", "model")

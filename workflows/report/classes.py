@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.ticker import PercentFormatter
 
 from gnnloom.workflows.report.facts import RunFacts
-from gnnloom.workflows.report.heat import draw_matrix
-from gnnloom.workflows.report.hover import Spot
 from gnnloom.workflows.report.page import card, table
-from gnnloom.workflows.report.style import HEAT_HEIGHT, Picture, new_axes
+from gnnloom.workflows.report.pictures.heat import draw_matrix
+from gnnloom.workflows.report.pictures.hover import Spot
+from gnnloom.workflows.report.pictures.style import HEAT_HEIGHT, Picture, new_axes
 
 #: Matrices of at most this many classes show a cell's counts under the pointer.
 _HOVERED = 32

@@ -14,7 +14,7 @@ from pathlib import Path
 from gnnloom.storage.errors import ExistsError, InputError
 from gnnloom.storage.format.files import sync_tree
 from gnnloom.workflows.report.page import MARK
-from gnnloom.workflows.report.style import Picture
+from gnnloom.workflows.report.pictures.style import Picture
 
 PAGE = "index.html"
 #: Folders of killed writers are removed at this age; no writer takes nearly that long.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from gnnloom.workflows.report.style import COLORS, Picture
+from gnnloom.workflows.report.pictures.style import COLORS, Picture
 
 #: Identifies a page as a report, which a newer one may replace.
 MARK = "<meta name='generator' content='gnnloom report'>"

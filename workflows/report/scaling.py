@@ -10,7 +10,7 @@ from gnnloom.trainer.planner.simulate import Crossing
 from gnnloom.workflows.formatting import readable_bytes
 from gnnloom.workflows.report.folder import write_folder
 from gnnloom.workflows.report.page import card, page, picture_card, section, table
-from gnnloom.workflows.report.style import SERIES, WHOLE, Picture, color, draw_grid, draw_legend, new_axes
+from gnnloom.workflows.report.pictures.style import SERIES, WHOLE, Picture, color, draw_grid, draw_legend, new_axes
 
 
 def write_scaling(

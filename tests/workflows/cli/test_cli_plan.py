@@ -14,8 +14,8 @@ from rich.console import Console
 from gnnloom.pipeline.tasks.progress import PROGRESS, logged
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError
-from gnnloom.workflows.cli import progress
 from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.cli.terminal import progress
 
 RMAT = ("generate", "g", "rmat", "--scale", "12", "--workers", "0")
 

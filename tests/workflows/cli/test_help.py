@@ -11,8 +11,8 @@ from gnnloom.storage.samplers.registry import SUBGRAPH_SAMPLERS
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.registry import MODES
-from gnnloom.workflows.cli.help import PAGE, DerivedOption, GroupedCommand
 from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.cli.terminal.help import PAGE, DerivedOption, GroupedCommand
 
 COLUMNS = 80
 CONTEXT = click.Context(cli)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from gnnloom.storage import Catalog, GnnloomError
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError, NotFoundError
-from gnnloom.workflows.cli import catalog as catalog_module
+from gnnloom.workflows.cli.data import catalog as catalog_module
 from gnnloom.workflows.cli.main import cli
 from support.small_catalogs import store_small_dataset
 

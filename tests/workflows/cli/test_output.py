@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from gnnloom.workflows.cli.output import show, show_groups, show_rows
+from gnnloom.workflows.cli.terminal.output import show, show_groups, show_rows
 
 COLUMNS = ("method", "model", "memory", "scratch", "processor time", "epoch seconds")
 ROWS = [

@@ -21,7 +21,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.choose import settle_algorithm
 from gnnloom.trainer.planner.profile import open_profile, store_profile
 from gnnloom.workflows.cli.main import cli
-from gnnloom.workflows.cli.simulate import RankList
+from gnnloom.workflows.cli.runs.simulate import RankList
 from support.problems import problem
 
 SIZES = ("--vertices", "111059956", "--edges", "3228124712", "--profile", "perlmutter")

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from gnnloom.pipeline.tasks.progress import PROGRESS, Progress, one_step, wait_for
 from gnnloom.storage.runs.run import Run
-from gnnloom.workflows.cli import progress
-from gnnloom.workflows.cli.progress import BarHandler, shown_epochs
+from gnnloom.workflows.cli.terminal import progress
+from gnnloom.workflows.cli.terminal.progress import BarHandler, shown_epochs
 
 
 def states(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, int]]:

@@ -14,10 +14,10 @@ from gnnloom.storage.format.files import write_json
 from gnnloom.storage.runs.provenance import begin_session, end_session
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.report.comparison import comparison_rows, data_warning
-from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, progress_picture, seconds_picture
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.figures import best_epoch, random_rows, total_seconds
-from gnnloom.workflows.report.hover import MOST_SPOTS
+from gnnloom.workflows.report.pictures.curves import accuracy_picture, loss_picture, progress_picture, seconds_picture
+from gnnloom.workflows.report.pictures.hover import MOST_SPOTS
 from gnnloom.workflows.report.tables import headline
 from support.reported_runs import store_reported
 

@@ -17,10 +17,10 @@ from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 from gnnloom.storage.runs.provenance import begin_session, end_session
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.report.build import write_comparison, write_report
-from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, progress_picture
 from gnnloom.workflows.report.facts import RunFacts, open_run, shard_nonzeros
-from gnnloom.workflows.report.heat import rows_picture
-from gnnloom.workflows.report.ranks import split_seconds
+from gnnloom.workflows.report.pictures.curves import accuracy_picture, loss_picture, progress_picture
+from gnnloom.workflows.report.pictures.heat import rows_picture
+from gnnloom.workflows.report.pictures.ranks import split_seconds
 from support.reported_runs import store_reported, store_run
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -1,0 +1,290 @@
+"""`gnnloom catalog`: list, verify and remove what is stored."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gnnloom.storage import Catalog, Dataset, Graph
+from gnnloom.storage.catalog import ArtifactInfo
+from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.runs.run import Run
+from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command, import_command, part_command
+from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
+from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option
+from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
+
+if TYPE_CHECKING:
+    from gnnloom.storage.checks.verify import Finding
+
+
+@click.group("catalog")
+def catalog_command() -> None:
+    """List, show, verify, move and remove datasets and their artifacts.
+
+    \b
+    Example:
+      gnnloom catalog ls
+      gnnloom catalog show web
+    """
+
+
+for _command in (tree_command, lineage_command, du_command, gc_command, export_command, import_command, part_command):
+    catalog_command.add_command(_command)
+
+
+@catalog_command.command("ls")
+@json_option
+def ls_command(as_json: bool) -> None:
+    """List the datasets.
+
+    \b
+    Example:
+      gnnloom catalog ls --json
+    """
+    catalog = existing_catalog()
+    rows = [_dataset_row(catalog, name) for name in catalog]
+    if as_json:
+        show({"catalog": str(catalog.root), "datasets": rows}, as_json=True, title="")
+        return
+    show_rows(
+        ("dataset", *_MEASURES.values()),
+        [(row["name"], *(readable(name, row[name]) for name in _MEASURES)) for row in rows],
+        title=f"catalog {catalog.root}",
+    )
+    for problem in (row["problem"] for row in rows if row["problem"]):
+        click.echo(problem)
+
+
+#: Figures listed for a dataset, and their column titles.
+_MEASURES = {
+    "vertices": "vertices",
+    "nnz": "nonzeros",
+    "artifacts": "artifacts",
+    "runs": "runs",
+    "bytes": "size",
+    "changed": "last change",
+}
+
+
+def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
+    """Return the figures of a dataset; those that cannot be read are None, and the problem says why."""
+    row: dict[str, Any] = {"name": name, **dict.fromkeys(_MEASURES), "problem": None}
+    try:
+        dataset = catalog[name]
+        row |= {"artifacts": len(dataset.artifacts()), "runs": len(dataset.runs()), "bytes": dataset.stored_bytes()}
+        row["changed"] = _last_change(dataset)
+        for info in dataset.artifacts("graph"):
+            if info.state == "complete":
+                graph = Graph(Artifact(info.path))
+                return row | {"vertices": graph.num_vertices, "nnz": graph.nnz}
+    # A damaged dataset must not hide the others.
+    except (GnnloomError, OSError) as error:
+        row["problem"] = str(error)
+    return row
+
+
+def _last_change(dataset: Dataset) -> str:
+    """Local time at which the newest artifact or run was made or began to change."""
+    made = [dataset.path, *(info.path for info in dataset.artifacts()), *map(dataset.run_path, dataset.runs())]
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(max(path.stat().st_mtime for path in made)))
+
+
+@catalog_command.command("show")
+@click.argument("name")
+@json_option
+def show_command(name: str, as_json: bool) -> None:
+    """Show the artifacts of dataset NAME (key, state, parameters, size) and its runs (state, scores, predictions).
+
+    \b
+    Example:
+      gnnloom catalog show web --json
+    """
+    dataset = current_catalog()[name]
+    artifacts = [_artifact_row(info) for info in dataset.artifacts()]
+    runs = [_run_row(Run.open(dataset, run)) for run in dataset.runs()]
+    if as_json:
+        content = {"dataset": name, "path": str(dataset.path), "artifacts": artifacts, "runs": runs}
+        show(content, as_json=True, title="")
+        return
+    show_rows(
+        ("artifact", "state", "parameters", "size"),
+        [
+            (f"{row['kind']}/{row['key']}", row["state"], _describe(row), readable_bytes(row["bytes"]))
+            for row in artifacts
+        ],
+        title=f"dataset {name}",
+    )
+    for problem in (row["problem"] for row in [*artifacts, *runs] if row["problem"]):
+        click.echo(problem)
+    if runs:
+        show_rows(
+            ("run", "state", "epochs", "scores"),
+            [(row["run"], row["state"], _epochs(row), _scores(row["scores"])) for row in runs],
+        )
+    for row in runs:
+        if row["predictions"]:
+            click.echo(f"predictions of {row['run']}: {row['predictions']}")
+
+
+#: What the names of the scores that are shown begin with.
+_SCORES = {"val", "test"}
+
+
+def _run_row(run: Run) -> dict[str, Any]:
+    """Return the state of a run; what cannot be read is None, and the problem says why."""
+    row: dict[str, Any] = {"run": run.name, "state": "finished" if run.is_finished else "unfinished"}
+    row |= {"epochs": None, "of": None, "scores": {}, "predictions": None, "problem": None}
+    try:
+        lines = run.metrics()
+        row |= {"epochs": len(lines), "of": run.config().get("epochs")}
+        # Of an unfinished run, those of the last evaluation.
+        evaluated = [line for line in lines if not _SCORES.isdisjoint(name.partition("_")[0] for name in line)]
+        figures = run.result() if run.is_finished else (evaluated or [{}])[-1]
+        row["scores"] = {
+            name: value for name, value in figures.items() if name.partition("_")[0] in _SCORES and value is not None
+        }
+    except GnnloomError as error:
+        row["problem"] = str(error)
+    if run.predictions_path.is_dir():
+        row["predictions"] = str(run.predictions_path)
+    return row
+
+
+def _epochs(row: dict[str, Any]) -> str:
+    """The finished epochs, and how many there are to be."""
+    return readable("epochs", row["epochs"]) if row["epochs"] == row["of"] else f"{row['epochs']} of {row['of']}"
+
+
+def _scores(scores: dict[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {readable(name, value)}" for name, value in scores.items())
+
+
+def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
+    row = {
+        "kind": info.kind,
+        "key": info.key,
+        "state": info.state,
+        "parameters": info.parameters,
+        "bytes": info.stored_bytes(),
+        "problem": None,
+    }
+    if info.state == "complete":
+        try:
+            artifact = Artifact(info.path)
+        except GnnloomError as error:
+            return row | {"problem": str(error)}
+        names = ("digest", "inputs", "sizes", "facts", "measured")
+        row |= {name: getattr(artifact, name) for name in names}
+    return row
+
+
+def _describe(row: dict[str, Any]) -> str:
+    """Return the scalar parameters of an artifact, or that it is damaged."""
+    if row["problem"]:
+        return "damaged"
+    simple = {name: value for name, value in row["parameters"].items() if not isinstance(value, dict | list)}
+    return ", ".join(f"{name}={value}" for name, value in simple.items())
+
+
+@catalog_command.command("verify")
+@click.argument("name")
+@click.option("--quick", is_flag=True, help="Check metadata and digests, but no other invariants.")
+@json_option
+def verify_command(name: str, quick: bool, as_json: bool) -> None:
+    """Read everything in dataset NAME and check it against checksums, digests and invariants.
+
+    Graphs: ids sorted and in range, degrees, symmetry. Partitions and labels: values in range. Shards: every vertex on
+    exactly one rank, entries that add up to the graph, halos that match what is sent. Zarr metadata that other readers
+    rely on. Runs: metrics, result, checkpoints, predictions.
+
+    Exits with code 0 if everything is intact, 3 if something is damaged, 4 if something is incomplete.
+
+    \b
+    Example:
+      gnnloom catalog verify web
+    """
+    findings = current_catalog()[name].verify(quick=quick)
+    if as_json:
+        artifacts = [_row(finding, "kind", "key", "arrays") for finding in findings if finding.kind != "runs"]
+        runs = [_row(finding, "", "run", "epochs") for finding in findings if finding.kind == "runs"]
+        show({"dataset": name, "artifacts": artifacts, "runs": runs}, as_json=True, title="")
+    else:
+        show_rows(("artifact", "read", "state"), map(_finding_cells, findings), title=f"dataset {name}")
+    damaged = sum(finding.is_damaged for finding in findings)
+    # Printed first, then reported by the exit code.
+    if damaged:
+        raise CorruptError(f"dataset {name}: {damaged} of {len(findings)} artifacts and runs are damaged")
+    if any(finding.problem for finding in findings):
+        raise IncompleteError(
+            f"dataset {name} has incomplete artifacts; run their stages again, or remove the artifacts"
+        )
+
+
+def _row(finding: Finding, kind: str, key: str, read: str) -> dict[str, Any]:
+    named = {kind: finding.kind, key: finding.key, "state": finding.state, read: finding.read}
+    return {name: value for name, value in named.items() if name} | {"problem": finding.problem}
+
+
+def _finding_cells(finding: Finding) -> tuple[str, str, str]:
+    what = "epochs" if finding.kind == "runs" else "arrays"
+    return f"{finding.kind}/{finding.key}", f"{finding.read} {what}", finding.problem or "intact"
+
+
+@catalog_command.command("rm")
+@click.argument("name")
+@click.option("--artifact", metavar="KIND/KEY", help="Remove only this artifact or run (runs/RUN).")
+@click.option("--force", is_flag=True, help="Remove the artifact even if others were made from it.")
+@click.option("-y", "--yes", is_flag=True, help="Remove a whole dataset without asking.")
+@json_option
+def rm_command(name: str, artifact: str | None, force: bool, yes: bool, as_json: bool) -> None:
+    """Remove dataset NAME, or one of its artifacts or runs.
+
+    Before a whole dataset is removed, its artifacts and runs are listed, and the command asks; --yes answers for
+    scripts. An artifact that others were made from is kept unless --force is given. Artifacts that are being written
+    are kept.
+
+    \b
+    Example:
+      gnnloom catalog rm web --artifact shards/0123456789abcdef
+      gnnloom catalog rm web --yes
+    """
+    catalog = current_catalog()
+    if artifact is None:
+        if not yes:
+            _ask_to_remove(catalog[name])
+        catalog.remove(name)
+    else:
+        kind, separator, key = artifact.partition("/")
+        if not separator:
+            raise InputError(f"--artifact {artifact!r}: expected KIND/KEY, as listed by `gnnloom catalog show {name}`")
+        catalog[name].remove_artifact(kind, key, force=force)
+    removed = name if artifact is None else f"{name}/{artifact}"
+    show({"removed": removed}, as_json=as_json, title="removed")
+
+
+def _ask_to_remove(dataset: Dataset) -> None:
+    """List what a dataset holds and ask whether to remove it; exit if the answer is no, or nobody can be asked.
+
+    On standard error, because the answer to --json is on standard output.
+    """
+    if not _is_terminal():
+        raise click.UsageError(
+            f"this removes dataset {dataset.name} with {_counted(dataset)}; pass --yes to remove it without being asked"
+        )
+    rows = [(f"{usage.kind}/{usage.key}", readable_bytes(usage.bytes)) for usage in dataset.disk_usage() if usage.key]
+    show_rows(("artifact or run", "size"), rows, title=f"dataset {dataset.name}", on_stderr=True)
+    click.confirm(f"Remove dataset {dataset.name} with {_counted(dataset)}?", abort=True, err=True)
+
+
+def _counted(dataset: Dataset) -> str:
+    counts = {"artifact": len(dataset.artifacts()), "run": len(dataset.runs())}
+    return " and ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()

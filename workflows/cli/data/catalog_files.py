@@ -1,0 +1,141 @@
+"""`gnnloom catalog gc`, `export`, `import` and `part`: garbage collection, archives and partition files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gnnloom.storage.upkeep.garbage import Garbage
+from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, key_option
+from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
+from gnnloom.workflows.interop.metis import write_metis_part
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("gc")
+@click.argument("name", required=False)
+@click.option("--dry-run", is_flag=True, help="List what would be removed, and exit.")
+@json_option
+def gc_command(name: str | None, dry_run: bool, as_json: bool) -> None:
+    """Remove unfinished artifacts, leftover files and artifacts whose inputs are gone, from NAME or all datasets.
+
+    Anything that a running command holds is kept.
+
+    \b
+    Example:
+      gnnloom catalog gc --dry-run
+      gnnloom catalog gc web
+    """
+    catalog = existing_catalog()
+    removed = (catalog[name] if name else catalog).collect_garbage(dry_run=dry_run)
+    total = sum(item.bytes for item in removed)
+    if as_json:
+        rows = [{"path": str(item.path), "reason": item.reason, "bytes": item.bytes} for item in removed]
+        show({"dry_run": dry_run, "bytes": total, "items": rows}, as_json=True, title="")
+        return
+    verb = "would be removed" if dry_run else "removed"
+    show_rows(
+        ("path", "reason", "size"),
+        [
+            *((_relative(item, catalog.root), item.reason, readable_bytes(item.bytes)) for item in removed),
+            (verb, f"{len(removed)} items", readable_bytes(total)),
+        ],
+    )
+
+
+def _relative(item: Garbage, root: Path) -> str:
+    return item.path.relative_to(root).as_posix()
+
+
+@click.command("export")
+@click.argument("name")
+@click.argument("file", type=_FILE)
+@json_option
+def export_command(name: str, file: Path, as_json: bool) -> None:
+    """Write dataset NAME with its artifacts and runs to one FILE: .tar, .tar.zst or .tar.gz.
+
+    \b
+    Example:
+      gnnloom catalog export web web.tar
+    """
+    result = current_catalog()[name].export(file)
+    show({"dataset": name, "file": str(file), **result}, as_json=as_json, title=f"export of {name}")
+
+
+@click.command("import")
+@click.argument("file", type=_FILE)
+@click.option(
+    "--as", "name", metavar="NAME", default=None, help="Name of the dataset.  [default: its name when it was exported]"
+)
+@json_option
+def import_command(file: Path, name: str | None, as_json: bool) -> None:
+    """Add the dataset in FILE, written by `gnnloom catalog export`, to the catalog.
+
+    Everything is checked first. A damaged or foreign file is refused and leaves nothing behind.
+
+    \b
+    Example:
+      gnnloom catalog import web.tar --as web-copy
+    """
+    dataset = current_catalog().import_dataset(file, name)
+    content = {
+        "dataset": dataset.name,
+        "path": str(dataset.path),
+        "artifacts": len(dataset.artifacts()),
+        "runs": len(dataset.runs()),
+        "bytes": dataset.stored_bytes(),
+    }
+    show(content, as_json=as_json, title=f"import of {file}")
+
+
+@click.command("part")
+@click.argument("name")
+@click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")
+@click.option("--method", default=None, help="Method of the partition, if there are several.")
+@click.option("--out", type=_FILE, default=None, help="METIS file to write: line v holds the part of vertex v.")
+@click.option("--read", type=_FILE, default=None, help="METIS file to read and store as a partition.")
+@key_option("partition")
+@key_option("graph")
+@json_option
+def part_command(
+    name: str,
+    parts: int | None,
+    method: str | None,
+    out: Path | None,
+    read: Path | None,
+    partition: str | None,
+    graph: str | None,
+    as_json: bool,
+) -> None:
+    """Write a partition of dataset NAME as a METIS .part.K file, or store one that another program made.
+
+    A file that is read has --parts parts; by default, the highest part in it plus one.
+
+    \b
+    Example:
+      gnnloom catalog part web --parts 4 --out web.part.4
+      gnnloom catalog part web --read web.part.4
+    """
+    if (out is None) == (read is None):
+        raise click.UsageError("give either --out to write a file, or --read to read one")
+    dataset = current_catalog()[name]
+    if out is not None:
+        found = dataset.partition(parts, partition, method=method)
+        write_metis_part(found, out)
+    else:
+        if read is None or method is not None or partition is not None:
+            raise click.UsageError("--method and --partition choose what --out writes; remove them, as --read is given")
+        from gnnloom.pipeline.tasks.cluster import InProcessCluster
+        from gnnloom.workflows.interop.given_partition import store_metis_part
+
+        found = store_metis_part(dataset, dataset.graph(graph), read, parts, InProcessCluster())
+    content = {
+        "dataset": name,
+        "file": str(out or read),
+        "key": found.artifact.key,
+        "parts": found.num_parts,
+        "vertices": found.num_vertices,
+    }
+    show(content, as_json=as_json, title=f"partition of {name}")

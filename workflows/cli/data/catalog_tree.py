@@ -1,0 +1,177 @@
+"""`gnnloom catalog tree`, `lineage` and `du`: what is stored, what it was made from, and its size on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.tree import Tree
+
+from gnnloom.storage import Dataset
+from gnnloom.storage.catalog import ArtifactInfo
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.upkeep.lineage import Node
+from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option
+from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
+
+#: Arrays of one artifact that the tree shows; it only counts the others.
+_SHOWN_ARRAYS = 12
+
+
+@click.command("tree")
+@click.argument("name", required=False)
+@click.option("--all", "show_all", is_flag=True, help="Show every array, however many there are.")
+@json_option
+def tree_command(name: str | None, show_all: bool, as_json: bool) -> None:
+    """Show all datasets, or only NAME, as a tree of artifacts and arrays with shape, dtype and dimensions.
+
+    \b
+    Example:
+      gnnloom catalog tree web
+    """
+    catalog = existing_catalog()
+    datasets = [catalog[name]] if name else list(catalog.datasets())
+    if as_json:
+        content = {dataset.name: [_artifact_content(info) for info in dataset.artifacts()] for dataset in datasets}
+        show({"catalog": str(catalog.root), "datasets": content}, as_json=True, title="")
+        return
+    tree = Tree(f"[bold]{escape(str(catalog.root))}[/bold]")
+    for dataset in datasets:
+        _add_dataset(tree, dataset, show_all)
+    Console().print(tree)
+
+
+def _artifact_content(info: ArtifactInfo) -> dict[str, Any]:
+    arrays, problem = {}, None
+    try:
+        # Only a complete artifact has a manifest to read.
+        for path, record in Artifact(info.path).records.items() if info.state == "complete" else ():
+            arrays[path] = {"shape": list(record.shape), "dtype": record.dtype, "dims": list(record.dims)}
+    except GnnloomError as error:
+        problem = str(error)
+    return {
+        "kind": info.kind,
+        "key": info.key,
+        "state": info.state,
+        "parameters": info.parameters,
+        "bytes": info.stored_bytes(),
+        "arrays": arrays,
+        "problem": problem,
+    }
+
+
+def _add_dataset(tree: Tree, dataset: Dataset, show_all: bool) -> None:
+    branch = tree.add(f"[bold cyan]{dataset.name}[/bold cyan]  {readable_bytes(dataset.stored_bytes())}")
+    for info in dataset.artifacts():
+        state = "" if info.state == "complete" else f"  [yellow]{info.state}[/yellow]"
+        leaf = branch.add(f"{info.kind}/[dim]{info.key}[/dim]  {readable_bytes(info.stored_bytes())}{state}")
+        content = _artifact_content(info)
+        _add_arrays(leaf, content["arrays"], show_all)
+        if content["problem"]:
+            leaf.add(f"[red]{escape(content['problem'])}[/red]")
+    if dataset.runs():
+        runs = branch.add("runs")
+        for run in dataset.runs():
+            runs.add(run)
+
+
+def _add_arrays(leaf: Tree, arrays: Mapping[str, Any], show_all: bool) -> None:
+    shown = list(arrays.items())[: len(arrays) if show_all else _SHOWN_ARRAYS]
+    for path, array in shown:
+        dims = ", ".join(f"{dim}: {size:,}" for dim, size in zip(array["dims"], array["shape"], strict=True))
+        leaf.add(f"{path}  [green]{array['dtype']}[/green]  [dim]({dims})[/dim]")
+    if len(shown) < len(arrays):
+        leaf.add(f"[dim]... {len(arrays) - len(shown)} more; --all shows them[/dim]")
+
+
+@click.command("lineage")
+@click.argument("name")
+@json_option
+def lineage_command(name: str, as_json: bool) -> None:
+    """Show what everything in dataset NAME was made from, beginning with the sources.
+
+    \b
+    Example:
+      gnnloom catalog lineage web
+    """
+    nodes = current_catalog()[name].lineage()
+    if as_json:
+        show({"dataset": name, "nodes": [node.to_json() for node in nodes.values()]}, as_json=True, title="")
+        return
+    tree = Tree(f"[bold]{name}[/bold]")
+    for node in nodes.values():
+        # Everything else appears below its inputs.
+        if not node.inputs:
+            _add_node(tree, node, nodes, "")
+    Console().print(tree)
+
+
+def _add_node(tree: Tree, node: Node, nodes: Mapping[str, Node], above: str) -> None:
+    """Add a node and everything made from it. A node with several inputs appears below each of them."""
+    # The tree shows a node below one of its inputs; the node's line names the others.
+    others = sorted(set(node.inputs.values()) - {above})
+    state = "" if node.state == "complete" else f"  [yellow]{node.state}[/yellow]"
+    sources = "".join(f"  [green]{source} {escape(key[:24])}[/green]" for source, key in node.sources.items())
+    more = f"  [dim]with {', '.join(others)}[/dim]" if above and others else ""
+    branch = tree.add(f"[cyan]{node.name}[/cyan]{state}{sources}  {escape(_short(node))}{more}")
+    for output in node.outputs:
+        _add_node(branch, nodes[output], nodes, node.name)
+
+
+#: Parameters that the lineage shows.
+_SHOWN_PARAMETERS = (
+    "undirected",
+    "self_loops",
+    "parts",
+    "method",
+    "model",
+    "layout",
+    "grid",
+    "permutation",
+    "ranks",
+    "algorithm",
+)
+
+
+def _short(node: Node) -> str:
+    shown = {name: node.parameters[name] for name in _SHOWN_PARAMETERS if node.parameters.get(name) not in (None, "")}
+    return ", ".join(f"{name}={value}" for name, value in shown.items())
+
+
+@click.command("du")
+@click.argument("name", required=False)
+@json_option
+def du_command(name: str | None, as_json: bool) -> None:
+    """Show the bytes on disk of each artifact and run of all datasets, or of NAME, and how many of them are scratch.
+
+    \b
+    Example:
+      gnnloom catalog du
+      gnnloom catalog du web
+    """
+    catalog = existing_catalog()
+    found = [catalog[name]] if name else list(catalog.datasets())
+    rows = [{"dataset": dataset.name, **asdict(usage)} for dataset in found for usage in dataset.disk_usage()]
+    total = sum(row["bytes"] for row in rows)
+    if as_json:
+        show({"catalog": str(catalog.root), "bytes": total, "items": rows}, as_json=True, title="")
+        return
+    rows.sort(key=lambda row: (row["dataset"], -row["bytes"]))
+    lines = [(f"{row['dataset']}/{row['kind']}/{row['key']}".rstrip("/"), row) for row in rows]
+    show_rows(
+        ("path", "size", "scratch"),
+        [
+            *((what, readable_bytes(row["bytes"]), _scratch(row["scratch_bytes"])) for what, row in lines),
+            ("total", readable_bytes(total), _scratch(sum(row["scratch_bytes"] for row in rows))),
+        ],
+        title=f"catalog {catalog.root}",
+    )
+
+
+def _scratch(count: int) -> str:
+    return readable_bytes(count) if count else "-"

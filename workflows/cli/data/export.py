@@ -1,0 +1,97 @@
+"""`gnnloom export`: contents of a dataset as files for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gnnloom.storage import Dataset
+from gnnloom.workflows.cli.terminal.options import current_catalog, json_option, open_run, split_run
+from gnnloom.workflows.cli.terminal.output import show
+from gnnloom.workflows.interop.export import VERTEX_TABLES, edge_table, partition_table, run_table, vertices_table
+from gnnloom.workflows.interop.tables import Table, check_file, write_table
+
+_RUN_TABLES = ("predictions", "scores", "embeddings", "metrics")
+_DATASET_TABLES = ("edges", *VERTEX_TABLES, "partition")
+
+
+@click.command("export")
+@click.argument("name", metavar="NAME[/RUN]")
+@click.argument("what", type=click.Choice((*_RUN_TABLES, *_DATASET_TABLES)))
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="Output file: .npy, .npz, .parquet or .csv.",
+)
+@click.option(
+    "--run", default=None, help="Run that made the predictions, scores, embeddings or metrics; NAME/RUN is the same."
+)
+@click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")
+@click.option("--method", default=None, help="Method of the partition, if there are several.")
+@click.option(
+    "--key",
+    "--graph",
+    "--vertices",
+    "--partition",
+    "key",
+    metavar="KEY",
+    default=None,
+    help="Key of the graph, vertex data or partition, if there are several.",
+)
+@json_option
+def export_command(
+    name: str,
+    what: str,
+    out: Path,
+    run: str | None,
+    parts: int | None,
+    method: str | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Export predictions, embeddings, metrics, features, labels, parts or edges of dataset NAME for other programs.
+
+    .csv, .parquet and .npz files have a column with the vertex ids of the source. A .npy file has only the numbers, in
+    vertex order; for edges, it has sources and targets. Files are written piece by piece, in little memory.
+
+    \b
+    Example:
+      gnnloom export web/first predictions --out predictions.parquet
+      gnnloom export web/first embeddings --out embeddings.npy
+      gnnloom export web/first metrics --out metrics.parquet
+      gnnloom export web partition --parts 4 --out part.csv
+      gnnloom export web edges --out edges.parquet
+    """
+    of_run = what in _RUN_TABLES
+    dataset_name, run = split_run(name, run)
+    if run is not None and not of_run:
+        raise click.UsageError(f"{what} does not take a run")
+    if of_run and key is not None:
+        raise click.UsageError(f"--key does not go with {what}: a run knows its artifacts")
+    if what != "partition" and (parts is not None or method is not None):
+        raise click.UsageError("--parts and --method only apply to a partition")
+    check_file(out)
+    if of_run:
+        table = run_table(*open_run(dataset_name, run), what)
+    else:
+        table = _table(current_catalog()[dataset_name], what, parts, method, key)
+    write_table(table, out)
+    content = {
+        "dataset": dataset_name,
+        "what": what,
+        "file": str(out),
+        "rows": table.length,
+        "columns": [column.name for column in table.columns],
+        "bytes": out.stat().st_size,
+    }
+    show(content, as_json=as_json, title=f"{what} of {dataset_name}")
+
+
+def _table(dataset: Dataset, what: str, parts: int | None, method: str | None, key: str | None) -> Table:
+    if what == "edges":
+        return edge_table(dataset.graph(key))
+    if what == "partition":
+        return partition_table(dataset, parts, method, key)
+    return vertices_table(dataset, what, key)

@@ -1,0 +1,304 @@
+"""`gnnloom partition` and `gnnloom shard`: assign vertices to parts, and write what each rank reads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from typing import Any
+
+import click
+
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.partition.method_costs import MethodProjection, project_methods
+from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
+from gnnloom.pipeline.partition.stage import partition_graph, partition_key
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
+from gnnloom.pipeline.shards.rows.row_options import REORDER
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage import Dataset, Graph, Partition, RowShards
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.option import Group, Option, options_of
+from gnnloom.workflows.api.partition import find_partition, write_shards
+from gnnloom.workflows.cli.data.shard_plans import show_shards_plan
+from gnnloom.workflows.cli.terminal.help import GroupedCommand
+from gnnloom.workflows.cli.terminal.options import (
+    add_options,
+    click_option,
+    cluster_options,
+    current_catalog,
+    flag_option,
+    json_option,
+    key_option,
+    method_option,
+    object_option,
+)
+from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show, show_groups
+from gnnloom.workflows.cli.terminal.progress import shown_progress
+
+#: The main figures of a partition, which are shown unless all are asked for.
+_BRIEF = (
+    "parts",
+    "chosen",
+    "km1",
+    "imbalance",
+    "volume_avg",
+    "volume_max",
+    "messages_avg",
+    "messages_max",
+    "seconds",
+    "command_seconds",
+)
+
+
+def _method_table() -> str:
+    """Return the methods and presets with their help lines, for the end of the command's help."""
+    lines = ["\b", "Methods, each with its presets (the first is the default):"]
+    for name, method in METHODS.items():
+        # find_spec looks for a package without importing it, so that --help stays quick.
+        missing = f" Not installed: `{method.install}`." if method.package and not find_spec(method.package) else ""
+        lines.append(f"  {name:12} {method.help}{missing}")
+        lines += [f"    {preset.name:22} {preset.help}" for preset in method.presets if preset.name]
+        lines += [
+            f"    --method-options {own}={option.shown(option.default)}: {option.help}"
+            for own, option in method.options.items()
+        ]
+    memory = (
+        "--memory-limit applies to native partitioners and to the state that multilevel holds for each vertex. --memory"
+        " applies to each worker, and to the partitioner that multilevel runs on the coarsest hypergraph."
+    )
+    return "\n".join([memory, "", *lines])
+
+
+_GRID = options_of(GridOptions)
+_KNOWN = options_of(PartitionOptions)
+#: The most important ones first. The command alone limits the time unless it is told otherwise.
+_OPTIONS = {name: _KNOWN[name] for name in dict.fromkeys(("parts", "quality", "method", "preset", "model", *_KNOWN))}
+_OPTIONS["time_limit"] = replace(_KNOWN["time_limit"], default=3600.0)
+
+
+@click.command("partition", cls=GroupedCommand, epilog=_method_table())
+@click.argument("name")
+@object_option("options", PartitionOptions, _OPTIONS)
+@click_option(
+    Option(
+        "compare",
+        str,
+        "Baseline to partition by as well; the ratios to it are added to the figures.",
+        group=Group.OUTPUT,
+        choices=tuple(name for name, method in METHODS.items() if method.is_baseline),
+    )
+)
+@flag_option("plan", "Show the memory, disk and time that each method would take, and stop.")
+@key_option("graph")
+@cluster_options
+@json_option
+def partition_command(
+    name: str,
+    options: PartitionOptions,
+    compare: str | None,
+    plan: bool,
+    graph: str | None,
+    cluster: ClusterOptions,
+    as_json: bool,
+) -> None:
+    """Partition the vertices of dataset NAME so that ranks exchange few rows, and measure what they exchange.
+
+    km1, the connectivity cut, is the number of rows that all ranks together send per layer and direction. Volume
+    (rows sent) and messages are reported per part.
+
+    --quality balanced, the default, comes near the best partition in a fraction of the time of best; fast and best
+    trade one for the other. The method is chosen by the size, the skew and the clusters of the graph, so it is
+    the same on every machine. --plan and --json report what was chosen and why.
+
+    \b
+    Example:
+      gnnloom partition web --parts 4
+      gnnloom partition web --parts 512 --quality fast --compare random
+      gnnloom partition web --parts 64 --method multilevel --memory 4G
+      gnnloom partition web --parts 8 --model stochastic --batches walk
+      gnnloom partition web --parts 64 --plan
+    """
+    dataset = current_catalog()[name]
+    stored = dataset.graph(graph)
+    if plan:
+        options.check_graph(stored)
+        wanted = (options.model, options.directions, options.batches)
+        projections = project_methods(stored, options.parts, options.memory_limit, cluster.memory, *wanted)
+        _show_projections(name, projections, as_json=as_json)
+        return
+    with open_cluster(cluster) as opened, shown_progress():
+        partition = partition_graph(dataset, stored, options, opened)
+        result = partition_result(name, partition)
+        if compare is not None:
+            with _compared(dataset, stored, options.for_method(compare), opened) as other:
+                result |= compare_quality(partition.quality, other)
+    # Numbers per part, or per pair of parts, do not fit into a table.
+    lists = [figure for figure in result if figure.endswith(("_per_part", "_matrix"))]
+    compared = [figure for figure in result if figure == "compared_with" or figure.endswith("_share")]
+    show(result, as_json=as_json, title=f"partition of {name}", hide=lists, brief=(*_BRIEF, *compared))
+
+
+@contextmanager
+def _compared(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster: Cluster) -> Iterator[Partition]:
+    """Make a partition that is needed only for its figures, and remove it at the end unless it existed before."""
+    before = {info.key for info in dataset.artifacts("partition") if info.state == "complete"}
+    try:
+        yield partition_graph(dataset, graph, options, cluster)
+    finally:
+        key = partition_key(graph.artifact.key, options, cluster.memory)
+        # After an error or Ctrl-C too: what is unfinished would stay in the catalog.
+        if key not in before and (dataset.path / "partition" / key).is_dir():
+            dataset.remove_artifact("partition", key)
+
+
+def _show_projections(name: str, projections: list[MethodProjection], *, as_json: bool) -> None:
+    if as_json:
+        show({"dataset": name, "methods": [asdict(each) for each in projections]}, as_json=True, title="")
+        return
+    groups: dict[str, list[Sequence[str]]] = {"--quality": [], "--method and --preset": []}
+    for each in projections:
+        cells = (
+            each.preset if each.chosen else f"{each.method} {each.preset}",
+            each.model,
+            readable_bytes(each.memory),
+            readable_bytes(each.disk),
+            readable_seconds(each.cpu_seconds),
+            "yes" if each.fits else "no",
+        )
+        groups["--quality" if each.chosen else "--method and --preset"].append(cells)
+    columns = ("", "model", "memory", "scratch", "processor time", "fits")
+    show_groups(columns, groups, f"partitioning methods for {name}")
+    for each in projections:
+        if each.chosen:
+            click.echo(f"--quality {each.preset}: {each.chosen}")
+
+
+def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]:
+    """Return volume and messages, in both directions if they differ, as shares of those of another partition."""
+    directions = ("", "backward_") if "volume_backward_total" in quality else ("",)
+    figures = itertools.product(("volume", "messages"), directions, ("avg", "max"))
+    names = [f"{unit}_{direction}{figure}" for unit, direction, figure in figures]
+    shares = {name: quality[name] / other.quality[name] if other.quality[name] else None for name in names}
+    return {"compared_with": other.method} | {f"{name}_share": share for name, share in shares.items()}
+
+
+def partition_result(name: str, partition: Partition) -> dict[str, Any]:
+    """Return the object that `partition --json` prints."""
+    artifact = partition.artifact
+    return {
+        "dataset": name,
+        "key": artifact.key,
+        "digest": artifact.digest,
+        **partition.quality,
+        "seconds": sum(artifact.measured["task_seconds"].values()),
+    }
+
+
+@click.command("shard", cls=GroupedCommand)
+@click.argument("name")
+@click_option(
+    Option(
+        "parts",
+        int,
+        "Row shards: number of parts, one for each rank. Grid shards with --permutation partition: number of parts of"
+        " the partition.",
+        group=Group.INPUT,
+        is_common=True,
+        least=1,
+    )
+)
+@method_option(METHODS, "Method of the partition, if the dataset has several.")
+@key_option("partition")
+@key_option("graph")
+@key_option("vertices", "vertex data")
+@add_options([replace(_GRID["grid"], default=None), _GRID["permutation"], _GRID["seed"], REORDER])
+@flag_option("plan", "Only print what it would need: tasks, memory, disk space and time.")
+@cluster_options
+@json_option
+def shard_command(
+    name: str,
+    parts: int | None,
+    method: str | None,
+    partition: str | None,
+    graph: str | None,
+    vertices: str | None,
+    grid: tuple[int, int] | None,
+    permutation: str,
+    seed: int,
+    reorder: str,
+    plan: bool,
+    cluster: ClusterOptions,
+    as_json: bool,
+) -> None:
+    """Write the shards of dataset NAME, which hold everything that each rank reads.
+
+    Row shards (--parts) follow a partition; algorithm p2p reads them on as many ranks as there are parts. Grid shards
+    (--grid) hold the permuted adjacency in blocks; every other algorithm reads them on any number of ranks.
+
+    \b
+    Example:
+      gnnloom shard web --parts 4
+      gnnloom shard web --parts 64 --method random --reorder degree
+      gnnloom shard web --grid 16x16 --permutation double
+      gnnloom shard web --grid 16x16 --permutation partition --parts 16
+      gnnloom shard web --parts 64 --plan
+    """
+    dataset = current_catalog()[name]
+    if (parts is None) == (grid is None or permutation == "partition"):
+        raise click.UsageError(
+            "give either --parts, for row shards, or --grid, for grid shards; give both with --permutation partition"
+        )
+    if grid is not None and reorder != "none":
+        raise click.UsageError("--reorder is for row shards; grid shards have --permutation")
+    chosen = dataset.graph(graph) if graph is not None else None
+    found = None if parts is None else find_partition(dataset, parts, partition, method, chosen)
+    data = None if vertices is None else dataset.vertices(vertices)
+    options = None if grid is None else GridOptions(grid, permutation, seed)
+    if plan:
+        show_shards_plan(
+            dataset, found, options, cluster, graph=chosen, vertices=data, reorder=reorder, as_json=as_json
+        )
+        return
+    with shown_progress():
+        shards = write_shards(dataset, found, options, cluster, graph=chosen, vertices=data, reorder=reorder)
+    result = shard_result(name, shards) if isinstance(shards, RowShards) else grid_result(name, shards)
+    show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
+
+
+def shard_result(name: str, shards: RowShards) -> dict[str, Any]:
+    """Return the object that `shard --parts --json` prints."""
+    return {
+        **_shards_result(name, shards.artifact),
+        "layout": "row",
+        "parts": shards.num_parts,
+        "reorder": shards.reorder,
+    }
+
+
+def grid_result(name: str, shards: GridShards) -> dict[str, Any]:
+    """Return the object that `shard --grid --json` prints.
+
+    ``balance`` is the number of nonzeros of the heaviest block over the average.
+    """
+    return {
+        **_shards_result(name, shards.artifact),
+        "layout": "grid",
+        "grid": "x".join(map(str, shards.grid)),
+        "permutation": shards.permutation,
+        "balance": max(shards.artifact.facts["balance"].values()),
+    }
+
+
+def _shards_result(name: str, artifact: Artifact) -> dict[str, Any]:
+    return {
+        "dataset": name,
+        "key": artifact.key,
+        "digest": artifact.digest,
+        "bytes": artifact.stored_bytes(),
+        "seconds": sum(artifact.measured["task_seconds"].values()),
+        "peak_memory": artifact.measured["peak_memory"],
+    }

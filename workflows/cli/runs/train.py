@@ -1,0 +1,123 @@
+"""`gnnloom train`: start the MPI ranks on this machine, or train on those of the MPI job that this is part of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from gnnloom.storage.option import Group, Option
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
+from gnnloom.trainer.comm.transports.registry import LaunchedRank
+from gnnloom.trainer.config.continuation import Start, configure, run_of
+from gnnloom.trainer.config.other_options import gather_fields, other_options
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.launch import prepare_launch
+from gnnloom.trainer.job.ranks import ranks_of_job, settled, with_algorithm
+from gnnloom.trainer.modes.registry import MODES
+from gnnloom.trainer.tasks.registry import TASKS
+from gnnloom.workflows.api.train_options import train_options
+from gnnloom.workflows.cli.runs.train_plan import show_train_plan
+from gnnloom.workflows.cli.terminal.help import GroupedCommand
+from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option, split_run
+from gnnloom.workflows.cli.terminal.output import readable, show
+from gnnloom.workflows.cli.terminal.progress import shown_epochs
+
+#: Entries of the result that are too large for a terminal.
+_LARGE = ("bytes_between", "confusion", "per_class")
+#: The main entries, before and after the scores, which are shown unless all are asked for.
+_BRIEF = ("run", "state", "mode", "algorithm", "ranks", "epochs", "loss")
+_BRIEF_COST = ("epoch_seconds", "bytes_sent", "peak_memory")
+
+
+def _options() -> list[Option]:
+    """The options of the command; those of other packages' algorithms are passed on only if they are given."""
+    others = {
+        name: replace(option, default=None, default_text=option.shown(option.default))
+        for name, option in other_options().items()
+    }
+    return list((train_options() | others).values())
+
+
+def _epilog() -> str:
+    """Return the algorithms, the modes and the tasks, and what they do, for the end of the help."""
+    algorithms = [f"  {kind.name:12}{kind.help}" for kind in ALGORITHMS.values()]
+    modes = [f"  {kind.name:12}{kind.help}" for kind in MODES.values()]
+    tasks = [f"  {kind.name:12}{kind.help}" for kind in TASKS.values()]
+    return "\n".join(["\b", "Algorithms:", *algorithms, "", "\b", "Modes:", *modes, "", "\b", "Tasks:", *tasks])
+
+
+@click.command("train", cls=GroupedCommand, epilog=_epilog())
+@click.argument("name", metavar="NAME[/RUN]")
+# The configuration refuses values out of range, as the ranks' own command line has the same options.
+@add_options(_options(), checks=False)
+@flag_option("restart", "Start the run over instead of continuing it.", Group.CHECKPOINTS)
+@flag_option("plan", "Only print what it would need: memory per rank, disk, traffic and time.")
+@json_option
+def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options: Any) -> None:
+    """Train on the whole graph of dataset NAME, or on samples of it.
+
+    The same command again continues a run from its last checkpoint, or reports the result of one that has finished.
+    Options that are not given are those of the run, if it exists: NAME/RUN alone continues any run.
+
+    The ranks are new processes of this machine, or those of the MPI job: mpirun -n 4 gnnloom train NAME.
+
+    \b
+    Example:
+      gnnloom train web --ranks 4 --hidden 128,128 --epochs 100 --dropout 0.5
+      gnnloom train web --ranks 4 --algorithm tensor3d --grid 2x1x2
+      gnnloom train cora/kipf --hidden 16 --dropout 0.5 --weight-decay 5e-4
+      gnnloom train cora/kipf --epochs 300
+    """
+    dataset, run = split_run(name, options["run"])
+    given = _given(options) | {"catalog": str(current_catalog().root), "dataset": dataset}
+    if run is not None:
+        given["run"] = run
+    if plan:
+        # Nothing is agreed on, so one rank acts for all.
+        launched = LaunchedRank.from_environment()
+        if launched.rank == 0:
+            given = with_algorithm(given, launched.size)
+            show_train_plan(configure(given, restart=restart), restart=restart, as_json=as_json)
+        return
+    with ranks_of_job("gnnloom train", exits=True, trains=True) as ranks:
+        config = settled(ranks, given, restart=restart)
+        is_finished = ranks.comm is None and _say_start(config, restart=restart).is_finished
+        is_shown = ranks.is_first and not is_finished
+        with shown_epochs(run_of(config), config.epochs) if is_shown else nullcontext():
+            result = ranks.train(config, restart=restart)
+        if ranks.is_first:
+            _show_result(dataset, result, as_json=as_json)
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that the user gave, as fields of the configuration; the others may come from the run."""
+    source = click.get_current_context().get_parameter_source
+    return gather_fields(
+        {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
+    )
+
+
+def _say_start(config: TrainConfig, *, restart: bool) -> Start:
+    """Check a training before ranks are started, and say what its run has already."""
+    _, start = prepare_launch(config, restart=restart)
+    run, epochs = config.run_name, config.epochs
+    if start.is_finished:
+        click.echo(f"run {run} has finished {epochs} epochs already; this is its result", err=True)
+    elif start.first_epoch:
+        click.echo(f"run {run}: continuing at epoch {start.first_epoch + 1} of {epochs}", err=True)
+    return start
+
+
+def _show_result(dataset: str, result: Mapping[str, Any], *, as_json: bool) -> None:
+    losses = result["loss"]
+    if losses and not as_json:
+        # A list with one loss per epoch: its range would hide whether the loss fell or rose.
+        result = {**result, "loss": f"{readable('loss', losses[0])} at first, {readable('loss', losses[-1])} at last"}
+    scores = [name for name in result if name.partition("_")[0] in {"train", "val", "test"}]
+    brief = (*_BRIEF, *scores, *_BRIEF_COST)
+    show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)

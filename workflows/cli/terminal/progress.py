@@ -1,0 +1,159 @@
+"""Progress of pipeline phases and trainings: bars on a terminal, or a log line every few seconds."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bars
+
+from gnnloom.pipeline.tasks.progress import INTERVAL, PROGRESS, Progress
+from gnnloom.storage.runs.run import Run
+from gnnloom.workflows.cli.terminal.output import readable_bytes
+
+#: Shows the number of finished epochs and the loss of the last one.
+Show = Callable[[int, float | None], None]
+
+#: Seconds between polls of a training's progress.
+_POLL_SECONDS = 0.5
+
+
+class BarHandler(logging.Handler):
+    """Draws a bar for each phase on standard error."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.DEBUG)
+        columns = (
+            TextColumn("{task.description:>20}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[speed]}"),
+        )
+        self._bars = Bars(*columns, console=console)
+        self._tasks: dict[str, TaskID] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        state = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        if not isinstance(state, Progress):
+            return
+        # Started with the first phase, so that a command without phases draws nothing.
+        if not self._tasks:
+            self._bars.start()
+        if state.phase not in self._tasks:
+            self._tasks[state.phase] = self._bars.add_task(state.phase, total=state.tasks, speed="")
+        self._bars.update(self._tasks[state.phase], completed=state.done, total=state.tasks, speed=_speed(state))
+
+    def close(self) -> None:
+        self._bars.stop()
+        super().close()
+
+
+def _speed(state: Progress) -> str:
+    texts = []
+    if state.count and state.unit != "tasks":
+        texts.append(f"{state.rate / 1e6:,.1f} M {state.unit}/s")
+    if state.peak_memory:
+        texts.append(f"peak {readable_bytes(state.peak_memory)}")
+    return ", ".join(texts)
+
+
+@contextmanager
+def shown_progress() -> Iterator[None]:
+    """Show the progress of phases that run inside the ``with`` block."""
+    # On standard error, because standard output is for results.
+    bars = BarHandler(Console(stderr=True)) if sys.stderr.isatty() else None
+    before = PROGRESS.level, PROGRESS.propagate
+    # A bar follows every finished task, at DEBUG; a log has a line every few seconds, at INFO.
+    PROGRESS.setLevel(logging.DEBUG if bars else logging.INFO)
+    # Bars replace the log lines of phases.
+    PROGRESS.propagate = bars is None
+    if bars:
+        PROGRESS.addHandler(bars)
+    try:
+        yield
+    finally:
+        PROGRESS.setLevel(before[0])
+        PROGRESS.propagate = before[1]
+        if bars:
+            PROGRESS.removeHandler(bars)
+            bars.close()
+
+
+@contextmanager
+def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
+    """Show the finished epochs of a training that runs inside the ``with`` block."""
+    ended = threading.Event()
+    with _epoch_display(epochs) as show:
+        watch = threading.Thread(target=_watch_epochs, args=(run, ended, show), daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            # The thread draws on the display, which closes next.
+            watch.join()
+
+
+@contextmanager
+def _epoch_display(epochs: int) -> Iterator[Show]:
+    """Yield a function that shows the finished epochs and the last loss: as a bar on a terminal, or as lines."""
+    if sys.stderr.isatty():
+        columns = (TextColumn("{task.description:>20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        loss_column = TextColumn("{task.fields[loss]}")
+        with Bars(*columns, TimeRemainingColumn(), loss_column, console=Console(stderr=True)) as bars:
+            task = bars.add_task("epochs", total=epochs, loss="")
+            yield lambda done, loss: bars.update(task, completed=done, loss=_loss_text(loss))
+    elif logging.getLogger("gnnloom.trainer").isEnabledFor(logging.INFO):
+        # The training logs its own lines.
+        yield _show_nothing
+    else:
+        yield _LineDisplay(epochs)
+
+
+def _show_nothing(done: int, loss: float | None) -> None:
+    del done, loss
+
+
+def _loss_text(loss: float | None) -> str:
+    return "" if loss is None else f"loss {loss:.5g}"
+
+
+class _LineDisplay:
+    """Prints the number of finished epochs and the last loss every few seconds."""
+
+    def __init__(self, epochs: int) -> None:
+        self._epochs, self._printed = epochs, time.monotonic()
+
+    def __call__(self, done: int, loss: float | None) -> None:
+        if time.monotonic() - self._printed >= INTERVAL:
+            self._printed = time.monotonic()
+            sys.stderr.write(f"{done} of {self._epochs} epochs  {_loss_text(loss)}".rstrip() + "\n")
+
+
+def _watch_epochs(run: Run, ended: threading.Event, show: Show) -> None:
+    """Poll the number of finished epochs and the last loss until the training ends."""
+    # Until the ranks rewrite the file of metrics, it holds the epochs of an earlier training. The wall
+    # clock, because the start is compared with the file's modification time.
+    begun = time.time()
+    is_last = False
+    while not is_last:
+        is_last = ended.wait(_POLL_SECONDS)
+        done, loss = run.progress_since(begun)
+        # A training that continues begins with the epochs that it has, once its ranks have written them.
+        if done:
+            show(done, loss)

@@ -1,0 +1,1 @@
+"""What the stages of a recipe will need, counted before anything runs."""

@@ -1,0 +1,153 @@
+"""What the stages of a recipe will need: memory, disk and time, projected before anything runs.
+
+Every figure comes from the stage's own projection, as in ``gnnloom ingest --plan``, ``partition --plan``, ``shard
+--plan`` and ``train --plan``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any
+
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.trainer.planner.memory import project_new_training
+from gnnloom.trainer.training.projection import TrainProjection, prediction_bytes, project_training
+from gnnloom.workflows.formatting import readable_estimate
+from gnnloom.workflows.recipe.plan.rank_counts import RankCount, count_rank
+from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
+from gnnloom.workflows.recipe.request import Assignment
+from gnnloom.workflows.recipe.stages import Stage
+
+#: What a projection assumes of a partition that does not exist yet.
+_RANDOM_PARTS = "exchange as for random parts, an upper bound"
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What one stage will need; None where it is not known before an earlier stage is done.
+
+    Attributes:
+        memory: bytes of the largest process.
+        disk: bytes of the artifact or run.
+        scratch: bytes of temporary files.
+        seconds: processor seconds of all processes.
+        note: what the figures assume.
+        phases: what the tasks of each phase will do, as far as the stage counts that.
+        rank: what a rank will do, if the stage trains.
+    """
+
+    stage: str
+    key: str
+    is_done: bool
+    memory: int | None = None
+    disk: int | None = None
+    scratch: int | None = None
+    seconds: float | None = None
+    note: str = ""
+    phases: tuple[PhaseCount, ...] = ()
+    rank: RankCount | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        content = asdict(self)
+        return {"done" if name == "is_done" else name: value for name, value in content.items()}
+
+
+def project_recipe(assignment: Assignment) -> list[Projection]:
+    """Project the stages that were asked for.
+
+    Raises:
+        InputError: the source cannot be read.
+        BudgetError: the ingest does not fit the memory or the disk.
+    """
+    inputs = StageInputs(assignment)
+    return [
+        Projection(stage.name, stage.key, is_done=True) if stage.is_done else _PROJECTIONS[stage.name](stage, inputs)
+        for stage in assignment.workload.stages
+    ]
+
+
+def _graph(stage: Stage, inputs: StageInputs) -> Projection:
+    found, graph = inputs.ingest, inputs.graph
+    note = f"{readable_estimate(graph.num_vertices)} vertices and {readable_estimate(graph.nnz)} entries"
+    return Projection(
+        stage.name,
+        stage.key,
+        False,
+        found.peak_memory,
+        found.output_bytes,
+        found.spill_bytes,
+        found.work,
+        note,
+        tuple(inputs.graph_phases),
+    )
+
+
+def _vertices(stage: Stage, inputs: StageInputs) -> Projection:
+    vertices, memory = inputs.vertices, inputs.assignment.cluster.memory
+    note = f"{vertices.num_features} features" if vertices.num_features else "features not read yet"
+    note = f"{note}; disk space before compression"
+    phases = tuple(inputs.vertex_phases)
+    return Projection(stage.name, stage.key, False, memory, vertices.stored_bytes, 0, None, note, phases)
+
+
+def _partition(stage: Stage, inputs: StageInputs) -> Projection:
+    cost = inputs.partitioning
+    note = f"{cost.method} {cost.preset}".strip()
+    disk = 4 * inputs.graph.num_vertices
+    phases = tuple(inputs.partition_phases)
+    return Projection(stage.name, stage.key, False, cost.memory, disk, cost.disk, cost.cpu_seconds, note, phases)
+
+
+def _shards(stage: Stage, inputs: StageInputs) -> Projection:
+    needs, note = inputs.shard_needs, _RANDOM_PARTS if inputs.expects_random_parts else ""
+    return Projection(
+        stage.name,
+        stage.key,
+        False,
+        needs.peak_memory,
+        needs.output_bytes,
+        needs.spill_bytes,
+        inputs.shard_seconds,
+        note,
+        tuple(inputs.shard_phases),
+    )
+
+
+def _samples(stage: Stage, inputs: StageInputs) -> Projection:
+    memory, note = inputs.assignment.cluster.memory, "disk and memory: `gnnloom sample --plan`, once the graph exists"
+    return Projection(stage.name, stage.key, False, memory, note=note)
+
+
+def _train(stage: Stage, inputs: StageInputs) -> Projection:
+    plan = _training(inputs)
+    note = f"{plan.ranks} ranks" + (f"; {_RANDOM_PARTS}" if inputs.expects_random_parts else "")
+    seconds = None if plan.seconds is None else plan.seconds * plan.ranks
+    memory, rank = max(plan.peak_memory), count_rank(inputs, plan)
+    return Projection(stage.name, stage.key, False, memory, plan.written_bytes, 0, seconds, note, rank=rank)
+
+
+def _predict(stage: Stage, inputs: StageInputs) -> Projection:
+    config, section = inputs.assignment.workload.config, inputs.recipe.predict
+    disk = prediction_bytes(inputs.shards, config, embeddings=section is not None and section.embeddings)
+    memory = max(_training(inputs).peak_memory)
+    return Projection(stage.name, stage.key, False, memory, disk, 0, None, "disk space before compression")
+
+
+def _training(inputs: StageInputs) -> TrainProjection:
+    config = inputs.assignment.workload.config
+    return project_training(config) if inputs.has_shards else project_new_training(config, inputs.shards)
+
+
+_PROJECTIONS: Mapping[str, Callable[[Stage, StageInputs], Projection]] = MappingProxyType(
+    {
+        "graph": _graph,
+        "vertices": _vertices,
+        "partition": _partition,
+        "shards": _shards,
+        "samples": _samples,
+        "train": _train,
+        "predict": _predict,
+    }
+)

@@ -1,0 +1,165 @@
+"""A TOML file of sections, read into frozen dataclasses; errors name the line."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.workflows.recipe.toml.toml_lines import find_lines
+from gnnloom.workflows.recipe.toml.values import Given, Raw, convert
+
+Section = TypeVar("Section")
+
+
+@dataclass(frozen=True)
+class Document:
+    """The values of a file by section and key, overridden by those that options set.
+
+    Attributes:
+        section_lines: file and line of each section.
+    """
+
+    name: str
+    sections: Mapping[str, Mapping[str, Given]]
+    section_lines: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path, settings: Sequence[str] = ()) -> Document:
+        """Read a TOML file.
+
+        Args:
+            settings: ``section.key=value`` each; they override the file.
+
+        Raises:
+            NotFoundError: the file cannot be read.
+            InputError: it is not TOML, has keys outside a section, or a setting does not have this form.
+        """
+        try:
+            # Some editors begin a file with a byte order mark.
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise NotFoundError(f"{path}: the recipe cannot be read ({error})") from error
+        try:
+            content = tomllib.loads(text)
+        # Python refuses numbers of thousands of digits with a plain ValueError, and deeply nested lists by recursion.
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not valid TOML: {error}; write `key = value`, with text in quotes") from error
+        lines = find_lines(text)
+        sections: dict[str, dict[str, Given]] = {}
+        for section, values in content.items():
+            where = f"{path}, line {lines.get((section, ''), lines.get(('', section), 1))}"
+            if not isinstance(values, dict):
+                raise InputError(f"{where}: {_not_a_section(section, values)}")
+            sections[section] = {
+                key: Given(value, f"{path}, line {lines[section, key]}" if (section, key) in lines else where)
+                for key, value in values.items()
+            }
+        for setting in settings:
+            # After the file, so that options override it.
+            section, key, value = _split_setting(setting)
+            sections.setdefault(section, {})[key] = Given(Raw(value), f"--set {setting}")
+        section_lines = {section: f"{path}, line {lines.get((section, ''), 1)}" for section in sections}
+        return cls(str(path), sections, section_lines)
+
+    def check_sections(self, known: Iterable[str]) -> None:
+        """Refuse sections with other names.
+
+        Raises:
+            InputError: a section is unknown; names its line and the closest known section.
+        """
+        for section, values in self.sections.items():
+            if section not in set(known):
+                # A section that only --set mentions has no line, so name the place of one of its keys.
+                where = next((given.where for given in values.values()), self.section_lines[section])
+                raise InputError(f"{where}: unknown section [{section}]{_nearest(section, known)}")
+
+    def where(self, section: str, key: str = "") -> str:
+        """Return where a key was given, or else its section."""
+        given = self.sections.get(section, {}).get(key)
+        return given.where if given else self.section_lines.get(section, self.name)
+
+    def is_set(self, section: str, key: str) -> bool:
+        """Return whether a key was given by ``--set``."""
+        given = self.sections.get(section, {}).get(key)
+        return given is not None and isinstance(given.value, Raw)
+
+    def refuse_unused(
+        self, section: str, keys: Iterable[str], why: str, causes: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        """Refuse keys that change nothing.
+
+        Args:
+            why: why they have no effect, and what to do.
+            causes: section and key of what makes them useless. If one of these was given by ``--set``, keys of the
+                file are accepted, because options are how one tries another value without editing the file.
+
+        Raises:
+            InputError: one of the keys was given; names its line.
+        """
+        is_tried = any(self.is_set(*cause) for cause in causes)
+        for key in keys:
+            given = self.sections.get(section, {}).get(key)
+            if given is not None and (self.is_set(section, key) or not is_tried):
+                raise InputError(f"{given.where}: [{section}] {key} has no effect: {why}")
+
+    def build(self, section: str, kind: type[Section], **settled: Any) -> Section:
+        """Build the dataclass of one section; keys that are not given take their defaults.
+
+        Args:
+            settled: values of fields that the section cannot set.
+
+        Raises:
+            InputError: a key is unknown or missing, or its value has another type or is refused by the dataclass.
+        """
+        hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in settled}
+        names = [field.name for field in dataclasses.fields(kind) if field.name in hints]  # type: ignore[arg-type]
+        values = {}
+        for key, given in self.sections.get(section, {}).items():
+            if key not in names:
+                raise InputError(f"{given.where}: [{section}] has no key {key!r}{_nearest(key, names)}")
+            values[key] = convert(given, f"[{section}] {key}", hints[key])
+        # First, because the TypeError of a dataclass that lacks a value knows neither file nor line.
+        self._check_required(section, kind, {**settled, **values})
+        try:
+            return kind(**settled, **values)
+        except InputError as error:
+            raise InputError(f"{self.where(section, self._blamed(section, error))}: [{section}] {error}") from error
+
+    def _blamed(self, section: str, error: InputError) -> str:
+        """Return the key that an error is about: the first given key that its message names before the colon."""
+        # Dataclasses raise errors such as "lr -1.0: expected ...", which do not know the line.
+        words = re.findall(r"\w+", str(error).partition(":")[0])
+        return next((word for word in words if word in self.sections.get(section, {})), "")
+
+    def _check_required(self, section: str, kind: type[Any], values: Mapping[str, Any]) -> None:
+        for field in dataclasses.fields(kind):
+            required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+            if required and field.name not in values:
+                raise InputError(f"{self.where(section)}: [{section}] needs a key {field.name!r}")
+
+
+def _split_setting(setting: str) -> tuple[str, str, str]:
+    match = re.fullmatch(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)=(.*)", setting, re.DOTALL)
+    if not match:
+        raise InputError(f"--set {setting}: expected section.key=value, such as train.epochs=10")
+    return match[1], match[2], match[3]
+
+
+def _not_a_section(name: str, value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return f"[[{name}]] begins a list of sections; write [{name}], as there is one section of each name"
+    return f"the key {name!r} is outside a section; put it into one, such as [train]"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1, 0.6)
+    return f"; did you mean {close[0]!r}?" if close else f"; expected one of {', '.join(names)}"

@@ -1,0 +1,1 @@
+"""The pictures of reports: what they show, and their style."""
