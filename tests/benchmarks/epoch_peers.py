@@ -18,7 +18,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 from gnnloom.storage import Catalog
 from gnnloom.trainer.networks.model import glorot
 from gnnloom.trainer.place.place import Place
-from gnnloom.workflows.interop.pyg import to_pyg
+from gnnloom.workflows.interop.graph_libraries import to_pyg
 
 HEADS = 4
 #: Parameters that start at random, in the order in which gnnloom's models draw them, each for all layers.

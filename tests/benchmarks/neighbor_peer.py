@@ -21,7 +21,7 @@ from torch_geometric.loader.neighbor_loader import NeighborLoader
 from torch_geometric.nn.models.basic_gnn import GraphSAGE
 
 from gnnloom.storage import Catalog
-from gnnloom.workflows.interop.pyg import to_pyg
+from gnnloom.workflows.interop.graph_libraries import to_pyg
 
 FANOUTS, BATCH, HIDDEN, CLASSES = [15, 10, 5], 1024, 64, 16
 

@@ -13,7 +13,7 @@ from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.workflows.api.html import fact_table, row_table
 from gnnloom.workflows.formatting import readable_bytes
-from gnnloom.workflows.interop.graph_arrays import MAX_NONZEROS
+from gnnloom.workflows.interop.graph_libraries import MAX_NONZEROS
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -41,26 +41,26 @@ class Dataset(StoredDataset):
         return self.graph(graph).to_scipy(max_nnz)
 
     def to_pyg(self, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Data:
-        """Load the dataset as PyTorch Geometric's ``Data``; see :func:`gnnloom.workflows.interop.pyg.to_pyg`.
+        """Load the dataset as PyTorch Geometric's ``Data``; see ``interop/graph_libraries.py``.
 
         Raises:
             MissingPackageError: PyTorch Geometric is not installed.
             NotFoundError, BudgetError: as :meth:`to_scipy`.
         """
         with _needing("to_pyg", "gnnloom[interop]"):
-            from gnnloom.workflows.interop.pyg import to_pyg
+            from gnnloom.workflows.interop.graph_libraries import to_pyg
 
             return to_pyg(self, graph, max_nnz)
 
     def to_dgl(self, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Any:
-        """Load the dataset as a ``DGLGraph``; see :func:`gnnloom.workflows.interop.dgl.to_dgl`.
+        """Load the dataset as a ``DGLGraph``; see :func:`gnnloom.workflows.interop.graph_libraries.to_dgl`.
 
         Raises:
             MissingPackageError: DGL is not installed.
             NotFoundError, BudgetError: as :meth:`to_scipy`.
         """
         with _needing("to_dgl", "dgl"):
-            from gnnloom.workflows.interop.dgl import to_dgl
+            from gnnloom.workflows.interop.graph_libraries import to_dgl
 
             return to_dgl(self, graph, max_nnz)
 

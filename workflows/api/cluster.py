@@ -10,7 +10,6 @@ from typing import TypeVar
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import options_of, parse_bytes
-from gnnloom.trainer.job.ranks import ranks_of_job
 
 Result = TypeVar("Result")
 
@@ -45,5 +44,8 @@ def once_per_job(action: Callable[[], Result]) -> Result:
     Args:
         action: makes an artifact, or finds it if it exists.
     """
+    # Imported here, as the commands that use this file start no ranks.
+    from gnnloom.trainer.job.ranks import ranks_of_job
+
     with ranks_of_job("a stage of the pipeline") as ranks:
         return ranks.first_before_others(action)

@@ -15,7 +15,7 @@ from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
 from gnnloom.workflows.api.html import curve, fact_table
 from gnnloom.workflows.formatting import readable
-from gnnloom.workflows.interop.metrics import metrics_rows
+from gnnloom.workflows.interop.export import metrics_rows
 
 if TYPE_CHECKING:
     import pandas as pd

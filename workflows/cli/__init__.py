@@ -1,5 +1,6 @@
 """The `gnnloom` command: one file per command or group of commands.
 
-The top room: it may import everything, and nothing imports it. To add a command, write `cli/NAME.py` with a click
-command `NAME_command` and add its name to the table in `cli/main.py`.
+The top room: it may import everything, and only `python -m gnnloom` imports it. Commands on data are in `data`, those
+on runs in `runs`, those about the installation here. To add one, write a file with a click command `NAME_command`, and
+add it to the table in `main.py`.
 """

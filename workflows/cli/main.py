@@ -10,6 +10,7 @@ import importlib
 import logging
 import signal
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -19,10 +20,8 @@ from click.shell_completion import CompletionItem
 
 from gnnloom.storage.errors import in_one_line
 from gnnloom.trainer.job.signals import handling, raised_again
-from gnnloom.workflows.cli.clock import start_clock
 from gnnloom.workflows.cli.completion import complete_names
-from gnnloom.workflows.cli.misuse import leave_if_another_answers, report_once
-from gnnloom.workflows.cli.suggestions import suggested
+from gnnloom.workflows.cli.misuse import leave_if_another_answers, report_once, suggested
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
 #: command is called, as some take seconds; the help of the whole command imports none of them.
@@ -31,7 +30,7 @@ _COMMANDS = {
     "generate": ("data.generate", "Generate a graph, without an input file."),
     "features": ("data.ingest", "Store features, labels and a split."),
     "partition": ("data.partition", "Partition the vertices so that ranks exchange few rows."),
-    "shard": ("data.partition", "Write the shards that each rank reads."),
+    "shard": ("data.shard", "Write the shards that each rank reads."),
     "sample": ("data.sample", "Draw the batches of a training ahead of it."),
     "train": ("runs.train", "Train on the whole graph, or on samples."),
     "calibrate": ("runs.calibrate", "Measure how fast this machine multiplies and communicates."),
@@ -100,7 +99,8 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; Ctrl-C exits with the code that shells use for it, where click would use 1."""
-        start_clock(ctx)
+        # As output.py knows it, which takes longer to import.
+        ctx.meta["gnnloom.started"] = time.perf_counter()
         try:
             # An exception closes everything that is open, including worker processes.
             with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):

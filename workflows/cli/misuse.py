@@ -1,9 +1,11 @@
-"""Wrong usage and help on the ranks of an MPI job: one rank prints them for all."""
+"""Wrong usage and help: names that were meant, and one rank of an MPI job that prints for all."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import NoReturn
 
 import click
@@ -57,3 +59,26 @@ def report_once(error: click.UsageError, command: str | None) -> NoReturn:
         if agreed.reports and (comm.size > 1 or launched.rank == 0):
             error.show()
         leave(comm, agreed.code)
+
+
+#: How click words a wrong value of a choice, and a command that does not exist.
+_QUOTED = re.compile(r"^(?:No such command )?(['\"])(?P<given>.*?)\1(?: is not one of |\.)")
+
+
+def suggested(error: click.UsageError) -> click.UsageError | None:
+    """The same error with the names that are nearest to a mistyped one; None if there is nothing to suggest."""
+    found, text = _QUOTED.match(error.message), error.format_message()
+    if found is None or "Did you mean" in text:
+        return None
+    near = get_close_matches(found["given"], _choices(error), n=2)
+    names = " or ".join(map(repr, near))
+    return click.UsageError(f"{text.rstrip('.')}. Did you mean {names}?", error.ctx) if near else None
+
+
+def _choices(error: click.UsageError) -> list[str]:
+    """Everything that the user may have meant."""
+    if isinstance(error, click.BadParameter):
+        kind = error.param.type if error.param is not None else None
+        return [str(choice) for choice in kind.choices] if isinstance(kind, click.Choice) else []
+    command = error.ctx.command if error.ctx is not None else None
+    return command.list_commands(error.ctx) if isinstance(command, click.Group) and error.ctx is not None else []

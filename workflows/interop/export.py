@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.tasks.registry import task_of_run
-from gnnloom.workflows.interop.metrics import metrics_table
 from gnnloom.workflows.interop.tables import ExportedColumn, Table, write_table
 
 #: Tables of vertex data.
@@ -161,3 +161,41 @@ def _block_entries(graph: Graph, number: int) -> Iterator[tuple[NDArray[Any], ..
         # A piece may begin and end inside a row. side="right" skips empty rows, whose pointers are equal.
         row = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1 + graph.block_rows[number]
         yield (row, *(array.read(start, stop) for array in arrays))
+
+
+_EPOCH = "epoch"
+
+
+def metrics_table(run: Run) -> Table:
+    """Return the epochs, counted from 1, and every figure that was measured; those of some epochs only have gaps.
+
+    A ``.npy`` file holds the losses.
+
+    Raises:
+        NotFoundError: the run has not finished an epoch.
+    """
+    rows = metrics_rows(run)
+    if not rows:
+        raise NotFoundError(f"{run.path}: no epoch has finished; there are no metrics yet")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = tuple(ExportedColumn(name, np.dtype(np.int64 if name == _EPOCH else np.float64)) for name in names)
+
+    def pieces() -> Iterator[tuple[Any, ...]]:
+        yield tuple([row.get(name) for row in rows] for name in names)
+
+    return Table(columns, len(rows), pieces, ("loss",))
+
+
+def metrics_rows(run: Run) -> list[dict[str, float]]:
+    """Return ``epoch``, counted from 1, and every figure that was measured in it, for each finished epoch.
+
+    Bytes and messages have a figure for their sum and one for each kind. Profiles are left out.
+
+    Raises:
+        CorruptError: the file of the metrics is damaged.
+    """
+    return [{_EPOCH: shown_epoch(line), **_figures(line)} for line in run.metrics()]
+
+
+def _figures(line: Mapping[str, Any]) -> dict[str, float]:
+    return {f"{name}_{kind.replace(' ', '_')}" if kind else name: number for name, kind, number in shown_figures(line)}

@@ -32,7 +32,7 @@ from gnnloom.workflows.recipe.sources import (
     whole_path,
 )
 from gnnloom.workflows.recipe.toml.document import Document
-from gnnloom.workflows.recipe.toml.toml_writer import to_toml
+from gnnloom.workflows.recipe.toml.text import to_toml
 from gnnloom.workflows.recipe.unused_keys import (
     refuse_unused_partition,
     refuse_unused_shards_keys,

@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gnnloom.workflows.report.classes import classes_card, confusion_picture
 from gnnloom.workflows.report.comparison import comparison_rows, data_warning, difference_rows
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.folder import write_folder
 from gnnloom.workflows.report.forecast import forecast_card
-from gnnloom.workflows.report.glossary import glossary
 from gnnloom.workflows.report.page import (
     card,
     code,
     folded,
+    glossary,
     message_card,
     page,
     picture_card,
@@ -26,11 +25,12 @@ from gnnloom.workflows.report.page import (
     warning,
 )
 from gnnloom.workflows.report.pictures.curves import accuracy_picture, loss_picture, progress_picture, seconds_picture
-from gnnloom.workflows.report.pictures.heat import blocks_picture, bytes_picture, rows_picture
+from gnnloom.workflows.report.pictures.heat import blocks_picture, bytes_picture, confusion_picture, rows_picture
 from gnnloom.workflows.report.pictures.origin import lineage_picture, stages_picture
 from gnnloom.workflows.report.pictures.ranks import memory_picture, nonzeros_picture, reading_picture, time_picture
 from gnnloom.workflows.report.pictures.style import Picture, share_scale
 from gnnloom.workflows.report.tables import (
+    classes_card,
     configuration_table,
     headline,
     quality_table,

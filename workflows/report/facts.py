@@ -226,3 +226,8 @@ def mean_ratio(values: NDArray[Any]) -> float:
     """Return the largest value over the mean; 1 if all values are 0."""
     mean = float(values.mean()) if values.size else 0.0
     return float(values.max()) / mean if mean else 1.0
+
+
+def scored_epoch(facts: RunFacts) -> str:
+    """Say which epoch's model the scores of classes are of."""
+    return f" after epoch {facts.result['class_epoch']:,}"

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnloom.workflows.formatting import readable_bytes, readable_seconds
-from gnnloom.workflows.report.facts import RunFacts, shard_nonzeros
+from gnnloom.workflows.report.facts import RunFacts, scored_epoch, shard_nonzeros
 from gnnloom.workflows.report.figures import best_epoch, random_rows, sent_bytes, total_seconds, written
-from gnnloom.workflows.report.page import table
+from gnnloom.workflows.report.page import card, table
 
 #: Fields of a configuration that name places and do not affect the result.
 LOCATIONS = frozenset({"catalog", "dataset", "run", "restart", "shards", "log"})
@@ -167,3 +167,16 @@ def stages_table(facts: RunFacts) -> str | None:
         )
     columns = ("artifact", "task time", "peak memory", "read", "written", "stored", "finished (UTC)")
     return table(columns, rows) if rows else None
+
+
+def classes_card(facts: RunFacts) -> str | None:
+    """Build a table of precision, recall and F1 of every class; None if the run did not record them."""
+    classes = facts.result.get("per_class")
+    if not classes:
+        return None
+    rows = [
+        (str(each["class"]), *(f"{each[name]:.2%}" for name in ("precision", "recall", "f1")), f"{each['support']:,}")
+        for each in classes
+    ]
+    content = table(("class", "precision", "recall", "F1", "labels"), rows)
+    return card(f"Scores by class{scored_epoch(facts)}", content, kind="table tall")

@@ -21,9 +21,8 @@ from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.format.seal import seal_text
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.workflows.interop.export import write_predictions
-from gnnloom.workflows.recipe.request import Assignment
+from gnnloom.workflows.recipe.request import Assignment, check_trainable
 from gnnloom.workflows.recipe.stages import Stage
-from gnnloom.workflows.recipe.trainable import check_trainable
 
 logger = logging.getLogger(__name__)
 

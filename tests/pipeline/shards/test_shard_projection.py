@@ -116,7 +116,7 @@ def test_memory_and_bytes_are_near_the_measured_ones(tmp_path: Path, options: tu
 
 
 def _shard(catalog: Path, *options: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(catalog), "shard", "web", *options]
+    command = [sys.executable, "-m", "gnnloom", "--catalog", str(catalog), "shard", "web", *options]
     done = subprocess.run([*command, "--workers", "0", "--json"], check=True, capture_output=True, text=True)
     content = json.loads(done.stdout)
     assert isinstance(content, dict)

@@ -15,7 +15,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.checks.verify import verify_dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.workflows.interop.graph_arrays import vertex_arrays
+from gnnloom.workflows.interop.graph_libraries import vertex_arrays
 from support.graphs import random_adjacency, store_graph
 
 N, WIDTH = 40, 2

@@ -14,7 +14,7 @@ import gnnloom
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.workflows.interop.metrics import metrics_table
+from gnnloom.workflows.interop.export import metrics_table
 from support.small_catalogs import store_small_dataset
 
 

@@ -170,7 +170,7 @@ def test_an_unusable_path_is_reported_in_one_line(
     (dataset.run_path("first") / "metrics.jsonl").write_text('{"epoch": 0, "loss": 1.0, "seconds": 1.0}\n')
     for name in ("file", "web.tar"):
         (tmp_path / name).write_text("0 1\n")
-    command = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(tmp_path / catalog_below)]
+    command = [sys.executable, "-m", "gnnloom", "--catalog", str(tmp_path / catalog_below)]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stderr.count("\n"), done.stdout) == (code, 1, ""), done.stderr
     assert done.stderr.startswith("error: ")
@@ -179,7 +179,7 @@ def test_an_unusable_path_is_reported_in_one_line(
 def test_two_simultaneous_ingests_of_one_graph_leave_one_intact_artifact(tmp_path: Path) -> None:
     root, source = tmp_path / "catalog", tmp_path / "edges.txt"
     source.write_text("".join(f"{v} {(v * 7 + 1) % 50}\n" for v in range(50)))
-    program = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(root)]
+    program = [sys.executable, "-m", "gnnloom", "--catalog", str(root)]
     command = [*program, "ingest", "web", str(source), "--undirected", "--workers", "0", "--json"]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [process.communicate(timeout=300) for process in both]
@@ -196,7 +196,7 @@ def test_two_simultaneous_ingests_of_one_graph_leave_one_intact_artifact(tmp_pat
 def test_commands_refuse_a_dataset_of_a_development_version_in_one_line(tmp_path: Path, command: str) -> None:
     with tarfile.open(Path(__file__).parents[2] / "data" / "store-development.tar.gz") as tar:
         tar.extractall(tmp_path, filter="data")
-    program = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(tmp_path), *command.split()]
+    program = [sys.executable, "-m", "gnnloom", "--catalog", str(tmp_path), *command.split()]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     (line,) = done.stderr.splitlines()
     assert "made by a development version of gnnloom" in line

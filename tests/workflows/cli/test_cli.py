@@ -178,7 +178,7 @@ def test_a_signal_exits_with_its_code_and_the_same_command_continues(
 ) -> None:
     root = tmp_path / "catalog"
     arguments = ("generate", "big", "rmat", "--scale", "17", "--edge-factor", "16", "--workers", "0")
-    program = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(root), *arguments]
+    program = [sys.executable, "-m", "gnnloom", "--catalog", str(root), *arguments]
     with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as process:
         while not list(root.glob("big/graph/*/.work/records/*.json")):
             assert process.poll() is None

@@ -15,7 +15,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.interop import export
-from gnnloom.workflows.interop.graph_arrays import vertex_arrays
+from gnnloom.workflows.interop.graph_libraries import vertex_arrays
 
 EDGES = [("Doe, Jane", "bob"), ("bob", "é"), ("é", "Doe, Jane"), ("zoë", "bob")]
 NAMES = ["Doe, Jane", "bob", "zoë", "é"]

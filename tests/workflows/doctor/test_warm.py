@@ -62,7 +62,7 @@ def test_the_folder_of_the_cache_and_what_failed_are_reported(monkeypatch: pytes
 @pytest.mark.long
 def test_a_warm_cache_leaves_nothing_to_compile(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(tmp_path / "catalog")]
+    command = [sys.executable, "-m", "gnnloom", "--catalog", str(tmp_path / "catalog")]
 
     def gnnloom(*arguments: str) -> None:
         subprocess.run([*command, *arguments], check=True, env=environment, stdout=subprocess.DEVNULL)

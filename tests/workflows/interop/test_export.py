@@ -23,7 +23,7 @@ from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.interop import export
-from gnnloom.workflows.interop.metrics import metrics_table
+from gnnloom.workflows.interop.export import metrics_table
 from gnnloom.workflows.interop.tables import ExportedColumn, Table, check_file, write_table
 
 CLUSTER = InProcessCluster()

@@ -10,8 +10,7 @@ from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.workflows.interop.given_partition import store_metis_part
-from gnnloom.workflows.interop.metis import read_metis_part, write_metis_part
+from gnnloom.workflows.interop.metis import read_metis_part, store_metis_part, write_metis_part
 from support.small_catalogs import store_small_dataset
 
 

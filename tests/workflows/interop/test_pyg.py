@@ -8,8 +8,7 @@ import torch
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import BudgetError
-from gnnloom.workflows.interop.dgl import to_dgl_description
-from gnnloom.workflows.interop.pyg import to_pyg
+from gnnloom.workflows.interop.graph_libraries import to_dgl_description, to_pyg
 from support.graphs import random_adjacency, store_graph, store_vertices
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from gnnloom.storage.errors import ExistsError
 from gnnloom.storage.option import MOST_USED, Group
-from gnnloom.workflows.recipe.new_recipe import new_recipe, write_new_recipe
 from gnnloom.workflows.recipe.recipe import SECTIONS, Recipe
-from gnnloom.workflows.recipe.reference import recipe_sections
+from gnnloom.workflows.recipe.reference import new_recipe, recipe_sections, write_new_recipe
 
 
 def _with_defaults(text: str) -> str:

@@ -128,7 +128,7 @@ def part_command(
         if read is None or method is not None or partition is not None:
             raise click.UsageError("--method and --partition choose what --out writes; remove them, as --read is given")
         from gnnloom.pipeline.tasks.cluster import InProcessCluster
-        from gnnloom.workflows.interop.given_partition import store_metis_part
+        from gnnloom.workflows.interop.metis import store_metis_part
 
         found = store_metis_part(dataset, dataset.graph(graph), read, parts, InProcessCluster())
     content = {

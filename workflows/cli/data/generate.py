@@ -10,8 +10,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.generators.generator import Generator, generators
 from gnnloom.storage.option import Group, options_of
-from gnnloom.workflows.cli.data.ingest import ADD, PLAN, store_graph
-from gnnloom.workflows.cli.data.plan import show_plan
+from gnnloom.workflows.cli.data.ingest import ADD, PLAN, show_plan, store_graph
 from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (

@@ -1,22 +1,23 @@
-"""`gnnloom ingest` and `features`: from files to a stored graph with vertex data."""
+"""`gnnloom ingest`: from files to a stored graph with vertex data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
-from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.projection import IngestProjection
+from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
-from gnnloom.storage import Graph, Vertices
+from gnnloom.pipeline.tasks.cluster import available_cores, threads_suffice
+from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import store_source, store_vertices, vertex_kind
-from gnnloom.workflows.cli.data.plan import show_outcome, show_plan
-from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
+from gnnloom.workflows.api.ingest import store_source
+from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,
@@ -25,11 +26,11 @@ from gnnloom.workflows.cli.terminal.options import (
     current_catalog,
     flag_option,
     json_option,
-    key_option,
     object_option,
 )
-from gnnloom.workflows.cli.terminal.output import is_verbose, show
+from gnnloom.workflows.cli.terminal.output import is_verbose, readable, show, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
+from gnnloom.workflows.formatting import readable_estimate, readable_range
 
 #: What `--add` and `--plan` do, in all commands that store a graph.
 ADD = "Store another graph in a dataset that has one; other commands then choose with --graph KEY."
@@ -37,9 +38,6 @@ PLAN = "Only print what it would need: tasks, memory, disk space and time."
 
 #: The options of all formats, by flag.
 _FORMAT_OPTIONS = options_by_flag(formats(), "format_name", Group.INPUT)
-#: The options of all kinds of vertex data that do not come with the edges, by flag.
-_VERTEX_OPTIONS = options_by_flag(vertex_kinds(), "synthetic", Group.INPUT, names_owners=False)
-_SYNTHETIC = tuple(kind.name for kind in vertex_kinds().values() if kind.is_synthetic)
 
 _INGEST_HELP = """Store the edges of SOURCE as the graph of dataset NAME.
 
@@ -172,7 +170,7 @@ def store_graph(
         graph, stored = store_source(current_catalog(), name, edges, vertices, options, cluster, add=add)
     result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
     if stored is not None:
-        _say_left_out(stored)
+        say_left_out(stored)
     if headers := getattr(edges, "recognized_headers", ()):
         result["recognized_headers"] = list(headers)
     show(result, as_json=as_json, title=f"graph of {name}", brief=_BRIEF)
@@ -212,62 +210,7 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
     }
 
 
-_FEATURES_HELP = """Store features, labels and a split for the vertices of dataset NAME, from files or synthetic.
-
-Row k belongs to vertex k; with --ids compact, to the vertex whose id was k, or to the k-th name; with --by-id, to
-the vertex whose id (number or name, as in the edges) is in the first column. Each file may have its own format. With
---ids-file, the rows of NumPy arrays have ids too; without it, row k of an array belongs to vertex k even with --by-id.
-
-\b
-{kinds}
-
-\b
-Example:
-  gnnloom features web --feature x.npy --label y.npy --split split.npz
-  gnnloom features web --feature x.parquet --label y.csv
-  gnnloom features web --feature x.npy --target prices.npy --split split.npz
-  gnnloom features people --label labels.csv --split split.csv --by-id
-  gnnloom features people --feature x.npy --ids-file ids.npy --label labels.csv
-  gnnloom features web degree-labels --dim 128 --classes 32 --seed 1
-"""
-
-
-def _features_help() -> str:
-    return _FEATURES_HELP.format(kinds="\n".join(f"{name}: {vertex_kinds()[name].help}" for name in _SYNTHETIC))
-
-
-@click.command("features", cls=GroupedCommand, help=_features_help())
-@click.argument("name")
-@click.argument("synthetic", type=click.Choice(_SYNTHETIC), required=False)
-@add_options(_VERTEX_OPTIONS.values())
-@flag_option("by_id", "Text and Parquet: the first column is the id of the vertex.", Group.INPUT)
-@key_option("graph")
-@flag_option("add", "Store other vertex data next to those that the graph has.")
-@cluster_options
-@json_option
-def features_command(
-    name: str,
-    synthetic: str | None,
-    by_id: bool,
-    graph: str | None,
-    add: bool,
-    cluster: ClusterOptions,
-    as_json: bool,
-    **_: Any,
-) -> None:
-    """Store features, labels and a split for the vertices of a dataset."""
-    dataset = current_catalog()[name]
-    given = given_flags(_VERTEX_OPTIONS)
-    kind = vertex_kind(synthetic, by_id=by_id or bool(given.get("ids_file")))
-    _check_given(kind, given | ({"by_id": True} if by_id else {}))
-    values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
-    vertices = store_vertices(dataset, kind, values, cluster, dataset.graph(graph), add=add)
-    _say_left_out(vertices)
-    result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
-    show(result, as_json=as_json, title=f"vertex data of {name}")
-
-
-def _say_left_out(vertices: Vertices) -> None:
+def say_left_out(vertices: Vertices) -> None:
     """Say how many rows belong to no vertex of the graph."""
     count = vertices.artifact.facts.get("left_out", 0)
     if count:
@@ -278,13 +221,50 @@ def _say_left_out(vertices: Vertices) -> None:
         )
 
 
-def _check_given(kind: VertexKind, given: Mapping[str, Any]) -> None:
-    known = {option.flag for option in kind.options} | ({"by_id"} if not kind.is_synthetic else set())
-    others = {flag: value for flag, value in given.items() if flag not in known}
-    names = " or ".join(_SYNTHETIC)
-    if others:
-        side = "with" if kind.is_synthetic else "without"
-        raise click.UsageError(f"{dashed(others)} cannot be given {side} {names}")
-    if not kind.is_synthetic and not any(given[flag] for flag in given if flag not in {"by_id", "ids_file"}):
-        *files, last = (f"--{option.flag}" for option in FILE_OPTIONS)
-        raise click.UsageError(f"give {', '.join(files)} or {last} files, or one of {' and '.join(_SYNTHETIC)}")
+def show_plan(
+    catalog: Catalog, source: EdgeSource, options: IngestOptions, cluster: ClusterOptions, *, as_json: bool
+) -> None:
+    """Print what an ingest is projected to need.
+
+    Raises:
+        BudgetError: it does not fit.
+    """
+    workers = available_cores() if cluster.workers is None else max(1, cluster.workers)
+    projection = project_ingest(source, options, _existing(catalog.root), workers, cluster.memory)
+    # An ingest makes the same choice if no number of workers was asked for.
+    if cluster.kind == "local" and cluster.workers is None and threads_suffice(workers, projection.work):
+        projection = projection.in_one_process()
+    content = projection.to_json() if as_json else _for_people(projection, compact=options.ids != "keep")
+    show(content, as_json=as_json, title="plan")
+
+
+def _for_people(projection: IngestProjection, *, compact: bool) -> dict[str, Any]:
+    """The projection with estimated counts as ranges, rather than with more digits than are known."""
+    content = projection.to_json()
+    if not projection.compressed_bytes:
+        del content["compressed_bytes"]
+    if not projection.name_bytes:
+        del content["name_bytes"]
+    low, high = content.pop("edges_low"), content.pop("edges_high")
+    content["edges"] = readable_range(low, high)
+    shares = (low / max(1, projection.edges), high / max(1, projection.edges))
+    if low != high:
+        content["entries"] = readable_range(*(projection.entries * share for share in shares))
+    if low != high or compact:
+        content["vertices"] = readable_estimate(projection.vertices)
+    return content
+
+
+def show_outcome(figures: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the projected figures next to those that an ingest measured."""
+    rows = [
+        [name.replace("_", " "), *(readable(name, both[which]) for which in ("planned", "measured"))]
+        for name, both in figures.items()
+    ]
+    show_rows(("", "planned", "measured"), rows)
+
+
+def _existing(folder: Path) -> Path:
+    """Return the folder, or its nearest parent that exists."""
+    folder = folder.absolute()
+    return next(path for path in (folder, *folder.parents) if path.is_dir())

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import click
 
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
+from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.differences import differences
+from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.cli.terminal.output import readable, show, show_groups, show_rows
 from gnnloom.workflows.recipe.plan.projection import Projection, project_recipe
 from gnnloom.workflows.recipe.plan.rank_counts import RankCount
+from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
-from gnnloom.workflows.recipe.second_graph import other_graphs
 
 
 def show_recipe_plan(assignment: Assignment, *, as_json: bool) -> None:
@@ -96,3 +101,32 @@ def _show_rank(rank: RankCount) -> None:
         ],
         "what each rank of the training reads and sends (messages and bytes of an epoch)",
     )
+
+
+def other_graphs(recipe: Recipe, key: str) -> list[str]:
+    """Return a sentence about every other graph of the recipe's dataset: how it differs, and how to choose one.
+
+    Args:
+        key: key of the graph that the recipe makes or finds.
+    """
+    try:
+        dataset = Catalog(recipe.catalog)[recipe.dataset.name]
+    except NotFoundError:
+        return []
+    wanted = recipe.dataset.options().parameters(recipe.source.open(undirected=recipe.dataset.undirected))
+    found = []
+    for info in dataset.artifacts("graph"):
+        if info.key == key or info.state != "complete":
+            continue
+        differs = _differences(Artifact(dataset.path / "graph" / info.key).parameters, wanted)
+        found.append(
+            f"dataset {dataset.name} has another graph, {info.key}, made with {differs}; this recipe uses graph {key},"
+            " and both are kept; choose one with `--graph KEY`"
+        )
+    return found
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Describe the parameters that differ, such as ``undirected=True (now False)``."""
+    then, today = differences([before, now])
+    return ", ".join(f"{name}={value} (now {today[name]})" for name, value in then.items())

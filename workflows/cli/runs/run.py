@@ -18,8 +18,8 @@ from gnnloom.workflows.cli.terminal.options import FOLDER, click_option, current
 from gnnloom.workflows.cli.terminal.output import show as show_object
 from gnnloom.workflows.cli.terminal.output import show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_epochs, shown_progress
-from gnnloom.workflows.recipe.new_recipe import write_new_recipe
 from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
+from gnnloom.workflows.recipe.reference import write_new_recipe
 from gnnloom.workflows.recipe.request import Request
 from gnnloom.workflows.recipe.stages import STAGES, Workload
 from gnnloom.workflows.run.run_recipe import Display, run_recipe

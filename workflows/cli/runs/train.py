@@ -21,7 +21,6 @@ from gnnloom.trainer.job.ranks import ranks_of_job, settled, with_algorithm
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.workflows.api.train_options import train_options
-from gnnloom.workflows.cli.runs.train_plan import show_train_plan
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, show
@@ -121,3 +120,17 @@ def _show_result(dataset: str, result: Mapping[str, Any], *, as_json: bool) -> N
     scores = [name for name in result if name.partition("_")[0] in {"train", "val", "test"}]
     brief = (*_BRIEF, *scores, *_BRIEF_COST)
     show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)
+
+
+def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> None:
+    """Print what a training is projected to need.
+
+    Raises:
+        NotFoundError: the dataset or its shards do not exist.
+        ExistsError, InputError: the training would be refused.
+    """
+    from gnnloom.trainer.training.projection import project_training
+
+    projection = project_training(config, restart=restart)
+    title = f"plan: run {projection.run} of {projection.dataset}"
+    show(projection.to_json(), as_json=as_json, title=title)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from gnnloom.workflows.cli.clock import command_seconds
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
+
+#: Where the context of the whole command keeps the time at which it was called.
+STARTED: Final = "gnnloom.started"
 
 #: Longer cells than this are prose, which may be folded.
 _PROSE_WIDTH = 32
@@ -35,9 +38,10 @@ def show(
         hide: names that the table omits.
         brief: names that the table has, in this order, unless the user wants all (``gnnloom -v``); none for all.
     """
-    seconds = command_seconds()
-    if "seconds" in content and seconds is not None:
-        content = {**content, "command_seconds": seconds}
+    context = click.get_current_context(silent=True)
+    started = None if context is None else context.meta.get(STARTED)
+    if "seconds" in content and started is not None:
+        content = {**content, "command_seconds": round(time.perf_counter() - started, 3)}
     if as_json:
         # NaN and Infinity are not JSON, and other parsers refuse them.
         click.echo(json.dumps(content, allow_nan=False))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.workflows.recipe.toml.toml_lines import find_lines
+from gnnloom.workflows.recipe.toml.text import find_lines
 from gnnloom.workflows.recipe.toml.values import Given, Raw, convert
 
 Section = TypeVar("Section")

@@ -1,4 +1,4 @@
-"""Heat maps: traffic between pairs of ranks, and the nonzeros of a grid's blocks."""
+"""Heat maps: traffic between pairs of ranks, the nonzeros of a grid's blocks, and which classes are taken for which."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from gnnloom.workflows.report.facts import RunFacts, is_row_shards, mean_ratio, shard_nonzeros
+from gnnloom.workflows.report.facts import RunFacts, is_row_shards, mean_ratio, scored_epoch, shard_nonzeros
 from gnnloom.workflows.report.pictures.hover import Spot
 from gnnloom.workflows.report.pictures.style import HEAT_HEIGHT, Picture, color, in_bytes, in_counts, new_axes
 
@@ -19,6 +19,8 @@ from gnnloom.workflows.report.pictures.style import HEAT_HEIGHT, Picture, color,
 _LABELED = 10
 #: Matrices with at most this many rows and columns show the number of a cell under the pointer.
 _HOVERED = 24
+#: Matrices of at most this many classes show a cell's counts under the pointer.
+_HOVERED_CLASSES = 32
 _COLORS = "viridis"
 
 
@@ -67,6 +69,39 @@ def blocks_picture(facts: RunFacts) -> Picture | None:
     note = f"Maximum over mean: {mean_ratio(nonzeros):.2f}. Permutation: {facts.shards.parameters['permutation']}."
     spots = cell_spots(scaled, f"{unit}nonzeros", "row block", "column block")
     return Picture("nonzeros", "Nonzeros per block", figure, note, spots)
+
+
+def confusion_picture(facts: RunFacts) -> Picture | None:
+    """Draw which classes are taken for which; None if the run did not record it."""
+    stored = facts.result.get("confusion")
+    if not stored:
+        return None
+    counts = np.array(stored, np.int64)
+    sums = counts.sum(1, keepdims=True)
+    # Shares of the true class, or a large class would outshine all others.
+    shares = counts / np.maximum(1, sums)
+    figure, axes = new_axes(height=HEAT_HEIGHT)
+    # Whole percentages fit into the cells.
+    bar = draw_matrix(figure, axes, (100 * shares).round(), "share of the true class")
+    bar.ax.yaxis.set_major_formatter(PercentFormatter(100, decimals=0))
+    axes.set_xlabel("predicted class")
+    axes.set_ylabel("true class")
+    right = np.trace(counts)
+    note = f"Percentages of the true class{scored_epoch(facts)}. The diagonal has {right:,} of {counts.sum():,} labels."
+    return Picture("confusion", "Confusion matrix", figure, note, _confusion_spots(counts, shares))
+
+
+def _confusion_spots(counts: np.ndarray, shares: np.ndarray) -> list[Spot]:
+    if len(counts) > _HOVERED_CLASSES:
+        return []
+    return [
+        Spot(
+            (column - 0.5, column + 0.5),
+            (row + 0.5, row - 0.5),
+            (f"class {row} predicted as {column}", f"{count:,} labels, {shares[row, column]:.1%}"),
+        )
+        for (row, column), count in np.ndenumerate(counts)
+    ]
 
 
 def cell_spots(values: NDArray[np.float64], unit: str, row_name: str, column_name: str) -> list[Spot]:

@@ -1,9 +1,12 @@
-"""Lines of sections and keys in a TOML file, which Python's TOML reader does not report."""
+"""TOML as text: the lines of sections and keys, which Python's reader does not report, and writing, which it cannot."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 # These patterns find the common forms; other forms get the line of their section, or line 1.
 _HEADER = re.compile(r"""\s*\[\[?\s*["']?([A-Za-z0-9_-]+)["']?\s*(?:\.\s*["']?([A-Za-z0-9_-]+)["']?\s*)?\]""")
@@ -63,3 +66,23 @@ def _after(line: str, opened: str, depth: int) -> tuple[str, int]:
             depth += 1
         elif token[0] in "]}":
             depth -= 1
+
+
+def to_toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
+    """Write sections of plain values as TOML, without the keys whose value is None."""
+    blocks = []
+    for section, values in sections.items():
+        lines = [f"{key} = {toml_value(value)}" for key, value in values.items() if value is not None]
+        blocks.append("\n".join([f"[{section}]", *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def toml_value(value: Any) -> str:
+    """Write a plain value as TOML."""
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, str | Path):
+        # TOML's strings are JSON's, except that DEL must be escaped.
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    # The repr of an int or a float is TOML, even 1e-05, inf and nan.
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,0 +1,95 @@
+"""`gnnloom features`: store vertex data for a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
+from gnnloom.storage.option import Group
+from gnnloom.workflows.api.ingest import store_vertices, vertex_kind
+from gnnloom.workflows.cli.data.ingest import say_left_out, vertices_result
+from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
+from gnnloom.workflows.cli.terminal.help import GroupedCommand
+from gnnloom.workflows.cli.terminal.options import (
+    add_options,
+    cluster_options,
+    current_catalog,
+    flag_option,
+    json_option,
+    key_option,
+)
+from gnnloom.workflows.cli.terminal.output import show
+
+#: The options of all kinds of vertex data that do not come with the edges, by flag.
+_VERTEX_OPTIONS = options_by_flag(vertex_kinds(), "synthetic", Group.INPUT, names_owners=False)
+_SYNTHETIC = tuple(kind.name for kind in vertex_kinds().values() if kind.is_synthetic)
+
+_FEATURES_HELP = """Store features, labels and a split for the vertices of dataset NAME, from files or synthetic.
+
+Row k belongs to vertex k; with --ids compact, to the vertex whose id was k, or to the k-th name; with --by-id, to
+the vertex whose id (number or name, as in the edges) is in the first column. Each file may have its own format. With
+--ids-file, the rows of NumPy arrays have ids too; without it, row k of an array belongs to vertex k even with --by-id.
+
+\b
+{kinds}
+
+\b
+Example:
+  gnnloom features web --feature x.npy --label y.npy --split split.npz
+  gnnloom features web --feature x.parquet --label y.csv
+  gnnloom features web --feature x.npy --target prices.npy --split split.npz
+  gnnloom features people --label labels.csv --split split.csv --by-id
+  gnnloom features people --feature x.npy --ids-file ids.npy --label labels.csv
+  gnnloom features web degree-labels --dim 128 --classes 32 --seed 1
+"""
+
+
+def _features_help() -> str:
+    return _FEATURES_HELP.format(kinds="\n".join(f"{name}: {vertex_kinds()[name].help}" for name in _SYNTHETIC))
+
+
+@click.command("features", cls=GroupedCommand, help=_features_help())
+@click.argument("name")
+@click.argument("synthetic", type=click.Choice(_SYNTHETIC), required=False)
+@add_options(_VERTEX_OPTIONS.values())
+@flag_option("by_id", "Text and Parquet: the first column is the id of the vertex.", Group.INPUT)
+@key_option("graph")
+@flag_option("add", "Store other vertex data next to those that the graph has.")
+@cluster_options
+@json_option
+def features_command(
+    name: str,
+    synthetic: str | None,
+    by_id: bool,
+    graph: str | None,
+    add: bool,
+    cluster: ClusterOptions,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Store features, labels and a split for the vertices of a dataset."""
+    dataset = current_catalog()[name]
+    given = given_flags(_VERTEX_OPTIONS)
+    kind = vertex_kind(synthetic, by_id=by_id or bool(given.get("ids_file")))
+    _check_given(kind, given | ({"by_id": True} if by_id else {}))
+    values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
+    vertices = store_vertices(dataset, kind, values, cluster, dataset.graph(graph), add=add)
+    say_left_out(vertices)
+    result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
+    show(result, as_json=as_json, title=f"vertex data of {name}")
+
+
+def _check_given(kind: VertexKind, given: Mapping[str, Any]) -> None:
+    known = {option.flag for option in kind.options} | ({"by_id"} if not kind.is_synthetic else set())
+    others = {flag: value for flag, value in given.items() if flag not in known}
+    names = " or ".join(_SYNTHETIC)
+    if others:
+        side = "with" if kind.is_synthetic else "without"
+        raise click.UsageError(f"{dashed(others)} cannot be given {side} {names}")
+    if not kind.is_synthetic and not any(given[flag] for flag in given if flag not in {"by_id", "ids_file"}):
+        *files, last = (f"--{option.flag}" for option in FILE_OPTIONS)
+        raise click.UsageError(f"give {', '.join(files)} or {last} files, or one of {' and '.join(_SYNTHETIC)}")

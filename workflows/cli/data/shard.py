@@ -1,0 +1,176 @@
+"""`gnnloom shard`: write what each rank reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.partition.options import METHODS
+from gnnloom.pipeline.shards.grid.grid_options import GridOptions
+from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_shards
+from gnnloom.pipeline.shards.rows.row_options import REORDER
+from gnnloom.pipeline.tasks.cluster import available_cores
+from gnnloom.storage import Dataset, Graph, Partition, RowShards
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.option import Group, Option, options_of
+from gnnloom.workflows.api.partition import find_partition, write_shards
+from gnnloom.workflows.cli.terminal.help import GroupedCommand
+from gnnloom.workflows.cli.terminal.options import (
+    add_options,
+    click_option,
+    cluster_options,
+    current_catalog,
+    flag_option,
+    json_option,
+    key_option,
+    method_option,
+)
+from gnnloom.workflows.cli.terminal.output import show
+from gnnloom.workflows.cli.terminal.progress import shown_progress
+
+_GRID = options_of(GridOptions)
+
+
+@click.command("shard", cls=GroupedCommand)
+@click.argument("name")
+@click_option(
+    Option(
+        "parts",
+        int,
+        "Row shards: number of parts, one for each rank. Grid shards with --permutation partition: number of parts of"
+        " the partition.",
+        group=Group.INPUT,
+        is_common=True,
+        least=1,
+    )
+)
+@method_option(METHODS, "Method of the partition, if the dataset has several.")
+@key_option("partition")
+@key_option("graph")
+@key_option("vertices", "vertex data")
+@add_options([replace(_GRID["grid"], default=None), _GRID["permutation"], _GRID["seed"], REORDER])
+@flag_option("plan", "Only print what it would need: tasks, memory, disk space and time.")
+@cluster_options
+@json_option
+def shard_command(
+    name: str,
+    parts: int | None,
+    method: str | None,
+    partition: str | None,
+    graph: str | None,
+    vertices: str | None,
+    grid: tuple[int, int] | None,
+    permutation: str,
+    seed: int,
+    reorder: str,
+    plan: bool,
+    cluster: ClusterOptions,
+    as_json: bool,
+) -> None:
+    """Write the shards of dataset NAME, which hold everything that each rank reads.
+
+    Row shards (--parts) follow a partition; algorithm p2p reads them on as many ranks as there are parts. Grid shards
+    (--grid) hold the permuted adjacency in blocks; every other algorithm reads them on any number of ranks.
+
+    \b
+    Example:
+      gnnloom shard web --parts 4
+      gnnloom shard web --parts 64 --method random --reorder degree
+      gnnloom shard web --grid 16x16 --permutation double
+      gnnloom shard web --grid 16x16 --permutation partition --parts 16
+      gnnloom shard web --parts 64 --plan
+    """
+    dataset = current_catalog()[name]
+    if (parts is None) == (grid is None or permutation == "partition"):
+        raise click.UsageError(
+            "give either --parts, for row shards, or --grid, for grid shards; give both with --permutation partition"
+        )
+    if grid is not None and reorder != "none":
+        raise click.UsageError("--reorder is for row shards; grid shards have --permutation")
+    chosen = dataset.graph(graph) if graph is not None else None
+    found = None if parts is None else find_partition(dataset, parts, partition, method, chosen)
+    data = None if vertices is None else dataset.vertices(vertices)
+    options = None if grid is None else GridOptions(grid, permutation, seed)
+    if plan:
+        show_shards_plan(
+            dataset, found, options, cluster, graph=chosen, vertices=data, reorder=reorder, as_json=as_json
+        )
+        return
+    with shown_progress():
+        shards = write_shards(dataset, found, options, cluster, graph=chosen, vertices=data, reorder=reorder)
+    result = shard_result(name, shards) if isinstance(shards, RowShards) else grid_result(name, shards)
+    show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
+
+
+def shard_result(name: str, shards: RowShards) -> dict[str, Any]:
+    """Return the object that `shard --parts --json` prints."""
+    return {
+        **_shards_result(name, shards.artifact),
+        "layout": "row",
+        "parts": shards.num_parts,
+        "reorder": shards.reorder,
+    }
+
+
+def grid_result(name: str, shards: GridShards) -> dict[str, Any]:
+    """Return the object that `shard --grid --json` prints.
+
+    ``balance`` is the number of nonzeros of the heaviest block over the average.
+    """
+    return {
+        **_shards_result(name, shards.artifact),
+        "layout": "grid",
+        "grid": "x".join(map(str, shards.grid)),
+        "permutation": shards.permutation,
+        "balance": max(shards.artifact.facts["balance"].values()),
+    }
+
+
+def _shards_result(name: str, artifact: Artifact) -> dict[str, Any]:
+    return {
+        "dataset": name,
+        "key": artifact.key,
+        "digest": artifact.digest,
+        "bytes": artifact.stored_bytes(),
+        "seconds": sum(artifact.measured["task_seconds"].values()),
+        "peak_memory": artifact.measured["peak_memory"],
+    }
+
+
+def show_shards_plan(
+    dataset: Dataset,
+    partition: Partition | None,
+    options: GridOptions | None,
+    cluster: ClusterOptions,
+    *,
+    graph: Graph | None,
+    vertices: Vertices | None,
+    reorder: str,
+    as_json: bool,
+) -> None:
+    """Print what grid shards, or without ``options`` the row shards of a partition, are projected to need.
+
+    Raises:
+        InputError: neither is given, or there are several graphs or vertex data to choose from.
+        BudgetError: the memory per worker is too small.
+    """
+    workers = _workers(cluster)
+    if options is not None:
+        matrix = dataset.graph(partition.artifact.inputs["graph"]) if partition else graph or dataset.graph()
+        projection = project_grid_shards(dataset, matrix, options, partition, workers, cluster.memory, vertices)
+    elif partition is not None:
+        projection = project_row_shards(dataset, partition, workers, vertices, reorder)
+    else:
+        raise InputError("row shards need a partition")
+    title = f"plan: {projection.layout} shards of {projection.dataset} (memory, disk and time are estimates)"
+    show(projection.to_json(), as_json=as_json, title=title)
+
+
+def _workers(cluster: ClusterOptions) -> int:
+    return available_cores() if cluster.workers is None else max(1, cluster.workers)

@@ -1,0 +1,135 @@
+"""Whole datasets for PyTorch Geometric and DGL, which hold graphs in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage import Dataset, Graph
+from gnnloom.storage.format.vertex_arrays import SPLIT
+
+if TYPE_CHECKING:
+    from torch_geometric.data.data import Data
+
+#: Nonzeros above which a graph is not loaded into memory for another library, unless asked for: 200 million edges take
+#: 3.2 GB as pairs of int64 ids.
+MAX_NONZEROS = 200_000_000
+
+
+def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Data:
+    """Load a whole dataset into memory as one ``Data``.
+
+    Args:
+        graph: key, to choose between several graphs.
+
+    Returns:
+        ``edge_index`` (2, edge) int64, sources first; ``edge_weight`` (edge,) if the graph is weighted; and the arrays
+        of :func:`vertex_arrays`.
+
+    Raises:
+        BudgetError: the graph has more than ``max_nnz`` nonzeros.
+    """
+    import torch
+    from torch_geometric.data.data import Data
+
+    stored = dataset.graph(graph)
+    sources, targets, weight = edge_arrays(stored, max_nnz)
+    tensors = {name: torch.from_numpy(array) for name, array in vertex_arrays(dataset).items()}
+    if weight is not None:
+        tensors["edge_weight"] = torch.from_numpy(weight)
+    edge_index = torch.from_numpy(np.stack([sources, targets]))
+    return Data(edge_index=edge_index, num_nodes=stored.num_vertices, **tensors)
+
+
+def edge_arrays(graph: Graph, max_nnz: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]:
+    """Load the edges of a graph, ordered by target.
+
+    Returns:
+        (edge,) int64 sources, (edge,) int64 targets, and (edge,) weights, None if the graph has none.
+
+    Raises:
+        BudgetError: the graph has more than ``max_nnz`` nonzeros.
+    """
+    # A[i, j] is the edge j -> i: the columns are the sources.
+    matrix = graph.to_scipy(max_nnz).tocoo()
+    targets, sources = matrix.coords
+    return sources.astype(np.int64), targets.astype(np.int64), matrix.data if graph.weighted else None
+
+
+def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray[Any]]:
+    """Load the vertex data of a dataset; empty if it has none.
+
+    Returns:
+        The arrays that the dataset has: ``x`` (vertex, feature) float32; ``y`` (vertex,) int64 with -1 for no label,
+        or (vertex, class) float32 of zeros and ones with NaN for unknown labels, or (vertex, target) float32 numbers to
+        predict with NaN for unknown ones; ``train_mask``, ``val_mask`` and ``test_mask`` (vertex,) bool; and all others
+        by name.
+    """
+    if key is None and not dataset.artifacts("vertices"):
+        return {}
+    vertices, found = dataset.vertices(key), {}
+    for name in vertices.names:
+        array = vertices.array(name).read()
+        match name:
+            case "label":
+                found["y"] = array.astype(np.int64)
+            case "multilabel":
+                found["y"] = np.where(array < 0, np.float32(np.nan), array).astype(np.float32)
+            case "split":
+                masks = {"train": "train", "val": "valid", "test": "test"}
+                found |= {f"{mask}_mask": array == SPLIT[value] for mask, value in masks.items()}
+            case _:
+                found[{"feature": "x", "target": "y"}.get(name, name)] = array
+    return found
+
+
+def to_dgl(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Any:
+    """Load a whole dataset into memory as one ``DGLGraph``.
+
+    Args:
+        graph: key, to choose between several graphs.
+
+    Returns:
+        The graph, with edges in the order of their targets; ``ndata`` and ``edata`` as :func:`to_dgl_description`.
+
+    Raises:
+        BudgetError: the graph has more than ``max_nnz`` nonzeros.
+    """
+    import dgl
+    import torch
+
+    pieces = to_dgl_description(dataset, graph, max_nnz)
+    ends = tuple(torch.from_numpy(ids) for ids in pieces["edges"])
+    built = dgl.graph(ends, num_nodes=pieces["num_nodes"])
+    built.ndata.update({name: torch.from_numpy(array) for name, array in pieces["ndata"].items()})
+    built.edata.update({name: torch.from_numpy(array) for name, array in pieces["edata"].items()})
+    return built
+
+
+def to_dgl_description(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> dict[str, Any]:
+    """Load the arrays that make up a DGL graph.
+
+    ``dgl.graph(d["edges"], num_nodes=d["num_nodes"])`` builds the graph. Each array of ``d["ndata"]`` and
+    ``d["edata"]``, converted to a tensor, goes into the graph's dictionary of the same name.
+
+    Args:
+        graph: key, to choose between several graphs.
+
+    Returns:
+        ``num_nodes``; ``edges``, two (edge,) int64 arrays of sources and targets, ordered by target; ``ndata`` (see
+        :func:`vertex_arrays`); ``edata`` with ``weight`` (edge,) if the graph
+        is weighted.
+
+    Raises:
+        BudgetError: the graph has more than ``max_nnz`` nonzeros.
+    """
+    stored = dataset.graph(graph)
+    sources, targets, weight = edge_arrays(stored, max_nnz)
+    return {
+        "num_nodes": stored.num_vertices,
+        "edges": (sources, targets),
+        "ndata": vertex_arrays(dataset),
+        "edata": {} if weight is None else {"weight": weight},
+    }
