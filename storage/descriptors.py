@@ -17,10 +17,11 @@ import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gnnloom.storage.errors import InputError
 
@@ -41,6 +42,22 @@ class Descriptor(Protocol):
 
 
 Kind = TypeVar("Kind", bound=Descriptor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """The part of a descriptor whose class is imported only where it is used.
+
+    Attributes:
+        place: module and class.
+    """
+
+    place: tuple[str, str]
+
+    def load(self) -> type[Any]:
+        """Import the class."""
+        found: type[Any] = getattr(importlib.import_module(self.place[0]), self.place[1])
+        return found
 
 
 def load_descriptors(room: ModuleType, constant: str, group: str, kind: type[Kind]) -> Mapping[str, Kind]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gnnloom.storage.option import Option
 from gnnloom.storage.samplers.kind import SamplerKind, whole_rows
 
 
-def _sizes(request: Any, num_vertices: int, nnz: int) -> tuple[float, float]:
+def _sizes(options: Mapping[str, Any], num_vertices: int, nnz: int) -> tuple[float, float]:
     # A partition that a recipe has yet to make: the size of its parts is not known.
-    parts = request.cluster_parts
-    rows = -(-num_vertices * request.parts_per_batch // parts) if parts else num_vertices
+    parts = options["cluster_parts"]
+    rows = -(-num_vertices * options["parts_per_batch"] // parts) if parts else num_vertices
     return whole_rows(rows, num_vertices, nnz)
 
 

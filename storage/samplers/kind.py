@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from gnnloom.storage.descriptors import Placed
 from gnnloom.storage.option import Option
 
 #: Kinds of batches that a stochastic partition can be made for.
@@ -16,25 +16,18 @@ SUFFICIENT: Final = 50
 MOST_COUNTED: Final = 100_000
 
 
-class Request(Protocol):
-    """The fields of a configuration that every sampler has; those of its own options are there as well."""
-
-    @property
-    def batch_size(self) -> int: ...
-
-
 def whole_rows(rows: float, num_vertices: int, nnz: int) -> tuple[float, float]:
     """Vertices of a subgraph, and as many nonzeros as their whole rows have on average, at most."""
     rows = float(min(rows, num_vertices))
     return rows, min(rows * rows, rows * nnz / max(1, num_vertices))
 
 
-def _of_batch_size(request: Request, num_vertices: int, nnz: int) -> tuple[float, float]:
-    return whole_rows(request.batch_size, num_vertices, nnz)
+def _of_batch_size(options: Mapping[str, Any], num_vertices: int, nnz: int) -> tuple[float, float]:
+    return whole_rows(options["batch_size"], num_vertices, nnz)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplerKind:
+class SamplerKind(Placed):
     """The descriptor of a sampler.
 
     Attributes:
@@ -43,13 +36,13 @@ class SamplerKind:
         help: what it draws, as the end of a sentence.
         source: paper and section.
         covers_epoch: whether the batches of one epoch contain every vertex (``neighbor``: every seed).
-        place: module and class.
+        place: module and class, a :class:`gnnloom.storage.sampling.sampler.Sampler`.
         layered: whether a sample has one block per layer instead of one for all layers.
         draws_parts: it draws parts of a partition; its class takes them as ``parts``, and no ``size``.
         options: the sampler's own options by name. Samplers that share a name share the option.
         arguments: the argument of the class for each option that has another name; empty if the class takes none.
-        sizes: vertices and nonzeros of a subgraph for the forecast of memory, from the configuration and the vertices
-            and nonzeros of the graph.
+        sizes: vertices and nonzeros of a subgraph for the forecast of memory, from the options of the mode, its own
+            among them, and the vertices and nonzeros of the graph.
     """
 
     name: str
@@ -57,14 +50,12 @@ class SamplerKind:
     help: str
     source: str
     covers_epoch: bool
-    place: tuple[str, str]
     layered: bool = False
     draws_parts: bool = False
     options: Mapping[str, Option] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
-    sizes: Callable[[Any, int, int], tuple[float, float]] = _of_batch_size
+    sizes: Callable[[Mapping[str, Any], int, int], tuple[float, float]] = _of_batch_size
 
-    def load(self) -> type[Any]:
-        """Import the class, a :class:`gnnloom.storage.sampling.sampler.Sampler`."""
-        found: type[Any] = getattr(importlib.import_module(self.place[0]), self.place[1])
-        return found
+
+#: The fan-out that takes all neighbors.
+ALL: Final = -1

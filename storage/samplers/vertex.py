@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from gnnloom.storage.samplers.kind import Request, SamplerKind
+from collections.abc import Mapping
+from typing import Any
+
+from gnnloom.storage.samplers.kind import SamplerKind
 
 
-def _sizes(request: Request, num_vertices: int, nnz: int) -> tuple[float, float]:
-    rows = float(min(request.batch_size, num_vertices))
+def _sizes(options: Mapping[str, Any], num_vertices: int, nnz: int) -> tuple[float, float]:
+    rows = float(min(options["batch_size"], num_vertices))
     return rows, nnz * (rows / max(1, num_vertices)) ** 2 + rows
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.part_members import PartMembers
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.sampling.dealt import DealtNormalization
+from gnnloom.storage.sampling.normalization import DealtNormalization
 from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler
 from gnnloom.storage.sampling.vertex import members
 

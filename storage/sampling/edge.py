@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.random_numbers import below
 from gnnloom.storage.sampling.edge_probabilities import EdgeNormalization
-from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler, distinct
-from gnnloom.storage.sampling.successor import num_neighbors, successor
+from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler, distinct, num_neighbors, successor
 
 
 class EdgeSampler(SubgraphSampler):

@@ -30,8 +30,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
-from gnnloom.storage.sampling.sampler import Normalization, Sample, Weights
-from gnnloom.storage.sampling.successor import num_neighbors
+from gnnloom.storage.sampling.sampler import Normalization, Sample, Weights, num_neighbors
 
 #: The sums over rows with more nonzeros than this are kept: a hub is in almost every batch.
 _LONG: Final = 1 << 16

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import below
-from gnnloom.storage.sampling.sampler import SubgraphSampler, distinct
-from gnnloom.storage.sampling.successor import num_neighbors, successor
+from gnnloom.storage.sampling.sampler import SubgraphSampler, distinct, num_neighbors, successor
 
 #: Vertices in a frontier if nothing else is said, and the least drawn vertices per vertex of the frontier: in a larger
 #: frontier, most vertices of a batch would be uniform.

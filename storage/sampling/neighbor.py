@@ -17,7 +17,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import CSR, INT32_WIDTH
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import below
-from gnnloom.storage.sampling.fanouts import ALL
+from gnnloom.storage.samplers.kind import ALL
 from gnnloom.storage.sampling.sampler import Block, Sample, Sampler
 from gnnloom.storage.sampling.vertex import members
 from gnnloom.storage.sampling.vertex_table import build_table, find_slot, slot_bits

@@ -7,13 +7,35 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import CSR, INT32_WIDTH
-from gnnloom.storage.matrix.random_numbers import stream_key
+from gnnloom.storage.matrix.random_numbers import below, stream_key
 from gnnloom.storage.sampling.induction import induce
+
+
+@njit(cache=True, nogil=True, inline="always")
+def num_neighbors(indptr: NDArray[np.int64], loop: NDArray[np.bool_], vertex: int) -> int:
+    """Neighbors of a vertex other than itself."""
+    return int(indptr[vertex + 1] - indptr[vertex] - loop[vertex])
+
+
+@njit(cache=True, nogil=True)
+def successor(
+    key: np.uint64, counter: int, indptr: NDArray[np.int64], indices: NDArray[Any], vertex: int
+) -> tuple[int, int]:
+    """A uniform neighbor of a vertex that has one other than itself, and the next unused counter."""
+    first = indptr[vertex]
+    size = indptr[vertex + 1] - first
+    # Drawn again if it is the vertex itself, which is at most every other time.
+    while True:
+        neighbor = int(indices[first + below(key, counter, size)])
+        counter += 1
+        if neighbor != vertex:
+            return neighbor, counter
 
 
 @dataclass(frozen=True)

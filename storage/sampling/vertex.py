@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
-from gnnloom.storage.sampling.dealt import DealtNormalization
+from gnnloom.storage.sampling.normalization import DealtNormalization
 from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import below
-from gnnloom.storage.sampling.sampler import SubgraphSampler, distinct
-from gnnloom.storage.sampling.successor import num_neighbors, successor
+from gnnloom.storage.sampling.sampler import SubgraphSampler, distinct, num_neighbors, successor
 
 
 class WalkSampler(SubgraphSampler):

@@ -16,7 +16,7 @@ from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 from torch_geometric.utils import to_torch_csr_tensor
 
 from gnnloom.storage import Catalog
-from gnnloom.trainer.networks.model import glorot
+from gnnloom.trainer.models.networks.model import glorot
 from gnnloom.trainer.place.place import Place
 from gnnloom.workflows.interop.graph_libraries import to_pyg
 

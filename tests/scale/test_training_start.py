@@ -11,8 +11,8 @@ from scale.scale_graphs import CLASSES, GRAPHS, Described
 
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.memory import project_new_training
-from gnnloom.trainer.training.projection import TrainProjection
-from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
+from gnnloom.trainer.training.rehearsal.projection import TrainProjection
+from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
 
 ROW_ALGORITHMS, GRID_ALGORITHMS = ("p2p",), ("broadcast", "replicated", "summa", "split3d", "tensor3d")
 #: Most memory of a rank, as a multiple of its share of the adjacency and of rows as wide as the widest layer.

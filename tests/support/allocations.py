@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gnnloom.trainer.kernels.result_shapes import tensors_in
+from gnnloom.trainer.kernels.unperformed import tensors_in
 from gnnloom.trainer.place.workspace import SMALL, Workspace
 from gnnloom.trainer.training.loop import EpochReport, Training
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
-from gnnloom.trainer.networks.gat import GAT
-from gnnloom.trainer.networks.gcn import GCN
-from gnnloom.trainer.networks.gin import GIN
-from gnnloom.trainer.networks.model import Inputs, Model
-from gnnloom.trainer.networks.sage import GraphSAGE
+from gnnloom.trainer.models.networks.gat import GAT
+from gnnloom.trainer.models.networks.gcn import GCN
+from gnnloom.trainer.models.networks.gin import GIN
+from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.models.networks.sage import GraphSAGE
 
 
 class Plain(Model):

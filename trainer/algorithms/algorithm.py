@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
-from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.algorithms.steps import Step
-from gnnloom.trainer.algorithms.workload import Workload
+from gnnloom.trainer.algorithms.workload import Footprint, Workload
 from gnnloom.trainer.comm.factors import factorizations, most_square
-from gnnloom.trainer.data.open_shards import OpenedShards, ShardKind
+from gnnloom.trainer.data.open_shards import OpenedShards, ShardKind, SharedGridShards
 
 if TYPE_CHECKING:
     from gnnloom.storage.format.arrays import ReadCounter
     from gnnloom.trainer.comm.communicator import Communicator
+    from gnnloom.trainer.comm.process_grid import ProcessGrid
+    from gnnloom.trainer.operators.grid import GridOperator
+    from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
     from gnnloom.trainer.operators.layer_plan import LayerPlan
     from gnnloom.trainer.operators.operator import Operator
     from gnnloom.trainer.place.place import Place
@@ -113,3 +115,18 @@ class Algorithm(Generic[Shards]):
                 f" {', '.join(self.axes)}: one of {possible}"
             )
         return dict(zip(self.axes, grid, strict=True))
+
+
+def build_on_grid(
+    context: OperatorContext[SharedGridShards], build: Callable[[ProcessGrid, GridAdjacency], GridOperator]
+) -> GridOperator:
+    """Build an operator from the process grid and the adjacency that it reads. Communicates nothing."""
+    from gnnloom.trainer.comm.process_grid import ProcessGrid  # noqa: PLC0415 - imports MPI
+    from gnnloom.trainer.operators.grid_adjacency import GridAdjacency  # noqa: PLC0415 - imports numba
+
+    grid = ProcessGrid(context.comm, context.axes, context.place)
+    adjacency = GridAdjacency(context.shards.shards, context.normalization, context.place, context.counter)
+    operator = build(grid, adjacency)
+    # Only the operator holds the blocks from here on, so each is freed when the operator releases it.
+    adjacency.forget()
+    return operator

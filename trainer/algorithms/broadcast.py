@@ -1,6 +1,8 @@
-"""``broadcast`` (1D): the row blocks of all ranks are broadcast in turn.
+"""``broadcast`` (1D): the row blocks of all ranks are broadcast in turn; ``replicated`` (1.5D): c copies of each block.
 
-A product of width w on P ranks sends (P - 1) n w words in P broadcasts.
+A product of width w on P ranks sends (P - 1) n w words in P broadcasts. On P / c blocks of c copies it sends
+(P / c - 1) n w words in broadcasts, (c - 1) n w words in reduce-scatters over the copies, and (1 - 1 / c) n w words to
+the copies that broadcast. Between products a rank holds 1 / c of its block's rows.
 """
 
 from __future__ import annotations
@@ -9,11 +11,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
-from gnnloom.trainer.algorithms.footprint import Footprint, unchanging
-from gnnloom.trainer.algorithms.on_grid import build_on_grid
+from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext, build_on_grid
 from gnnloom.trainer.algorithms.steps import Operation, Spread, Step, Steps, add_alignment, add_common, pipelined
-from gnnloom.trainer.algorithms.workload import Exchange, Workload, share
+from gnnloom.trainer.algorithms.workload import Exchange, Footprint, Workload, share, unchanging
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
 
@@ -115,7 +115,7 @@ def _collected(n: int, blocks: int, copies: int) -> Exchange:
     return Exchange(rows=rows, messages=messages, busiest_rows=busiest, busiest_messages=copies - 1)
 
 
-ALGORITHM = Algorithm(
+BROADCAST = Algorithm(
     name="broadcast",
     order=1,
     help="Row blocks (1D); each rank's block of features is broadcast in turn",
@@ -126,3 +126,15 @@ ALGORITHM = Algorithm(
     footprint=footprint,
     steps=steps,
 )
+REPLICATED = Algorithm(
+    name="replicated",
+    order=2,
+    help="Row blocks in c copies (1.5D); each copy takes part of the broadcasts, and the sums are scattered",
+    source="Tripathy, Yelick, Buluc, SC 2020, section IV-B",
+    axes=("row", "replica"),
+    reads=GRID_SHARDS,
+    build=build,
+    footprint=footprint,
+    steps=steps,
+)
+ALGORITHM = BROADCAST, REPLICATED

@@ -1,7 +1,8 @@
-"""``summa`` (2D): SUMMA on a p x q grid.
+"""``summa`` (2D): SUMMA on a p x q grid; ``split3d`` (3D): c layers of such a grid share the sum over the vertices.
 
 A product of width w sends (p - 1) n w words of features along the process columns, and the adjacency q - 1 times along
-the process rows.
+the process rows. On a p x q x c grid it sends this within each layer, and (c - 1) n w words in reduce-scatters over the
+layers.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.option import Option
-from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
-from gnnloom.trainer.algorithms.footprint import Footprint, unchanging
-from gnnloom.trainer.algorithms.on_grid import build_on_grid
+from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext, build_on_grid
 from gnnloom.trainer.algorithms.steps import Operation, Spread, Step, Steps, add_alignment, add_common, pipelined
-from gnnloom.trainer.algorithms.workload import Workload, share
+from gnnloom.trainer.algorithms.workload import Footprint, Workload, share, unchanging
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
 
@@ -153,7 +152,7 @@ def num_stages(n: int, rows: int, columns: int, layers: int, layer: int, width: 
     return -(-total // width) + sum(cut % width != 0 or cut == total for cut in cuts) - 1
 
 
-ALGORITHM = Algorithm(
+SUMMA = Algorithm(
     name="summa",
     order=3,
     help="SUMMA on a p x q grid (2D); blocks of features and of the adjacency are broadcast in stages",
@@ -165,3 +164,16 @@ ALGORITHM = Algorithm(
     footprint=footprint,
     steps=steps,
 )
+SPLIT3D = Algorithm(
+    name="split3d",
+    order=4,
+    help="SUMMA on c layers of a p x q grid (3D); the layers share the work and are summed by a reduce-scatter",
+    source="Tripathy, Yelick, Buluc, SC 2020, section IV-D; Azad et al., SIAM J. Sci. Comput. 38(6), 2016",
+    axes=("row", "column", "layer"),
+    reads=GRID_SHARDS,
+    build=build,
+    options=OPTIONS,
+    footprint=footprint,
+    steps=steps,
+)
+ALGORITHM = SUMMA, SPLIT3D

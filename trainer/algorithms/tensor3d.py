@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.option import Option
-from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
-from gnnloom.trainer.algorithms.footprint import Footprint
-from gnnloom.trainer.algorithms.on_grid import build_on_grid
+from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext, build_on_grid
 from gnnloom.trainer.algorithms.steps import (
     Operation,
     Spread,
@@ -23,7 +21,7 @@ from gnnloom.trainer.algorithms.steps import (
     pipelined,
     products_by_layer,
 )
-from gnnloom.trainer.algorithms.workload import Workload, share
+from gnnloom.trainer.algorithms.workload import Footprint, Workload, share
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
 

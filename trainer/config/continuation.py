@@ -13,7 +13,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.model_config import settled_normalization
-from gnnloom.trainer.config.stopping_config import ended_early
+from gnnloom.trainer.config.optimization_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 
 #: Inputs that a run must find unchanged when it continues, and what to call them in the error if they have changed.

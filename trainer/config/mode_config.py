@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, Option, parse_named
-from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.config.fields import Config, field_of, option
-from gnnloom.trainer.modes.batches import samplers_with_option
 from gnnloom.trainer.modes.kind import ModeKind
+from gnnloom.trainer.modes.options import samplers_with_option
 from gnnloom.trainer.modes.registry import MODES, modes_with_option, shown_option
-
-#: Fan-out of every layer if none is given.
-_FANOUT = 10
 
 
 def _mode_option(name: str, *, free: bool = False) -> Any:
@@ -75,16 +70,6 @@ class ModeConfig(Config):
         """The descriptor of the mode."""
         return MODES[self.mode]
 
-    def fanouts(self, num_layers: int) -> tuple[int, ...]:
-        """Fan-outs of sampled neighbors, from the layer of the seeds on.
-
-        Raises:
-            InputError: there are more or fewer than layers.
-        """
-        if self.fanout and len(self.fanout) != num_layers:
-            raise InputError(f"fanout {self.fanout}: the model has {num_layers} layers, so give as many numbers")
-        return self.fanout or (_FANOUT,) * num_layers
-
     def own_mode_options(self) -> dict[str, Any]:
         """The options of the mode by name, those of its sampler among them, with defaults filled in."""
         given = self._other_values()
@@ -92,12 +77,6 @@ class ModeConfig(Config):
             name: getattr(self, name) if name in _FIELDS else given.get(name, own.default)
             for name, own in self.mode_kind.options.items()
         }
-
-    def sampler_arguments(self) -> Mapping[str, Any]:
-        """Arguments of the sampler that are options; without those that stand for its defaults."""
-        kind, values = SAMPLERS[self.sampler], self.own_mode_options()
-        pairs = [(kind.arguments.get(name, name), values.get(name)) for name in kind.options]
-        return {argument: value for argument, value in pairs if argument and value}
 
     def _other_values(self) -> dict[str, Any]:
         """Name to value of what ``mode_options`` has."""

@@ -1,24 +1,69 @@
-"""The configuration of a training run, composed of one part per component."""
+"""The configuration of a training run, composed of one part per component: its options, its name and its command."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option, options_of
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, STREAMS
 from gnnloom.trainer.algorithms.registry import algorithms_with
-from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
+from gnnloom.trainer.config.algorithm_config import AlgorithmConfig, other_algorithm_options
 from gnnloom.trainer.config.data_config import DataConfig
 from gnnloom.trainer.config.loss_config import LossConfig
-from gnnloom.trainer.config.mode_config import ModeConfig
+from gnnloom.trainer.config.mode_config import ModeConfig, other_mode_options
 from gnnloom.trainer.config.model_config import ModelConfig
+from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingConfig
 from gnnloom.trainer.config.run_config import RunConfig
-from gnnloom.trainer.config.run_name import derive_run_name
-from gnnloom.trainer.config.schedule_config import ScheduleConfig
-from gnnloom.trainer.config.stopping_config import StoppingConfig
+
+#: Hexadecimal digits of the hash in a name: 32 bits, which make a collision among the runs of a dataset unlikely.
+_DIGITS = 8
+
+
+def derive_run_name(model: str, algorithm: str, ranks: str, decides: Any) -> str:
+    """``MODEL-ALGORITHM-RANKS-HASH``.
+
+    Args:
+        ranks: number of ranks, or the process grid.
+        decides: JSON values that determine the result; runs that differ in them get other names.
+    """
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+    return f"{_short(model)}-{algorithm}-{ranks}-{digest[:_DIGITS]}"
+
+
+def _short(model: str) -> str:
+    """The model's name; of ``package.module:Class`` the class, in the letters that a run's name may have."""
+    return re.sub("[^a-z0-9]+", "-", model.rpartition(":")[2].lower()).strip("-") or "model"
+
+
+def other_options() -> dict[str, Option]:
+    """The options by name."""
+    return other_algorithm_options() | other_mode_options()
+
+
+def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a configuration from the options of a command line.
+
+    Args:
+        values: option name to value. Options that are not fields move into the field that holds them as texts, unless
+            they are None.
+    """
+    others = {"algorithm_options": other_algorithm_options(), "mode_options": other_mode_options()}
+    fields = {name: value for name, value in values.items() if not any(name in each for each in others.values())}
+    for field, options in others.items():
+        given = [f"{name}={each.shown(values[name])}" for name, each in options.items() if values.get(name) is not None]
+        if given:
+            fields[field] = (*fields.get(field, ()), *given)
+    return fields
 
 
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
@@ -40,6 +85,9 @@ class TrainConfig(
         if self.mode_kind.is_sampled and self.input_has_gradient:
             what = "train_features" if self.train_features else "skip_input_gradient"
             raise InputError(f"{what}: mode {self.mode} forms no gradient of the input features; use mode full")
+        if self.samples is not None and self.save_embeddings:
+            message = "training from samples does not predict; run `gnnloom predict` afterwards"
+            raise InputError(f"save_embeddings: {message}")
         self._check_adjacency()
 
     def _check_adjacency(self) -> None:
@@ -133,3 +181,22 @@ class TrainConfig(
             return cls.from_json(run.config())
         except InputError as error:
             raise InputError(f"{run.config_path}: {error}") from error
+
+
+#: Fields that are not options of their own, and those that say how to go on with a run rather than what to train.
+_LEFT_OUT = frozenset({"catalog", "dataset", "algorithm_options", "mode_options", "restart"})
+
+
+def command_line(config: TrainConfig) -> str:
+    """``gnnloom train`` with every option that differs from its default, quoted for a shell."""
+    words = ["gnnloom", "--catalog", str(Path(config.catalog).absolute()), "train", config.dataset]
+    for name, option in options_of(TrainConfig).items():
+        value = getattr(config, name)
+        if name in _LEFT_OUT or value == option.default:
+            continue
+        flag = name.replace("_", "-")
+        words += [f"--{'' if value else 'no-'}{flag}"] if option.kind is bool else [f"--{flag}", option.shown(value)]
+    for item in config.algorithm_options:
+        name, _, value = item.partition("=")
+        words += [f"--{name.replace('_', '-')}", value]
+    return shlex.join(words)

@@ -1,10 +1,13 @@
-"""Opens the shards that a rank reads: its own row shard, or the grid shards, which serve all ranks."""
+"""Opens the shards that a rank reads: its own row shard, or grid shards, which serve all ranks; and rows of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.catalog import Dataset
@@ -13,9 +16,30 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.ranges import Span
 
 if TYPE_CHECKING:
-    # They import numba, which takes half a second that a job on row shards need not spend.
+    # It imports numba, which takes half a second that a job on row shards need not spend.
     from gnnloom.storage.artifacts.grid_shards import GridShards
-    from gnnloom.trainer.data.vertex_rows import VertexRows
+
+
+class VertexRows(Protocol):
+    """Some rows of the vertex data of shards."""
+
+    @property
+    def shards(self) -> RowShards | GridShards: ...
+
+    @property
+    def prefix(self) -> str:
+        """Path of the rows inside the artifact, for messages."""
+        ...
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """(num_rows, ...) the rows of an array such as ``feature``, converted to ``dtype`` if given."""
+        ...
+
+    def vertex(self) -> NDArray[np.int64]:
+        """(num_rows,) int64 global ids."""
+        ...
 
 
 class ShardRequest(Protocol):

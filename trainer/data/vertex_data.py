@@ -13,7 +13,7 @@ from torch import Tensor
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.vertex_rows import VertexRows
+from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 

@@ -12,9 +12,8 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.files import read_json
 from gnnloom.storage.option import Option, options_of
 from gnnloom.trainer.config.continuation import configure
-from gnnloom.trainer.config.other_options import gather_fields, other_options
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.config.train_config import TrainConfig, gather_fields, other_options
 
 PREDICT = "predict"
 

@@ -14,8 +14,8 @@ from functools import partial
 import torch
 
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.trainer.kernels.c.calls import CSparseProduct
 from gnnloom.trainer.kernels.c.library import chosen_library
-from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
 from gnnloom.trainer.kernels.contract import (
     EdgeSoftmax,
     Progress,
@@ -24,7 +24,6 @@ from gnnloom.trainer.kernels.contract import (
     SoftmaxState,
     SparseProduct,
 )
-from gnnloom.trainer.kernels.dropout import Dropout
 from gnnloom.trainer.kernels.elementwise import (
     add_bias,
     add_to,
@@ -40,7 +39,7 @@ from gnnloom.trainer.kernels.elementwise import (
 )
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.heads import head_mean, head_scores, head_sums
-from gnnloom.trainer.kernels.rectify import rectify
+from gnnloom.trainer.kernels.row_passes import Dropout, rectify
 from gnnloom.trainer.kernels.sparse_rows import PackedRows, SparseRows, listed_columns, listed_rows
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
 from gnnloom.trainer.kernels.unperformed import (

@@ -1,7 +1,9 @@
 """Sums and conversions of matrices, differentiable, in place or in the workspace.
 
 Nothing else may need a matrix that is overwritten: neither another operation nor the backward pass of the one that
-formed it. Products with a matrix or with the adjacency need their inputs or nothing, never their output.
+formed it. Products with a matrix or with the adjacency need their inputs or nothing, never their output. Sums over
+many rows are formed chunk by chunk, of which many are computed at a time: a call for every chunk would take longer than
+its work, and run on one thread.
 """
 
 from __future__ import annotations
@@ -9,12 +11,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
-from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.arrays import as_array, sum_dtype
 from gnnloom.trainer.place.place import Place
+
+
+def chunk_groups(num_rows: int, chunk: int, most: int) -> Iterator[slice]:
+    """Ranges of rows with up to ``most`` chunks each (at least one), then one with what is left, less than a chunk."""
+    whole, step = num_rows // chunk * chunk, chunk * max(1, most)
+    for start in range(0, whole, step):
+        yield slice(start, min(start + step, whole))
+    if whole < num_rows:
+        yield slice(whole, num_rows)
+
+
+def in_chunks(rows: Tensor, chunk: int) -> Tensor:
+    """(number of chunks, rows of a chunk, dim) a view of the (num_rows, dim) rows of a group."""
+    length = min(chunk, len(rows))
+    return rows.view(len(rows) // length, length, rows.shape[1])
+
+
+def add_in_order(total: Tensor, summands: Tensor, place: Place) -> None:
+    """Add (count, *shape) summands to a total, one after the other, in the dtype of the total."""
+    rows = place.empty((len(summands) + 1, *total.shape), total.dtype)
+    rows[0], rows[1:] = total, summands
+    # NumPy adds along the first axis row by row.
+    np.add.reduce(as_array(rows), axis=0, out=as_array(total))
+
 
 #: Rows of the sums that a sum of bfloat16 columns is formed from.
 _SUMMED_ROWS = 1024

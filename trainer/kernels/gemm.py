@@ -12,8 +12,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
-from gnnloom.trainer.kernels.elementwise import converted, widened, widened_rows
+from gnnloom.trainer.kernels.elementwise import add_in_order, chunk_groups, converted, in_chunks, widened, widened_rows
 from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.place import Place
 

@@ -16,8 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.operands import prepare
-from gnnloom.trainer.kernels.sparse_rows import SparseRows
+from gnnloom.trainer.kernels.sparse_rows import SparseRows, prepare
 from gnnloom.trainer.place.arrays import array_dtype, as_array, sum_dtype
 from gnnloom.trainer.place.threads import Threads
 

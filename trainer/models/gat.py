@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
-from gnnloom.trainer.models.kind import ModelKind
-from gnnloom.trainer.models.work import ModelWork, Widths, product_of
-from gnnloom.trainer.networks.options import HEAD_OPTIONS
-
-if TYPE_CHECKING:
-    from gnnloom.trainer.networks.model import Model
-
-
-def load() -> type[Model]:
-    """Import the class."""
-    from gnnloom.trainer.networks.gat import GAT  # noqa: PLC0415 - imports torch
-
-    return GAT
+from gnnloom.trainer.models.kind import ModelKind, ModelWork, Widths, product_of
+from gnnloom.trainer.models.options import HEAD_OPTIONS
 
 
 def inner(after: Sequence[int], options: Mapping[str, Any]) -> Sequence[int]:
@@ -38,7 +27,7 @@ MODEL = ModelKind(
     help="Graph attention network",
     source="Velickovic et al., ICLR 2018",
     normalizations=("none",),
-    load=load,
+    place=("gnnloom.trainer.models.networks.gat", "GAT"),
     work=ModelWork(attends=True, inner=inner, parameters=parameters, keeps_features=True),
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     options=HEAD_OPTIONS,

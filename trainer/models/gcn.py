@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gnnloom.trainer.models.kind import ModelKind
-from gnnloom.trainer.models.work import ModelWork
-
-if TYPE_CHECKING:
-    from gnnloom.trainer.networks.model import Model
-
-
-def load() -> type[Model]:
-    """Import the class."""
-    from gnnloom.trainer.networks.gcn import GCN  # noqa: PLC0415 - imports torch
-
-    return GCN
-
+from gnnloom.trainer.models.kind import ModelKind, ModelWork
 
 MODEL = ModelKind(
     name="gcn",
@@ -24,7 +10,7 @@ MODEL = ModelKind(
     help="Graph convolutional network",
     source="Kipf, Welling, ICLR 2017",
     normalizations=("symmetric", "mean", "none"),
-    load=load,
+    place=("gnnloom.trainer.models.networks.gcn", "GCN"),
     takes_weights=True,
     work=ModelWork(),
 )

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
-from gnnloom.trainer.models.kind import ModelKind
-from gnnloom.trainer.models.work import ModelWork, Widths, product_of
-
-if TYPE_CHECKING:
-    from gnnloom.trainer.networks.model import Model
-
-
-def load() -> type[Model]:
-    """Import the class."""
-    from gnnloom.trainer.networks.gin import GIN  # noqa: PLC0415 - imports torch
-
-    return GIN
+from gnnloom.trainer.models.kind import ModelKind, ModelWork, Widths, product_of
 
 
 def inner(after: Sequence[int], options: Mapping[str, Any]) -> Sequence[int]:  # noqa: ARG001
@@ -38,7 +27,7 @@ MODEL = ModelKind(
     help="Graph isomorphism network",
     source="Xu, Hu, Leskovec, Jegelka, ICLR 2019",
     normalizations=("none",),
-    load=load,
+    place=("gnnloom.trainer.models.networks.gin", "GIN"),
     work=ModelWork(weights=2, inner=inner, parameters=parameters, kept=2, passing=3, keeps_features=True),
     needs=frozenset({ONE_LAYOUT}),
 )

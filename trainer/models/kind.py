@@ -1,23 +1,79 @@
-"""The descriptor of a model."""
+"""The descriptor of a model: what may be chosen, and what its layers compute and keep, for planning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
+from gnnloom.storage.descriptors import Placed
 from gnnloom.storage.option import Option
-from gnnloom.trainer.models.work import ModelWork
 
-if TYPE_CHECKING:
-    from gnnloom.trainer.networks.model import Model
+
+@dataclass(frozen=True)
+class Widths:
+    """Widths of all layers.
+
+    Attributes:
+        before: of the input of every layer.
+        inner: of H W, its first product with a weight.
+        after: of its output.
+        bias: layers have biases.
+    """
+
+    before: Sequence[int]
+    inner: Sequence[int]
+    after: Sequence[int]
+    bias: bool
+
+
+def _same_inner(after: Sequence[int], options: Mapping[str, Any]) -> Sequence[int]:  # noqa: ARG001
+    return after
+
+
+def _one_matrix(widths: Widths) -> tuple[int, int]:
+    return product_of(widths.before, widths.inner), sum(widths.after) if widths.bias else 0
+
+
+def product_of(rows: Sequence[int], columns: Sequence[int]) -> int:
+    """Numbers in one weight matrix per layer."""
+    return sum(row * column for row, column in zip(rows, columns, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelKind:
+class ModelWork:
+    """What the layers of a model do, in addition to one product with the adjacency and the activation.
+
+    Attributes:
+        weights: weight matrices by which every layer multiplies.
+        adds_own: the layer adds a product of the vertex's own features to that of its neighbors'.
+        attends: neighbors are weighted by attention, whose gradients return along the forward exchange.
+        inner: widths of H W in every layer, from those of the outputs and the model's own options.
+        parameters: numbers in the weight matrices, and in the vectors that all ranks hold; without normalization.
+        kept: results of the width of a layer's output that the backward pass needs.
+        passing: results of that width that exist for a moment only.
+        keeps_features: the input features stay in memory although their product is kept.
+    """
+
+    weights: int = 1
+    adds_own: bool = False
+    attends: bool = False
+    inner: Callable[[Sequence[int], Mapping[str, Any]], Sequence[int]] = _same_inner
+    parameters: Callable[[Widths], tuple[int, int]] = _one_matrix
+    kept: int = 0
+    passing: int = 2
+    keeps_features: bool = False
+
+
+#: A model that does not say what it does counts as the one that needs most memory.
+UNKNOWN = ModelWork(weights=2, kept=2, passing=3, keeps_features=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelKind(Placed):
     """A model that can be chosen.
 
-    The module that holds it must not import torch, except inside ``load``.
+    The module that holds it must not import torch.
 
     Attributes:
         name: as given with ``--model``.
@@ -25,7 +81,7 @@ class ModelKind:
         help: one line of help text.
         source: the paper.
         normalizations: normalizations of the adjacency that the model is defined for; the usual one comes first.
-        load: imports the class.
+        place: module and class, a :class:`gnnloom.trainer.models.networks.model.Model`.
         needs: capabilities that an algorithm must have to run the model, such as ``ONE_LAYOUT``.
         takes_weights: defined for weighted edges.
         work: what its layers compute and keep, for planning. None if it is not known: the planner then refuses the
@@ -39,7 +95,6 @@ class ModelKind:
     help: str
     source: str
     normalizations: tuple[str, ...]
-    load: Callable[[], type[Model]]
     needs: frozenset[str] = frozenset()
     takes_weights: bool = False
     work: ModelWork | None = None

@@ -23,11 +23,13 @@ def model_kind(model: str) -> ModelKind:
     """
     if model in MODELS:
         return MODELS[model]
-    found = load_named("model", model)
-    from gnnloom.trainer.networks.model import Model  # noqa: PLC0415 - imports torch
+    found, (module, _, name) = load_named("model", model), model.partition(":")
+    from gnnloom.trainer.models.networks.model import Model  # noqa: PLC0415 - imports torch
 
     if not (isinstance(found, type) and issubclass(found, Model)):
-        raise InputError(f"model {model}: expected a subclass of gnnloom.trainer.networks.model.Model, found {found!r}")
+        raise InputError(
+            f"model {model}: expected a subclass of gnnloom.trainer.models.networks.model.Model, found {found!r}"
+        )
     missing = sorted(found.__abstractmethods__)
     if missing:
         raise InputError(f"model {model}: the class does not define {', '.join(missing)}")
@@ -37,7 +39,7 @@ def model_kind(model: str) -> ModelKind:
         help=(found.__doc__ or model).strip().partition("\n")[0],
         source=found.__module__,
         normalizations=found.normalizations,
-        load=lambda: found,
+        place=(module, name),
         needs=found.needs,
         takes_weights=found.takes_weights,
         options=found.own_options,

@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gnnloom.trainer.models.kind import ModelKind
-from gnnloom.trainer.models.work import ModelWork, Widths, product_of
-
-if TYPE_CHECKING:
-    from gnnloom.trainer.networks.model import Model
-
-
-def load() -> type[Model]:
-    """Import the class."""
-    from gnnloom.trainer.networks.sage import GraphSAGE  # noqa: PLC0415 - imports torch
-
-    return GraphSAGE
+from gnnloom.trainer.models.kind import ModelKind, ModelWork, Widths, product_of
 
 
 def parameters(widths: Widths) -> tuple[int, int]:
@@ -29,6 +16,6 @@ MODEL = ModelKind(
     help="GraphSAGE with the mean aggregator",
     source="Hamilton, Ying, Leskovec, NeurIPS 2017",
     normalizations=("mean",),
-    load=load,
+    place=("gnnloom.trainer.models.networks.sage", "GraphSAGE"),
     work=ModelWork(weights=2, adds_own=True, parameters=parameters, passing=3, keeps_features=True),
 )

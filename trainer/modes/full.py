@@ -9,6 +9,6 @@ MODE = ModeKind(
     order=0,
     help="One step per epoch, with the exact gradient of the whole graph",
     source="Kipf, Welling, ICLR 2017, section 3.2",
-    place=("gnnloom.trainer.training.modes.full", "FullMode"),
+    place=("gnnloom.trainer.modes.epochs.mode", "FullMode"),
     is_sampled=False,
 )

@@ -1,18 +1,68 @@
-"""The descriptor of a mode of training."""
+"""The descriptor of a mode of training, and the sizes of batches that it states for the forecast of memory.
+
+Sizes of a rank's share of a batch are known before anything is drawn: estimates from the sizes of the graph, for
+vertices drawn uniformly. Draws that prefer some vertices find fewer different ones, so batches of sampled neighbors are
+at most as large, unless a fan-out is unlimited.
+"""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gnnloom.storage.descriptors import Placed
 from gnnloom.storage.option import Option
-from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
+
+
+@dataclass(frozen=True)
+class RankRows:
+    """The rows of one rank.
+
+    Attributes:
+        own, halo: vertices that it owns, and others that its rows refer to.
+        num_vertices, nnz: of the whole graph; without the graph, estimated from the rank's rows.
+        row_bytes: of the features of a vertex.
+    """
+
+    own: int
+    halo: int
+    num_vertices: int
+    nnz: int
+    row_bytes: int
+
+    @property
+    def mean_degree(self) -> float:
+        return self.nnz / max(1, self.num_vertices)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModeKind:
+class BatchSizes:
+    """One rank's share of a batch, and what the mode has in memory beside the batches.
+
+    Attributes:
+        rows: of the input of every layer, and of the last layer's output.
+        nonzeros: of every layer's block, or of the one matrix of all layers.
+        is_layered: every layer has a block of its own.
+        received: rows of other ranks that arrive for a product.
+        has_features: batches that are prepared ahead have their input features.
+        kept_bytes: bytes of what else the mode keeps.
+        maps_features: the features of all vertices are mapped from disk, in addition to the graph.
+        maps_graph: the graph is mapped from disk.
+    """
+
+    rows: Sequence[float]
+    nonzeros: Sequence[float]
+    is_layered: bool = False
+    received: float = 0.0
+    has_features: bool = False
+    kept_bytes: float = 0.0
+    maps_features: bool = False
+    maps_graph: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeKind(Placed):
     """A mode that can be chosen: what an epoch of training computes.
 
     Attributes:
@@ -20,15 +70,15 @@ class ModeKind:
         order: position among the choices; equal ones are sorted by name.
         help: one line of help text.
         source: paper and section.
-        place: module and class, a subclass of :class:`gnnloom.trainer.training.modes.mode.Mode`. Named instead of
-            imported: the class is in a room above this one, and needs torch.
+        place: module and class, a subclass of :class:`gnnloom.trainer.modes.epochs.mode.Mode`. Named instead of
+            imported: the class needs torch.
         is_sampled: an epoch consists of batches. Features and their gradients are then not kept from one to the next.
         ranks_decide: the batches depend on the number of ranks, and so do the losses.
         needs: capabilities that an algorithm must have.
         rows_in_memory: the adjacency must be in memory.
         rows_evaluate: the rows of the shards serve evaluation only, so they stay on disk in training.
-        batch: sizes of a rank's share of a batch, from the configuration and the rank's rows; None for the whole graph,
-            or if they are not known, and with them the memory.
+        batch: sizes of a rank's share of a batch, from the mode's own options, the number of layers and the rank's
+            rows; None for the whole graph, or if they are not known, and with them the memory.
         options: the mode's own options by name. Modes that share a name share the option.
     """
 
@@ -36,16 +86,10 @@ class ModeKind:
     order: int
     help: str
     source: str
-    place: tuple[str, str]
     is_sampled: bool = True
     ranks_decide: bool = False
     needs: frozenset[str] = frozenset()
     rows_in_memory: bool = False
     rows_evaluate: bool = False
-    batch: Callable[[Any, RankRows], BatchSizes] | None = None
+    batch: Callable[[Mapping[str, Any], int, RankRows], BatchSizes] | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
-
-    def load(self) -> type[Any]:
-        """Import the class."""
-        found: type[Any] = getattr(importlib.import_module(self.place[0]), self.place[1])
-        return found

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
-from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
-from gnnloom.trainer.modes.batches import AHEAD, BATCH_SIZE
-from gnnloom.trainer.modes.kind import ModeKind
+from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows
+from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE
 
 #: Bytes per vertex of the division of an epoch into batches, of which two are kept.
 _DIVIDED = 48
 
 
-def batch(config: Any, rank: RankRows) -> BatchSizes:
+def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
     """A batch has a share of all vertices, those of the rank among them."""
-    rate = min(1.0, config.batch_size / max(1, rank.num_vertices))
+    rate = min(1.0, options["batch_size"] / max(1, rank.num_vertices))
     rows = rate * rank.own
     # Rows of mean degree among a share of all columns, and their own loops.
     nonzeros = rate * rows * rank.mean_degree + rows
     return BatchSizes(
-        rows=[rows] * (len(config.hidden) + 2),
+        rows=[rows] * (num_layers + 1),
         nonzeros=[nonzeros],
         received=min(rate * rank.halo, nonzeros),
         kept_bytes=_DIVIDED * (rank.own + rank.halo),
@@ -33,7 +33,7 @@ MODE = ModeKind(
     order=2,
     help="Batches of random vertices, which all ranks share; each trains on those that it owns",
     source="Demirci, Haldar, Ferhatosmanoglu, PVLDB 16(4), 2022, section 4.3",
-    place=("gnnloom.trainer.training.modes.minibatch", "MinibatchMode"),
+    place=("gnnloom.trainer.modes.epochs.minibatch", "MinibatchMode"),
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     rows_in_memory=True,
     batch=batch,

@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
-from gnnloom.storage.sampling.fanouts import ALL
+from gnnloom.storage.samplers.kind import ALL
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
-from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
-from gnnloom.trainer.modes.batches import AHEAD, BATCH_SIZE
-from gnnloom.trainer.modes.kind import ModeKind
+from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows
+from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE
+
+#: Fan-out of every layer if none is given.
+_FANOUT = 10
 
 
-def batch(config: Any, rank: RankRows) -> BatchSizes:
+def fanouts(given: tuple[int, ...], num_layers: int) -> tuple[int, ...]:
+    """Fan-outs of sampled neighbors, from the layer of the seeds on.
+
+    Raises:
+        InputError: there are more or fewer than layers.
+    """
+    if given and len(given) != num_layers:
+        raise InputError(f"fanout {given}: the model has {num_layers} layers, so give as many numbers")
+    return given or (_FANOUT,) * num_layers
+
+
+def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
     """The seeds of a batch, and layer by layer their neighbors."""
     n = max(1, rank.num_vertices)
-    rows, nonzeros = [float(min(config.batch_size, rank.own))], list[float]()
-    for fanout in config.fanouts(len(config.hidden) + 1):
+    rows, nonzeros = [float(min(options["batch_size"], rank.own))], list[float]()
+    for fanout in fanouts(options["fanout"], num_layers):
         # Vertices that are reached by edges have more than the mean degree, so a fan-out above the mean counts in full.
         drawn = rows[0] * (rank.mean_degree if fanout == ALL else fanout)
-        nonzeros.insert(0, drawn if config.replace else min(drawn, float(rank.nnz)))
+        nonzeros.insert(0, drawn if options["replace"] else min(drawn, float(rank.nnz)))
         # Different vertices among draws: most if all are equally likely.
         rows.insert(0, min(n, rows[0] + n * -math.expm1(-nonzeros[0] / n)))
-    is_stored = config.samples is not None
+    is_stored = options["samples"] is not None
     return BatchSizes(
         rows=rows,
         nonzeros=nonzeros,
         is_layered=True,
         has_features=is_stored,
         # Frequent rows of other ranks, as many as fit.
-        kept_bytes=0 if is_stored else min(config.cache_memory, (rank.num_vertices - rank.own) * rank.row_bytes),
+        kept_bytes=0 if is_stored else min(options["cache_memory"], (rank.num_vertices - rank.own) * rank.row_bytes),
         maps_features=is_stored,
     )
 
@@ -40,7 +55,7 @@ MODE = ModeKind(
     order=3,
     help="Batches of training vertices with sampled neighbors, layer by layer",
     source="Hamilton, Ying, Leskovec, NeurIPS 2017, appendix A",
-    place=("gnnloom.trainer.training.modes.neighbor", "NeighborMode"),
+    place=("gnnloom.trainer.modes.epochs.neighbor", "NeighborMode"),
     ranks_decide=True,
     # Only row shards say which rank owns a vertex.
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),

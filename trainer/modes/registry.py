@@ -8,8 +8,8 @@ from dataclasses import replace
 import gnnloom.trainer.modes
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.option import Group, Option
-from gnnloom.trainer.modes.batches import samplers_with_option
 from gnnloom.trainer.modes.kind import ModeKind
+from gnnloom.trainer.modes.options import samplers_with_option
 
 #: Modes by name, in the order of choices.
 MODES: Mapping[str, ModeKind] = load_descriptors(gnnloom.trainer.modes, "MODE", "gnnloom.modes", ModeKind)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gnnloom.storage.option import Option
 from gnnloom.storage.samplers.kind import MOST_COUNTED, SUFFICIENT
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
-from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
-from gnnloom.trainer.modes.batches import AHEAD, AUTO, BATCH_SIZE, SUBGRAPHS
-from gnnloom.trainer.modes.kind import ModeKind
+from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows
+from gnnloom.trainer.modes.options import AHEAD, AUTO, BATCH_SIZE, SUBGRAPHS
 
 
-def batch(config: Any, rank: RankRows) -> BatchSizes:
+def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
     """A subgraph, as large as its sampler says."""
-    rows, nonzeros = SAMPLERS[config.sampler].sizes(config, rank.num_vertices, rank.nnz)
-    return BatchSizes(
-        rows=[rows] * (len(config.hidden) + 2), nonzeros=[nonzeros], has_features=True, maps_features=True
-    )
+    rows, nonzeros = SAMPLERS[options["sampler"]].sizes(options, rank.num_vertices, rank.nnz)
+    return BatchSizes(rows=[rows] * (num_layers + 1), nonzeros=[nonzeros], has_features=True, maps_features=True)
 
 
 MODE = ModeKind(
@@ -26,7 +24,7 @@ MODE = ModeKind(
     order=1,
     help="Every rank trains on sampled subgraphs of its own; a step is the mean over those of all ranks",
     source="Zeng et al., IPDPS 2019; GraphSAINT, ICLR 2020; Cluster-GCN, KDD 2019",
-    place=("gnnloom.trainer.training.modes.subgraph", "SubgraphMode"),
+    place=("gnnloom.trainer.modes.epochs.subgraph", "SubgraphMode"),
     ranks_decide=True,
     needs=frozenset({ONE_LAYOUT}),
     batch=batch,

@@ -1,4 +1,4 @@
-"""Row shards with a point-to-point exchange of exactly the rows that each rank needs (``p2p``).
+"""Row shards with a point-to-point exchange of exactly the rows that each rank needs (``p2p``), and batches of them.
 
 Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training on Distributed-Memory Systems"
 (PVLDB 16(4), 2022), Algorithms 1 (forward) and 2 (backward).
@@ -13,6 +13,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
+from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.operators.halo_product import HaloProduct, LocalProducts
@@ -67,3 +68,39 @@ class PointToPoint(WholeRows):
             exchange = HaloExchange(self.grid.comm, transpose, self.place)
             products = LocalProducts.of(exchange, transpose)
         return HaloProduct(exchange, products, sides.transposed, Kind.HALO_BACKWARD)
+
+
+class SampledRows(WholeRows):
+    """Every rank holds its share of a batch.
+
+    A batch has an operator of its own, which several threads may prepare while others are in use.
+    """
+
+    def __init__(
+        self,
+        grid: ProcessGrid,
+        batch: BatchRows,
+        *,
+        multiplies: bool = True,
+    ) -> None:
+        """Prepare the products. Communicates nothing.
+
+        Args:
+            grid: the ranks that share the batch, along the axis ``row``.
+            multiplies: the model differentiates products with the adjacency. Attention does not, and no product is
+                prepared for it.
+        """
+        super().__init__(grid, batch.vertex)
+        exchange = HaloExchange(grid.comm, batch.matrix, grid.place)
+        self._neighbors = NeighborRows(batch.matrix, exchange, grid)
+        if not multiplies:
+            return
+        products = LocalProducts.of(exchange, batch.matrix)
+        self.forward_product = HaloProduct(exchange, products, batch.sides, Kind.HALO_FORWARD)
+        if batch.transpose is not batch.matrix:
+            exchange = HaloExchange(grid.comm, batch.transpose, grid.place)
+            products = LocalProducts.of(exchange, batch.transpose)
+        self.backward_product = HaloProduct(exchange, products, batch.sides.transposed, Kind.HALO_BACKWARD)
+
+    def neighbors(self, layer: int) -> NeighborRows:  # noqa: ARG002 - the same for every layer
+        return self._neighbors

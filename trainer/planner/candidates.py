@@ -19,7 +19,7 @@ from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, workload
 from gnnloom.trainer.planner.law import ExchangeLaw, KnownPartition
 from gnnloom.trainer.planner.memory import project_new_training
 from gnnloom.trainer.planner.profile import MachineProfile
-from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
+from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
 
 #: Bytes of a column id and of a row pointer.
 _INDEX_BYTES, _POINTER_BYTES = 4, 8

@@ -15,8 +15,8 @@ from gnnloom.trainer.algorithms.steps import Communication, ElementWork, Operati
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.models.kind import ModelWork, Widths
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.models.work import ModelWork, Widths
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.training.requested import model_options
 

@@ -12,7 +12,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.planner.candidates import fits, plan_of
 from gnnloom.trainer.planner.profile import LOCAL, open_profile
 from gnnloom.trainer.planner.stored import situation_of
-from gnnloom.trainer.training.projection import process_memory, with_drawn_options
+from gnnloom.trainer.training.rehearsal.projection import process_memory, with_drawn_options
 from gnnloom.trainer.training.start import Begun
 
 logger = logging.getLogger(__name__)

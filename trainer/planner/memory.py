@@ -1,8 +1,8 @@
 """What a training will take on shards that do not exist yet: for recipes, and where the planner compares candidates.
 
 An estimate, from the shares of rows and of nonzeros that an algorithm states; once there are shards, a training is
-rehearsed instead, see :mod:`gnnloom.trainer.training.rehearsal`. Counts the results that the backward pass needs, and
-what exists in addition to them at the worst moment.
+rehearsed instead, see :mod:`gnnloom.trainer.training.rehearsal.rank_memory`. Counts the results that the backward pass
+needs, and what exists in addition to them at the worst moment.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import numpy as np
 
 from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.algorithms.footprint import Footprint
+from gnnloom.trainer.algorithms.workload import Footprint
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.models.work import UNKNOWN, ModelWork
-from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
-from gnnloom.trainer.networks.options import ModelOptions
-from gnnloom.trainer.training.projection import (
+from gnnloom.trainer.models.kind import UNKNOWN, ModelWork
+from gnnloom.trainer.models.options import ModelOptions
+from gnnloom.trainer.modes.kind import BatchSizes, RankRows
+from gnnloom.trainer.training.rehearsal.projection import (
     LINE_BYTES,
     TrainProjection,
     kept_checkpoints,
     prediction_bytes,
     process_memory,
 )
+from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
 from gnnloom.trainer.training.requested import model_options
-from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
 
 #: Bytes per row in addition to features: id, label, split, factors of the normalization, masks of the splits.
 _ROW_BYTES = 40
@@ -103,7 +103,7 @@ class _Rank:
         word, n = config.feature_bytes, rows.num_vertices
         width, first = options.dims[0] * word, layers[0]
         batch, size = config.mode_kind.batch, np.dtype(config.dtype).itemsize
-        sizes = batch(config, rows) if batch is not None and n else None
+        sizes = batch(config.own_mode_options(), len(options.pairs), rows) if batch is not None and n else None
         stays = first.held * n * width
         kept = first.product * n * width if options.input_is_kept else 0.0
         copies = _COPIES[config.optimizer]

@@ -1,14 +1,23 @@
-"""What a catalog knows about a dataset before a training: its graph, its vertex data, and its partitions."""
+"""What a catalog knows about a dataset before a training, and the choice of an algorithm that a run leaves open."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.trainer.planner.candidates import Situation
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
 from gnnloom.trainer.planner.describe import GraphFacts, count_training, exchanges_of
 from gnnloom.trainer.planner.law import KnownPartition
+from gnnloom.trainer.planner.profile import LOCAL, open_profile
 from gnnloom.trainer.tasks.registry import AUTO, task_of_data
 
 
@@ -68,3 +77,58 @@ def _grid_heaviest(dataset: Dataset, graph: str) -> float:
         if is_grid and info.inputs.get("graph") == graph:
             found += Artifact(info.path).facts["balance"].values()
     return max(found)
+
+
+logger = logging.getLogger(__name__)
+
+
+def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict[str, Any]:
+    """The fields of a training whose algorithm is ``auto``, with an algorithm and its grid instead; logs why.
+
+    A run that exists keeps its algorithm. Communicates nothing: every rank of a job that calls this finds the same.
+
+    Args:
+        given: fields of the configuration, ``catalog`` and ``dataset`` among them.
+        ranks: number of ranks, if it is not among the fields.
+
+    Raises:
+        InputError: a grid is given too, or no algorithm that the planner knows has its shards and fits the memory.
+    """
+    fields = {name: value for name, value in given.items() if name != "algorithm"}
+    if fields.get("grid") is not None:
+        raise InputError("grid: belongs to an algorithm, and --algorithm auto chooses both; leave one of them out")
+    dataset = Catalog(fields["catalog"]).dataset(fields["dataset"])
+    if fields.get("run") is not None and Run(dataset.run_path(fields["run"])).exists:
+        return fields
+    config = TrainConfig.from_json({**fields, "ranks": fields.get("ranks") or ranks or 1})
+    profile = open_profile(Catalog(fields["catalog"]).root, LOCAL)
+    plans = make_plans(config, situation_of(dataset, task=config.task), profile)
+    plan = next((each for each in plans if each.fits and _has_shards(dataset, each)), None)
+    if plan is None:
+        raise InputError(
+            f"algorithm auto: dataset {dataset.name} has no shards for {config.ranks} ranks whose training fits the"
+            " memory; `gnnloom plan` shows what would fit, and `gnnloom shard` makes shards"
+        )
+    logger.warning("%s", "; ".join(filter(None, (_reason(plan, plans), profile.note))))
+    return {**fields, "algorithm": plan.config.algorithm, "grid": plan.config.grid}
+
+
+def _has_shards(dataset: Dataset, plan: Plan) -> bool:
+    """Whether the shards that a plan reads exist, and are those of its partition."""
+    config = replace(plan.config, run=None)
+    try:
+        opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
+    except GnnloomError:
+        return False
+    made_from = opened.shards.artifact.inputs.get("partition", plan.partition_key)
+    return not plan.partition_key or bool(made_from == plan.partition_key)
+
+
+def _reason(plan: Plan, plans: list[Plan]) -> str:
+    """Why a plan was chosen."""
+    grid = "x".join(map(str, plan.grid))
+    text = f"algorithm auto: {plan.config.algorithm} {grid}, predicted {plan.cost.total * 1e3:.3g} ms per epoch"
+    other = next((each for each in plans if each.config.algorithm != plan.config.algorithm and each.fits), None)
+    if other is not None:
+        text += f"; next {other.config.algorithm} {'x'.join(map(str, other.grid))}, {other.cost.total * 1e3:.3g} ms"
+    return text

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from gnnloom.trainer.tasks.splits import PREFIXES
+from gnnloom.storage.descriptors import Placed
+from gnnloom.storage.format.vertex_arrays import SPLIT
+
+#: Prefix of the metrics of a split, and its name in the vertex data.
+PREFIXES = {"train": "train", "val": "valid", "test": "test"}
+#: The same prefixes, and the split's code.
+CODES = {prefix: SPLIT[split] for prefix, split in PREFIXES.items()}
 
 
 class Arrays(Protocol):
@@ -59,7 +64,7 @@ def judge_of(figures: Sequence[Figure]) -> Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(Placed):
     """What a training run predicts.
 
     Attributes:
@@ -83,7 +88,6 @@ class Task:
     order: int
     help: str
     array: str
-    place: tuple[str, str]
     width: Callable[[LabelSizes], int]
     figures: tuple[Figure, ...]
     predicts: Mapping[str, tuple[str, ...]]
@@ -100,8 +104,3 @@ class Task:
     def prediction(self) -> str:
         """Name of the array of the prediction."""
         return next(iter(self.predicts))
-
-    def load(self) -> type[Any]:
-        """Import the class."""
-        found: type[Any] = getattr(importlib.import_module(self.place[0]), self.place[1])
-        return found

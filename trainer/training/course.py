@@ -1,18 +1,141 @@
-"""What metrics decide in a run: its learning rate, when it ends early, and which of its checkpoints is the best."""
+"""What metrics decide in a run: its learning rate, when it ends early, and which of its checkpoints is the best.
+
+A learning rate depends only on the configuration, the epoch, and the lines of metrics before it, which are stored: a
+resumed run goes on as if it had not been interrupted.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.runs.checkpoint import checkpoint_facts
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.optimization_config import ScheduleConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.tasks.task import Figure
-from gnnloom.trainer.training.monitor import LOSS, VAL_LOSS, Best, find_metric
-from gnnloom.trainer.training.schedule import Schedule
+from gnnloom.trainer.tasks.task import Figure, judge_of
+
+#: The training's loss, which every epoch has, and the loss of the validation split, which is formed on request.
+LOSS, VAL_LOSS = "loss", "val_loss"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of the lines that a run writes.
+
+    Attributes:
+        lower: lower is better.
+    """
+
+    name: str
+    lower: bool
+
+    def improves(self, value: float, before: float | None) -> bool:
+        """Whether a value is better than the one before, or the first one."""
+        return before is None or (value < before if self.lower else value > before)
+
+
+def find_metric(option: str, name: str, figures: Mapping[str, Figure]) -> Metric:
+    """The metric that an option names.
+
+    Args:
+        option: name of the option, for messages.
+        name: ``auto`` is the figure that judges the run, of the validation split.
+        figures: metrics that the run reports.
+
+    Raises:
+        InputError: the run reports no such metric.
+    """
+    if name == "auto":
+        name = f"val_{judge_of(list(figures.values())).name}"
+    known = {LOSS: True, VAL_LOSS: True} | {each: figure.lower for each, figure in figures.items()}
+    if name not in known:
+        close = get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        raise InputError(f"{option} {name!r}: this run reports no such metric; {hint}")
+    return Metric(name, known[name])
+
+
+class Best:
+    """The best value of a metric among the lines seen so far.
+
+    Attributes:
+        value: None before the first one.
+        epoch: epoch of the best value, or of :meth:`restart` if that came later.
+        seen: epoch of the last line that had the metric.
+    """
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self.value: float | None = None
+        self.epoch = self.seen = -1
+
+    def observe(self, line: Mapping[str, Any]) -> bool:
+        """Take in the line of an epoch; whether it is the best so far."""
+        value = line.get(self.metric.name)
+        if value is None:
+            return False
+        self.seen = line["epoch"]
+        if not self.metric.improves(value, self.value):
+            return False
+        self.value, self.epoch = value, line["epoch"]
+        return True
+
+    @property
+    def epochs_without(self) -> int:
+        """Epochs that have passed since the best value, or since :meth:`restart`."""
+        return self.seen - self.epoch
+
+    def restart(self) -> None:
+        """Count the epochs without improvement from the last line on."""
+        self.epoch = self.seen
+
+
+class Schedule:
+    """The learning rate of every epoch."""
+
+    def __init__(self, config: ScheduleConfig, metric: Metric) -> None:
+        """Begin before the first epoch.
+
+        Args:
+            metric: the metric that the plateau schedule follows.
+        """
+        self._config = config
+        self._best, self._reductions = Best(metric), 0
+
+    @property
+    def is_constant(self) -> bool:
+        return self._config.schedule == "constant" and not self._config.warmup_epochs
+
+    def observe(self, line: Mapping[str, Any]) -> None:
+        """Take in the line of an epoch; lines come in order, each once."""
+        # As torch's ReduceLROnPlateau, but in epochs instead of evaluations.
+        self._best.observe(line)
+        # A loss may rise while the learning rate does.
+        if line["epoch"] < self._config.warmup_epochs:
+            self._best.restart()
+        elif self._best.epochs_without >= self._config.plateau_epochs:
+            self._reductions += 1
+            self._best.restart()
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch, after the lines of all epochs before it were observed."""
+        config, after = self._config, epoch - self._config.warmup_epochs
+        if after < 0:
+            return config.lr * (epoch + 1) / config.warmup_epochs
+        if config.schedule == "constant":
+            return config.lr
+        low = min(config.min_lr, config.lr)
+        if config.schedule == "cosine":
+            # Loshchilov, Hutter, "SGDR" (ICLR 2017), equation 5, without restarts.
+            length = max(1, config.schedule_epochs - config.warmup_epochs)
+            return low + (config.lr - low) * (1 + math.cos(math.pi * min(after, length) / length)) / 2
+        steps = after // config.step_epochs if config.schedule == "step" else self._reductions
+        return max(low, config.lr * config.lr_factor**steps)
 
 
 @dataclass(frozen=True)

@@ -26,28 +26,24 @@ from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
 from gnnloom.trainer.config.continuation import run_of
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.modes.epochs.mode import Mode
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Metrics
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
 from gnnloom.trainer.tasks.objectives.own_metric import WithOwnMetric, own_figure
 from gnnloom.trainer.tasks.task import Figure
-from gnnloom.trainer.training.buffers import average_buffers
-from gnnloom.trainer.training.checkpoint import restore, restore_parameters
-from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter, Destination
-from gnnloom.trainer.training.class_weights import class_weights
-from gnnloom.trainer.training.clipping import clip_gradients
-from gnnloom.trainer.training.course import Course
-from gnnloom.trainer.training.model_checks import agree_on_model, check_epoch
-from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.monitor import VAL_LOSS
-from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients, trained_parameters
+from gnnloom.trainer.training.build import class_weights
+from gnnloom.trainer.training.course import VAL_LOSS, Course
 from gnnloom.trainer.training.predict import write_predictions
-from gnnloom.trainer.training.record import recorded
-from gnnloom.trainer.training.result import EXPOSED, describe_result, gather_costs
-from gnnloom.trainer.training.run_log import RunLog
+from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, recorded
 from gnnloom.trainer.training.session import threads_per_rank, writing
 from gnnloom.trainer.training.start import Begun, ReadStart, agreed_start, begin_run, check_fits
+from gnnloom.trainer.training.state.buffers import average_buffers
+from gnnloom.trainer.training.state.checkpoint import restore, restore_parameters
+from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination
+from gnnloom.trainer.training.state.model_checks import agree_on_model, check_epoch
+from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +166,7 @@ class Training:
             self.val_loss = replace(self.objective, class_weights=None).loss(layout, labels, "valid")
         for line in self.lines:
             self._follow(line)
-        context = ModeContext(self.session, self.inputs, labels, self.loss, self.first_epoch)
+        context = self.session.mode_context(self.inputs, labels, self.loss, self.first_epoch)
         self.mode: Mode = self.config.mode_kind.load()(context)
         # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
         self.writer = CheckpointWriter(comm, self.run.sync_metrics, lambda: drop_superseded(self.run))

@@ -20,12 +20,12 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
-from gnnloom.trainer.networks.model import Inputs
+from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.training.alike import alike_data
-from gnnloom.trainer.training.checkpoint import restore_parameters
 from gnnloom.trainer.training.session import Session, open_session, predicted_rows, threads_per_rank, writing
 from gnnloom.trainer.training.start import read_inputs
+from gnnloom.trainer.training.state.checkpoint import restore_parameters
 
 
 def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:

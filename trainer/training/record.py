@@ -1,23 +1,78 @@
-"""Records a session of training: where it ran and for how long, and its metrics for other programs."""
+"""What a training leaves behind in its run: where it ran and for how long, its metrics for loggers, and its result."""
 
 from __future__ import annotations
 
+import logging
 import platform
+import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 import torch
 
+from gnnloom.storage.meters import peak_memory
+from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.storage.runs.provenance import begin_session, end_session
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.command_line import command_line
-from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.loggers.logger import LogContext
-from gnnloom.trainer.training.run_log import RunLog
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import TrafficCounts
+from gnnloom.trainer.config.train_config import TrainConfig, command_line
+from gnnloom.trainer.loggers.logger import LogContext, MetricsLog
+from gnnloom.trainer.loggers.registry import LOGGERS
+from gnnloom.trainer.training.session import Session
+
+logger = logging.getLogger(__name__)
+
+
+class RunLog:
+    """The open logs of one run, on rank 0; empty on all others."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, MetricsLog] = {}
+
+    @classmethod
+    def open(cls, names: Iterable[str], context: LogContext) -> RunLog:
+        """Open logs by the names of their loggers."""
+        opened = cls()
+        for name in names:
+            opened._guarded(name, partial(opened._begin, name, context))
+        return opened
+
+    def _begin(self, name: str, context: LogContext) -> None:
+        self._open[name] = LOGGERS[name].open(context)
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Log a line of the metrics; tables in it become one figure per entry."""
+        if self._open:
+            epoch, figures = shown_epoch(line), _figures(line)
+            for name, log in list(self._open.items()):
+                self._guarded(name, partial(log.write, epoch, figures))
+
+    def close(self, state: str) -> None:
+        """End all logs; see :meth:`MetricsLog.close`."""
+        for name, log in list(self._open.items()):
+            self._guarded(name, partial(log.close, state))
+        self._open.clear()
+
+    def _guarded(self, name: str, act: Callable[[], None]) -> None:
+        """Act with one logger, and drop it with a warning if it fails."""
+        try:
+            act()
+        # Whatever another program raises: a lost connection must not end a run of a week.
+        except Exception as error:  # noqa: BLE001
+            self._open.pop(name, None)
+            logger.warning("--log %s failed and is left out from now on: %s: %s", name, type(error).__name__, error)
+
+
+def _figures(line: Mapping[str, Any]) -> dict[str, float]:
+    figures = list(shown_figures(line))
+    by_kind = {name for name, kind, _ in figures if kind}
+    return {f"{name}/{kind or 'total'}" if name in by_kind else name: number for name, kind, number in figures}
 
 
 @contextmanager
@@ -55,3 +110,74 @@ def _describe(config: TrainConfig) -> dict[str, Any]:
         "torch": torch.__version__,
         "command": command_line(config),
     }
+
+
+#: Names of the time that communication adds to an epoch, in metrics and results: of the slowest rank, and the mean.
+EXPOSED: Final = ("exposed_seconds", "mean_exposed_seconds")
+#: Up to this many ranks, the result holds the bytes sent between every pair; the matrix grows with their square.
+_MATRIX_RANKS: Final = 256
+
+
+def describe_result(
+    session: Session,
+    run: Run,
+    lines: Sequence[Mapping[str, Any]],
+    metrics: Sequence[str],
+    found: Mapping[str, Any],
+    *,
+    stopped: bool,
+) -> dict[str, Any]:
+    """What a training reached, without the costs of :func:`gather_costs`.
+
+    Args:
+        lines: of all epochs.
+        metrics: names of the metrics; the first one is in the line of every epoch that was evaluated.
+        found: facts about the whole course of the training.
+    """
+    last = lines[-1]
+    evaluated: Mapping[str, Any] = next((line for line in reversed(lines) if metrics[0] in line), {})
+    return {
+        "run": run.name,
+        "state": "stopped" if stopped else "finished",
+        "algorithm": session.config.algorithm,
+        "mode": session.config.mode,
+        "ranks": session.comm.size,
+        "grid": list(session.operator.grid.shape),
+        "epochs": len(lines),
+        "loss": [line["loss"] for line in lines],
+        **{name: evaluated.get(name) for name in metrics},
+        **found,
+        "feature_norm": session.feature_norm,
+        # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.
+        "epoch_seconds": statistics.median(line["seconds"] for line in lines),
+        **{name: statistics.median(line[name] for line in lines) for name in EXPOSED},
+        "bytes_sent": sum(last["bytes"].values()),
+        "messages_sent": sum(last["messages"].values()),
+        "bytes_by_kind": last["bytes"],
+        "messages_by_kind": last["messages"],
+    }
+
+
+def gather_costs(session: Session, last: TrafficCounts) -> dict[str, Any]:
+    """Memory, reading and traffic of every rank. Collective.
+
+    Args:
+        last: what this rank sent in the last epoch.
+    """
+    loaded = session.loaded
+    per_rank = session.comm.gather_numbers([session.counter.bytes, peak_memory(), loaded.peak_memory, loaded.seconds])
+    return {
+        "bytes_read": per_rank[:, 0].astype(int).tolist(),
+        "peak_memory": per_rank[:, 1].astype(int).tolist(),
+        "load_peak_memory": per_rank[:, 2].astype(int).tolist(),
+        "load_seconds": float(per_rank[:, 3].max()),
+        **_traffic_matrix(session.comm, last),
+    }
+
+
+def _traffic_matrix(comm: Communicator, last: TrafficCounts) -> dict[str, Any]:
+    """Bytes that rank p sent to rank q in the last epoch, as ``[p][q]``; not for too many ranks. Collective."""
+    if comm.size > _MATRIX_RANKS:
+        return {}
+    mine = [last.bytes_to[rank] for rank in comm.members]
+    return {"bytes_between": comm.gather_numbers(mine).astype(int).tolist()}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.models.registry import MODELS, model_kind
-from gnnloom.trainer.networks.options import ModelOptions
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.

@@ -23,16 +23,17 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.watchdog import WAITING, Watch, clear_reports
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_samples import open_samples
-from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
-from gnnloom.trainer.data.vertex_data import normalize_feature, read_feature, settled_feature_norm
-from gnnloom.trainer.data.vertex_rows import VertexRows
+from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows
+from gnnloom.trainer.data.vertex_data import Labels, normalize_feature, read_feature, settled_feature_norm
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows, whole_rows
-from gnnloom.trainer.networks.model import Inputs, Model
-from gnnloom.trainer.networks.options import ModelOptions
+from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.models.options import ModelOptions
+from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.build import build_model, build_objective, build_operator
 from gnnloom.trainer.training.requested import check_graph, model_options
@@ -116,6 +117,29 @@ class Session:
             return Inputs(feature)
         with torch.no_grad():
             return self.model.keep(feature)
+
+    def mode_context(self, inputs: Inputs, labels: Labels, loss: MaskedLoss, first_epoch: int) -> ModeContext:
+        """What the mode may use; for arguments and attributes see :class:`ModeContext`."""
+        config = self.config
+        return ModeContext(
+            options=config.own_mode_options(),
+            seed=config.seed,
+            epochs=range(first_epoch, config.epochs),
+            normalization=config.normalization,
+            model_name=config.model,
+            dataset=self.dataset,
+            shards=self.shards,
+            label_rows=self.label_rows,
+            objective=self.objective,
+            operator=self.operator,
+            model=self.model,
+            inputs=inputs,
+            feature_norm=self.feature_norm,
+            labels=labels,
+            loss=loss,
+            samples=self.samples,
+            counter=self.counter,
+        )
 
 
 def threads_per_rank(comm: Communicator, wanted: int) -> int:

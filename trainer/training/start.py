@@ -22,11 +22,11 @@ from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction, load_function
 from gnnloom.trainer.training.alike import alike_data
-from gnnloom.trainer.training.class_weights import check_class_weights
+from gnnloom.trainer.training.build import check_class_weights
 from gnnloom.trainer.training.course import KeptBest
-from gnnloom.trainer.training.memory_check import check_memory
-from gnnloom.trainer.training.projection import with_drawn_options
-from gnnloom.trainer.training.rehearsal import rehearse
+from gnnloom.trainer.training.rehearsal.fits import check_memory
+from gnnloom.trainer.training.rehearsal.projection import with_drawn_options
+from gnnloom.trainer.training.rehearsal.rank_memory import rehearse
 from gnnloom.trainer.training.session import Session, open_session
 
 if TYPE_CHECKING:

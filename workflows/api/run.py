@@ -149,7 +149,7 @@ class Run:
             NotFoundError: the run has no such checkpoint.
             CorruptError: the checkpoint is damaged.
         """
-        from gnnloom.trainer.training.checkpoint import whole_state
+        from gnnloom.trainer.training.state.checkpoint import whole_state
 
         return whole_state(read_checkpoint(self._stored.checkpoints, epoch))
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
-from gnnloom.trainer.networks.model import Inputs, Model
+from gnnloom.trainer.models.networks.model import Inputs, Model
 
 
 class GCNII(Model):

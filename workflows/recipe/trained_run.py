@@ -9,7 +9,7 @@ from gnnloom.storage.errors import ExistsError, IncompleteError, NotFoundError
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import find_named, predicting_epoch
-from gnnloom.trainer.config.stopping_config import ended_early
+from gnnloom.trainer.config.optimization_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import Recipe
 

@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.sampling.fanouts import ALL
+from gnnloom.storage.samplers.kind import ALL
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from support.graphs import random_adjacency
 from support.samples import in_memory

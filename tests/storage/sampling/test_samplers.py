@@ -17,11 +17,10 @@ import scipy.sparse
 from gnnloom.storage import CSR
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.samplers.kind import BATCHES
+from gnnloom.storage.samplers.kind import ALL, BATCHES
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.storage.sampling.cluster import ClusterSampler
 from gnnloom.storage.sampling.edge import EdgeSampler
-from gnnloom.storage.sampling.fanouts import ALL
 from gnnloom.storage.sampling.frontier import FrontierSampler
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sampler

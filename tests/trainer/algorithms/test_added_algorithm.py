@@ -20,7 +20,7 @@ TOY = '''
 """Row blocks, each product twice and halved: the same result with an operator of its own."""
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm
-from gnnloom.trainer.algorithms.on_grid import build_on_grid
+from gnnloom.trainer.algorithms.algorithm import build_on_grid
 from gnnloom.storage.option import Option
 from gnnloom.trainer.data.open_shards import GRID_SHARDS
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.config.command_line import command_line
-from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.config.train_config import TrainConfig, command_line
 from gnnloom.trainer.job.arguments import parse_arguments
+from gnnloom.trainer.modes.epochs.mode import Mode
 from gnnloom.trainer.modes.registry import MODES
-from gnnloom.trainer.training.modes.mode import Mode
 
 
 def config(**options: Any) -> TrainConfig:

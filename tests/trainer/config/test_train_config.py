@@ -13,7 +13,7 @@ from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.data_config import DataConfig
 from gnnloom.trainer.config.fields import Config
 from gnnloom.trainer.config.model_config import ModelConfig
-from gnnloom.trainer.config.optimizer_config import OptimizerConfig
+from gnnloom.trainer.config.optimization_config import OptimizerConfig
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 

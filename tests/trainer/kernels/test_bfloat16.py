@@ -8,7 +8,6 @@ import torch
 
 from gnnloom.trainer.kernels import gemm
 from gnnloom.trainer.kernels.bfloat16 import narrow, widen
-from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
 from gnnloom.trainer.kernels.dispatch import (
     add_widened,
     column_sums,
@@ -17,6 +16,7 @@ from gnnloom.trainer.kernels.dispatch import (
     scaled_rows,
     weight_gradient,
 )
+from gnnloom.trainer.kernels.elementwise import add_in_order, chunk_groups, in_chunks
 from gnnloom.trainer.place.place import Place
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gnnloom.trainer.kernels.c import library
-from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
+from gnnloom.trainer.kernels.c.calls import CSparseProduct
 from gnnloom.trainer.kernels.contract import SparseProduct
 from gnnloom.trainer.kernels.dispatch import sparse_product, sparse_product_kernel
 from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(autouse=True, scope="module")
 def threads_for_the_smallest_products() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gnnloom.trainer.kernels.c.sparse_product._WORTH_A_THREAD", 1)
+        patch.setattr("gnnloom.trainer.kernels.c.calls._WORTH_A_THREAD", 1)
         yield
 
 
@@ -89,7 +89,7 @@ def test_large_outputs_are_written_around_the_caches_with_the_same_bits(monkeypa
     dense, aligned = torch.randn((60, 64)), torch.empty((50, 64))
     found = []
     for limit in (1 << 30, 0):
-        monkeypatch.setattr("gnnloom.trainer.kernels.c.sparse_product._STREAMED_BYTES", limit)
+        monkeypatch.setattr("gnnloom.trainer.kernels.c.calls._STREAMED_BYTES", limit)
         for product in _products(listed_rows(matrix), 2, torch.float32):
             product.multiply(dense, aligned.zero_(), torch.empty(0))
             found.append(aligned.clone())

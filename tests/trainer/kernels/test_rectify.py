@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from gnnloom.trainer.kernels.c.calls import c_rows
 from gnnloom.trainer.kernels.c.library import all_libraries
-from gnnloom.trainer.kernels.c.rows import c_rows
 from gnnloom.trainer.kernels.contract import LANES, RowPass, Step
 from gnnloom.trainer.kernels.dispatch import Dropout, rectify
 from gnnloom.trainer.kernels.numba_rows import numba_rows

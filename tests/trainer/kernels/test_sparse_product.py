@@ -30,7 +30,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 @pytest.fixture(autouse=True, scope="module")
 def threads_for_the_smallest_products() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gnnloom.trainer.kernels.c.sparse_product._WORTH_A_THREAD", 1)
+        patch.setattr("gnnloom.trainer.kernels.c.calls._WORTH_A_THREAD", 1)
         yield
 
 

@@ -18,7 +18,7 @@ from support.plugins import install_plugin
 GCNII = "gnnloom.workflows.examples.gcnii:GCNII"
 
 MODULE = """
-from gnnloom.trainer.networks.model import Model
+from gnnloom.trainer.models.networks.model import Model
 
 
 class Mine(Model):
@@ -37,7 +37,9 @@ NUMBER = 3
 DESCRIPTOR = """
 from gnnloom.trainer.models.kind import ModelKind
 
-MODEL = ModelKind(name="mine", order=9, help="Mine", source="nobody", normalizations=("none",), load=dict)
+MODEL = ModelKind(
+    name="mine", order=9, help="Mine", source="nobody", normalizations=("none",), place=("builtins", "dict")
+)
 """
 
 
@@ -82,7 +84,7 @@ def test_ranks_take_a_class_by_its_name() -> None:
         ("own_models:", "model 'own_models:': expected a name such as"),
         ("nowhere.to_be:Found", "nowhere.to_be cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("own_models:Missing", "own_models.py has no Missing"),
-        ("own_models:NUMBER", "expected a subclass of gnnloom.trainer.networks.model.Model, found 3"),
+        ("own_models:NUMBER", "expected a subclass of gnnloom.trainer.models.networks.model.Model, found 3"),
         ("own_models:Unfinished", "the class does not define create_parameters, layer"),
     ],
 )

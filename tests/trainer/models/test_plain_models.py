@@ -17,8 +17,8 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training.checkpoint import whole_state
 from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.state.checkpoint import whole_state
 from support.covering import FEW_OR_EVERY
 from support.dense import normalized
 from support.lone import LoneCommunicator

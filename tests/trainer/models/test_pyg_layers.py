@@ -14,9 +14,9 @@ from gnnloom.storage import Catalog
 from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.model_config import settled_normalization
 from gnnloom.trainer.kernels.dispatch import Dropout
+from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.networks.model import Inputs, Model
-from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.place.place import Place
 from support.problems import Problem, problem

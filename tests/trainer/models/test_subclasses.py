@@ -18,7 +18,7 @@ from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.kind import ModelKind
-from gnnloom.trainer.networks.model import Model
+from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.place.place import Place
 from support.covering import FEW_OR_EVERY
 from support.dense_models import DenseModel

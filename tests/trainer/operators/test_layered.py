@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
-from gnnloom.storage.sampling.fanouts import ALL
+from gnnloom.storage.samplers.kind import ALL
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.kernels.dispatch import Dropout
+from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.networks.model import Inputs, Model
-from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.place.place import Place
 from support.dense import normalized

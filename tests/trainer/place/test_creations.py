@@ -21,7 +21,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.training.loop import train
-from gnnloom.trainer.training.rehearsal import rehearse
+from gnnloom.trainer.training.rehearsal.rank_memory import rehearse
 from support.lone import LoneCommunicator
 from support.problems import problem
 

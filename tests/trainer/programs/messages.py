@@ -19,8 +19,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
-from gnnloom.trainer.tasks.objectives.classes import predicted_class
-from gnnloom.trainer.tasks.objectives.cross_entropy import MaskedCrossEntropy
+from gnnloom.trainer.tasks.objectives.classes import MaskedCrossEntropy, predicted_class
 from gnnloom.trainer.training.session import threads_per_rank
 
 

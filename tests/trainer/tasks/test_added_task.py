@@ -65,7 +65,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
 from gnnloom.trainer.tasks.objectives.classes import Classes
 from gnnloom.trainer.tasks.objectives.objective import Objective
-from gnnloom.trainer.tasks.splits import CODES
+from gnnloom.trainer.tasks.task import CODES
 
 
 class Steps(Classes):

@@ -70,7 +70,7 @@ MODE = replace(
 )
 '''
 MODE_CLASS = """
-from gnnloom.trainer.training.modes.subgraph import SubgraphMode
+from gnnloom.trainer.modes.epochs.subgraph import SubgraphMode
 
 
 class AgainMode(SubgraphMode):

@@ -22,7 +22,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.training.loop import train
-from gnnloom.trainer.training.projection import project_training
+from gnnloom.trainer.training.rehearsal.projection import project_training
 from support.lone import LoneCommunicator
 from support.mpi import train_all
 from support.problems import problem
@@ -159,7 +159,7 @@ def test_the_plan_of_an_adjacency_on_disk_does_not_grow_with_it(catalog: Catalog
 
     with pytest.MonkeyPatch.context() as patch:
         for name, size in (("BLOCK_ENTRIES", 500), ("CHUNK_BYTES", 400)):
-            patch.setattr(f"gnnloom.trainer.data.unread_shards.{name}", size)
+            patch.setattr(f"gnnloom.trainer.training.rehearsal.unread.{name}", size)
         few, many = (adjacency_memory(nnz, "disk") for nnz in (3000, 30_000))
     assert few == pytest.approx(many, rel=0.05)
     assert adjacency_memory(30_000, "memory") > adjacency_memory(3000, "memory") > 0

@@ -23,7 +23,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL
 from gnnloom.trainer.training.loop import train
-from gnnloom.trainer.training.projection import project_training
+from gnnloom.trainer.training.rehearsal.projection import project_training
 from support.allocations import EPOCHS, Allocations, Watched, watched_epochs
 from support.covering import FEW_OR_EVERY
 from support.edge_files import write_edges

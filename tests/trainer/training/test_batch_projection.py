@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from gnnloom.storage.samplers.kind import ALL
 from gnnloom.storage.sampling.edge import EdgeSampler
-from gnnloom.storage.sampling.fanouts import ALL
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.modes.batch_sizes import BatchSizes, RankRows
+from gnnloom.trainer.modes.kind import BatchSizes, RankRows
 from support.graphs import random_adjacency
 from support.samples import in_memory
 

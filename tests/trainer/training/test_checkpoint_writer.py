@@ -14,9 +14,9 @@ from gnnloom.storage.runs import checkpoint as stored
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs, read_checkpoint
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training import checkpoint_writer
-from gnnloom.trainer.training.checkpoint import whole_state
-from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter, Destination
-from gnnloom.trainer.training.optimizer import SGD, Optimizer
+from gnnloom.trainer.training.state.checkpoint import whole_state
+from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination
+from gnnloom.trainer.training.state.optimizer import SGD, Optimizer
 from support.lone import LoneCommunicator
 
 

@@ -17,9 +17,9 @@ from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training import loop
-from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter
 from support.lone import LoneCommunicator
 from support.problems import problem
 

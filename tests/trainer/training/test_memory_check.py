@@ -17,7 +17,7 @@ from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training import memory_check
 from gnnloom.trainer.training.loop import train
-from gnnloom.trainer.training.projection import project_training, with_drawn_options
+from gnnloom.trainer.training.rehearsal.projection import project_training, with_drawn_options
 from gnnloom.trainer.training.start import check_fits
 from support.lone import LoneCommunicator
 from support.partitions import store_partition

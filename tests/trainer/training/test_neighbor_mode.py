@@ -18,12 +18,12 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.sampling.fanouts import ALL
+from gnnloom.storage.samplers.kind import ALL
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training.layerwise import layerwise_scores
+from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.trainer.training.session import open_session
@@ -294,7 +294,7 @@ def _check_evaluation(stored: Results, name: str, ranks: int) -> None:
 def test_layer_by_layer_from_disk_the_scores_are_those_of_the_whole_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, step: int, precision: str
 ) -> None:
-    monkeypatch.setattr("gnnloom.trainer.training.layerwise.GATHERED", step)
+    monkeypatch.setattr("gnnloom.trainer.modes.epochs.layerwise.GATHERED", step)
     catalog = Catalog(tmp_path / "catalog")
     dataset = store_for_sampling(catalog, PROBLEMS["undirected"], 1)
     given = SampleOptions(fanout=(3, 2, 2), batch_size=4, epochs=1)

@@ -11,8 +11,8 @@ from torch import nn
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter, Destination
-from gnnloom.trainer.training.optimizer import OPTIMIZERS
+from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination
+from gnnloom.trainer.training.state.optimizer import OPTIMIZERS
 from support.lone import LoneCommunicator
 from support.tolerance import assert_close
 

@@ -87,7 +87,7 @@ def test_ranks_with_other_code_of_a_users_model_or_loss_are_one_error(catalog: C
         (tmp_path / name).mkdir()
         (tmp_path / name / "mine.py").write_text(
             "from torch.nn.functional import cross_entropy\n"
-            "from gnnloom.trainer.networks.gcn import GCN\n"
+            "from gnnloom.trainer.models.networks.gcn import GCN\n"
             f"class Scaled(GCN):\n    scale = {scale}\n"
             f"def scaled(scores, labels):\n    return {scale} * cross_entropy(scores, labels, reduction='none')\n"
         )

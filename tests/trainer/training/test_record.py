@@ -19,8 +19,7 @@ from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.storage.runs.provenance import read_sessions
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.command_line import command_line
-from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.config.train_config import TrainConfig, command_line
 from gnnloom.trainer.loggers.logger import LogContext, Logger, MetricsLog
 from gnnloom.trainer.loggers.registry import LOGGERS, check_loggers
 from gnnloom.trainer.training.loop import train

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.config.stopping_config import ended_early
+from gnnloom.trainer.config.optimization_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.tasks.task import Figure
-from gnnloom.trainer.training.course import Course, KeptBest
-from gnnloom.trainer.training.monitor import Metric, find_metric
-from gnnloom.trainer.training.schedule import Schedule
+from gnnloom.trainer.training.course import Course, KeptBest, Metric, Schedule, find_metric
 from support.tolerance import tolerance
 
 

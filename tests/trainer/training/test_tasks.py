@@ -26,7 +26,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.vertex_rows import VertexRows
+from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.registry import TASKS
 from support.covering import FEW_OR_EVERY

@@ -25,7 +25,7 @@ from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.training.projection import TrainProjection, project_training
+from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
 from support.mpi import MPI_PYTHON
 from support.partitions import store_partition
 from support.problems import problem

@@ -18,8 +18,8 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.planner.choose import settle_algorithm
 from gnnloom.trainer.planner.profile import open_profile, store_profile
+from gnnloom.trainer.planner.stored import settle_algorithm
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.cli.runs.simulate import RankList
 from support.problems import problem

@@ -17,7 +17,7 @@ from gnnloom.trainer.config.continuation import inputs_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.planner.profile import open_profile, store_profile
-from gnnloom.trainer.training.projection import process_memory
+from gnnloom.trainer.training.rehearsal.projection import process_memory
 from gnnloom.trainer.training.start import Begun
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.forecast import forecast_card

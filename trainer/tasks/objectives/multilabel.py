@@ -12,14 +12,13 @@ from torch import Tensor
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import NO_LABEL
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.vertex_data import Labels, read_array
-from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.tasks.objectives.by_class import scores_by_class
 from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import Metrics, Objective
-from gnnloom.trainer.tasks.splits import CODES
+from gnnloom.trainer.tasks.objectives.objective import Metrics, Objective, scores_by_class
+from gnnloom.trainer.tasks.task import CODES
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Multilabel(Objective):
         return LabelScores(layout, labels, self.num_outputs)
 
     def details(self, layout: Layout, labels: Labels, scores: Tensor) -> dict[str, Any]:
-        """``per_class``; see :func:`gnnloom.trainer.tasks.objectives.by_class.scores_by_class`."""
+        """``per_class``; see :func:`gnnloom.trainer.tasks.objectives.objective.scores_by_class`."""
         counts = LabelScores(layout, labels, self.num_outputs).counts(scores)
         hits, missed, wrong, _ = counts[list(CODES).index("test")]
         return scores_by_class(hits, hits + wrong, hits + missed)

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.vertex_data import Labels, read_array
-from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.tasks.objectives.by_element import MaskedSquaredError
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Metrics, Objective
-from gnnloom.trainer.tasks.splits import CODES
+from gnnloom.trainer.tasks.task import CODES
 
 
 @dataclass(frozen=True)

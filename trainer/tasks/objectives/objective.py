@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.vertex_data import Labels, read_array
-from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.place.place import Place
@@ -129,3 +130,28 @@ class Objective(ABC):
             InputError: the task lets classes have weights, but its objective does not count them.
         """
         raise InputError(f"task {self.task.name}: its objective allows weights of classes, so it needs class_counts")
+
+
+def scores_by_class(hits: Tensor, predicted: Tensor, support: Tensor) -> dict[str, Any]:
+    """The figures of every class; empty if no row has a class or was predicted to have one.
+
+    Args:
+        hits: (num_classes,) int64 rows of each class that were predicted to be of it.
+        predicted: (num_classes,) int64 rows that were predicted to be of each class.
+        support: (num_classes,) int64 rows of each class.
+
+    Returns:
+        ``per_class``: for each class its number ``class``, ``precision``, ``recall``, ``f1`` (0 where undefined) and
+        ``support``.
+    """
+    if not int(support.sum()) and not int(predicted.sum()):
+        return {}
+    right = hits.to(torch.float64)
+    figures = {
+        "precision": right / predicted.clamp_min(1),
+        "recall": right / support.clamp_min(1),
+        "f1": 2 * right / (predicted + support).clamp_min(1),
+        "support": support,
+    }
+    rows = zip(*(values.tolist() for values in figures.values()), strict=True)
+    return {"per_class": [{"class": number, **dict(zip(figures, row, strict=True))} for number, row in enumerate(rows)]}

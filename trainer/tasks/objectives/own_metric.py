@@ -11,8 +11,7 @@ from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.tasks.objectives.objective import Metrics, Objective
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
-from gnnloom.trainer.tasks.splits import PREFIXES
-from gnnloom.trainer.tasks.task import Figure
+from gnnloom.trainer.tasks.task import PREFIXES, Figure
 
 
 class WithOwnMetric:

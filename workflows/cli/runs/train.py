@@ -14,8 +14,7 @@ from gnnloom.storage.option import Group, Option
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.config.continuation import Start, configure, run_of
-from gnnloom.trainer.config.other_options import gather_fields, other_options
-from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.config.train_config import TrainConfig, gather_fields, other_options
 from gnnloom.trainer.job.launch import prepare_launch
 from gnnloom.trainer.job.ranks import ranks_of_job, settled, with_algorithm
 from gnnloom.trainer.modes.registry import MODES

@@ -13,7 +13,7 @@ from typing import Any
 
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.trainer.planner.memory import project_new_training
-from gnnloom.trainer.training.projection import TrainProjection, prediction_bytes, project_training
+from gnnloom.trainer.training.rehearsal.projection import TrainProjection, prediction_bytes, project_training
 from gnnloom.workflows.formatting import readable_estimate
 from gnnloom.workflows.recipe.plan.rank_counts import RankCount, count_rank
 from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs

@@ -13,7 +13,7 @@ from gnnloom.trainer.algorithms.workload import Exchange
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, exchanges_of, workload
 from gnnloom.trainer.planner.law import ExchangeLaw
-from gnnloom.trainer.training.projection import TrainProjection
+from gnnloom.trainer.training.rehearsal.projection import TrainProjection
 from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 

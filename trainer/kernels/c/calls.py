@@ -1,0 +1,137 @@
+"""The kernels in C: passes over rows of features (rectify_kernel.h), and sparse products (spmm_kernel.h).
+
+Memory traffic bounds a product. Sums stay in registers, dense rows are fetched ahead of their sums, and an output
+larger than the caches is written around them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, Library, Product, Rows
+from gnnloom.trainer.kernels.contract import RowPass
+from gnnloom.trainer.kernels.sparse_rows import Operands, SparseRows, prepare
+from gnnloom.trainer.place.arrays import array_dtype, sum_dtype
+from gnnloom.trainer.place.threads import Threads
+
+
+def c_rows(library: Library, given: RowPass) -> Callable[[int, int], None]:
+    """The function that computes a range of the rows, whose tensors the caller keeps alive."""
+    mask = given.mask
+    return partial(
+        library.rows,
+        Rows(
+            source=given.source.data_ptr(),
+            result=given.result.data_ptr(),
+            bias=None if given.bias is None else given.bias.data_ptr(),
+            passed=None if given.passed is None else given.passed.data_ptr(),
+            vertex=None if mask is None else mask.vertex.ctypes.data,
+            dim=given.source.shape[1],
+            first_column=0 if mask is None else mask.first_column,
+            key=0 if mask is None else int(mask.key),
+            threshold=0 if mask is None else int(mask.threshold),
+            scale=given.scale,
+            step=given.step,
+            dtype=DTYPES[given.source.dtype],
+        ),
+    )
+
+
+#: Outputs from this size on are written around the caches, which could not hold them for the next reader.
+_STREAMED_BYTES: Final = 32 << 20
+#: Additions that take several times as long as waking a thread: about 20 microseconds.
+_WORTH_A_THREAD: Final = 1 << 19
+
+
+class CSparseProduct:
+    """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`."""
+
+    def __init__(self, library: Library, rows: SparseRows, threads: Threads, dtype: torch.dtype) -> None:
+        self.num_rows, self.num_columns, self.nnz = rows.num_rows, rows.num_columns, rows.nnz
+        self._library, self._rows, self._threads, self._dtype = library, rows, threads, dtype
+        sums = array_dtype(sum_dtype(dtype))
+        self._indices = np.ascontiguousarray(rows.indices)
+        self._data = None if rows.data is None else np.ascontiguousarray(rows.data, sums)
+        # The time of a range is proportional to its nonzeros, not its rows.
+        offsets = rows.offsets()
+        self._ranges = threads.balanced_ranges(offsets)
+        self._slices = threads.slices(self._ranges, offsets)
+        self._bounds = [_bounds(self._ranges)]
+        self._slice_bounds = [_bounds(ranges) for ranges in self._slices]
+        self._described_matrix = self._matrix()
+
+    def restricted(self, rows: NDArray[np.int64]) -> CSparseProduct:
+        return CSparseProduct(self._library, self._rows.restricted(rows), self._threads, self._dtype)
+
+    def multiply(
+        self,
+        dense: Tensor,
+        out: Tensor,
+        row_scale: Tensor,
+        *,
+        accumulate: bool = False,
+        column_scale: Tensor | None = None,
+        progress: Callable[[], None] | None = None,
+    ) -> None:
+        operands = prepare(self._rows, self._dtype, dense, out, row_scale, column_scale, accumulate=accumulate)
+        if operands is None:
+            return
+        product = self._described(operands, accumulate=accumulate)
+        work = self.nnz * out.shape[1]
+        num_threads = min(self._threads.num_threads, 1 + work // _WORTH_A_THREAD)
+        if num_threads == 1 or self._library.has_threads:
+            # A short product ends before a message would be late.
+            whole = progress is None or work < _WORTH_A_THREAD
+            for bounds in self._bounds if whole else self._slice_bounds:
+                self._library.multiply(product, bounds, num_threads)
+                if progress is not None:
+                    progress()
+            return
+
+        def kernel(start: int, stop: int) -> None:
+            self._library.multiply(product, _bounds([(start, stop)]))
+
+        self._threads.run_slices(kernel, self._ranges, self._slices, progress)
+
+    def _matrix(self) -> Product:
+        """What all products have in common, as C reads it: addresses of memory that this object keeps alive."""
+        rows = self._rows
+        return Product(
+            begin=rows.begin.ctypes.data,
+            end=rows.end.ctypes.data,
+            target=None if rows.target is None else rows.target.ctypes.data,
+            columns=self._indices.ctypes.data,
+            values=None if self._data is None else self._data.ctypes.data,
+            entries=len(self._indices),
+            dtype=DTYPES[self._dtype],
+            wide_columns=self._indices.dtype == np.int64,
+        )
+
+    def _described(self, operands: Operands, *, accumulate: bool) -> Product:
+        """One product; the caller keeps the operands alive."""
+        dense, out, row_scale, column_scale = operands
+        # A copy, since another thread may multiply with the same matrix. Describing it again would take 4 microseconds.
+        product = Product.from_buffer_copy(self._described_matrix)
+        product.row_scale = row_scale.data_ptr() if len(row_scale) else None
+        product.column_scale = column_scale.data_ptr() if len(column_scale) else None
+        product.dense, product.dense_stride = dense.data_ptr(), dense.stride(0)
+        product.out, product.out_stride = out.data_ptr(), out.stride(0)
+        product.dim = out.shape[1]
+        product.accumulate = accumulate
+        product.stream = not accumulate and out.nbytes >= _STREAMED_BYTES
+        product.wide_out = out.dtype != self._dtype
+        return product
+
+
+def _bounds(ranges: list[tuple[int, int]]) -> Bounds:
+    """Positions at which consecutive ranges begin and end."""
+    positions = [ranges[0][0], *(stop for _, stop in ranges)] if ranges else [0]
+    return (ctypes.c_int64 * len(positions))(*positions)

@@ -1,0 +1,132 @@
+"""Graph attention network (Velickovic et al., ICLR 2018).
+
+Heads are concatenated in hidden layers and averaged in the last one. Dropout applies to the features between layers,
+not to the attention weights.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import Dropout, add_bias, elu, fork, head_mean, head_scores
+from gnnloom.trainer.models.networks.model import Inputs, Model, glorot
+from gnnloom.trainer.models.options import HEAD_OPTIONS, ModelOptions
+from gnnloom.trainer.operators.attention import Attending, NeighborRows
+from gnnloom.trainer.operators.halo import HaloFetch
+from gnnloom.trainer.operators.operator import Operator
+
+
+@runtime_checkable
+class NeighborOperator(Operator, Protocol):
+    """An operator that also fetches the rows of in-neighbors (``capabilities`` has ``NEIGHBORS``)."""
+
+    def neighbors(self, layer: int) -> NeighborRows:
+        """The rows of in-neighbors in a layer."""
+        ...
+
+
+class GAT(Model):
+    """A weight matrix, a source and a target attention vector per head, and a bias per layer."""
+
+    normalizations = ("none",)
+    needs = frozenset({NEIGHBORS, ONE_LAYOUT})
+    own_options = HEAD_OPTIONS
+    multiplies = False
+    takes_blocks = True
+    reuses_memory = True
+
+    def __init__(self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int) -> None:
+        """Prepare attention and initialize the weights; see :class:`Model`.
+
+        Raises:
+            InputError: the operator forms only products and cannot fetch neighbors.
+        """
+        if not isinstance(operator, NeighborOperator):
+            raise InputError("model gat: the algorithm does not fetch the rows of neighbors; use p2p")
+        super().__init__(operator, options, dropout, seed)
+
+    def _neighbors(self, layer: int) -> NeighborRows:
+        # Sampled training puts another operator in the place of the model's for each batch.
+        operator: NeighborOperator = self.operator  # type: ignore[assignment]
+        return operator.neighbors(layer)
+
+    def create_parameters(self, generator: torch.Generator) -> None:
+        heads, widths = self._heads, [self._head_width(layer) for layer in range(self.num_layers)]
+        shapes = [(before, heads * width) for before, width in zip(self.options.dims[:-1], widths, strict=True)]
+        self.weights = self.whole_weights(shapes, generator)
+        self.source_attention, self.target_attention = (
+            nn.ParameterList([glorot((heads, width), generator, self.place) for width in widths]) for _ in range(2)
+        )
+        self.biases = self.zero_biases(self.options.dims[1:])
+
+    @property
+    def _heads(self) -> int:
+        return int(self.options.own["heads"])
+
+    def _head_width(self, layer: int) -> int:
+        # Hidden heads are concatenated and share the width; the last layer's are averaged, so each has the whole width.
+        width = self.options.dims[layer + 1]
+        return width if layer == self.num_layers - 1 else width // self._heads
+
+    def keep(self, features: Tensor) -> Inputs:
+        """The features together with those of the halo. Collective.
+
+        Args:
+            features: (num_own, dim) this rank's rows.
+        """
+        exchange = self._neighbors(0).exchange
+        halo = features[:0] if exchange is None else exchange.gather(features, Kind.HALO_FORWARD)
+        return Inputs(halo, propagated=True, own=features)
+
+    def activate(self, output: Tensor) -> Tensor:
+        # Without bias and normalization, this is the output of attention, which its backward pass still needs.
+        is_fresh = self.options.bias or len(self.norms) > 0
+        return elu(output, self.place, in_place=self.reuses_memory and is_fresh)
+
+    def layer(self, inputs: Inputs, layer: int) -> Tensor:
+        place, features, weight = self.place, inputs.features, self.weights[layer]
+        rows = self._neighbors(layer)
+        fetch = None if rows.exchange is None or inputs.propagated else HaloFetch(rows.exchange)
+        # The narrower of H and H W is sent; it arrives while attention runs over the rank's own columns.
+        sends_inputs = self.options.propagates_first(layer, weight.shape[1])
+        features, sent = fork(features, place) if fetch and sends_inputs else (features, features)
+        values = self.operator.transform(features, weight, layer)
+        values, sent = fork(values, place) if fetch and not sends_inputs else (values, sent)
+        begun = fetch.begin(sent) if fetch else inputs.value
+        step = Attending(rows.attention(self.options.own["negative_slope"]), fetch.progress if fetch else None)
+        source, target = self.source_attention[layer], self.target_attention[layer]
+        # With sampled neighbors, the leading vertices only are those of the next layer.
+        num_targets = self.operator.layout(layer + 1).num_rows
+        own, source_score, target_score = head_scores(self._by_head(values), source, target, num_targets, place)
+        target_score, halo_target = fork(target_score, place)
+        attended = step.begin(own, source_score, target_score)
+        if rows.exchange is None:
+            fetched = place.empty((0, values.shape[1]), values.dtype)
+        else:
+            fetched = fetch.finish(begun) if fetch else inputs.value
+            # What arrived are rows of H, so this rank multiplies them by the weight itself.
+            if fetch is None or sends_inputs:
+                fetched = self.operator.transform(fetched, weight, layer)
+        halo, halo_score, _ = head_scores(self._by_head(fetched), source, None, 0, place)
+        return self._joined(step.finish(attended, halo, halo_score, halo_target), layer)
+
+    def _joined(self, output: Tensor, layer: int) -> Tensor:
+        """The layer's output from that of every head."""
+        place, is_last = self.place, layer == self.num_layers - 1
+        bias = self.bias_columns(self.biases, layer)
+        joined = head_mean(output, place) if is_last else output.flatten(1)
+        # The adjoint of attention needs its result.
+        return joined if bias is None else add_bias(joined, bias, place, in_place=is_last)
+
+    def _by_head(self, values: Tensor) -> Tensor:
+        """(num_rows, heads, dim), of the dtype of the sums, which attention computes in.
+
+        The width is given explicitly, as a rank may have no rows to infer it from.
+        """
+        return self.as_sums(values).view(len(values), self._heads, values.shape[1] // self._heads)

@@ -1,0 +1,170 @@
+"""What the training loop requires of a mode, what modes that sample share, and ``full``: one step per epoch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch import Tensor
+
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import SAMPLING, Traffic
+from gnnloom.trainer.data.open_shards import VertexRows
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
+from gnnloom.trainer.tasks.objectives.objective import Objective
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeContext:
+    """What a mode may use on one rank.
+
+    Attributes:
+        options: the mode's own options by name, those of its sampler among them, checked.
+        seed: of the run.
+        epochs: those that this process trains, unless it ends early.
+        normalization: of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
+        model_name: as given with ``--model``.
+        shards: of the whole graph; ``label_rows`` are the rows of the output that this rank has.
+        objective: for losses of batches.
+        operator, model: on the whole graph; the loop evaluates with them.
+        inputs: the input features of this rank's rows, in the first layer's layout, as the loop evaluates with them.
+        feature_norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+        labels: labels and split of this rank's rows of the output.
+        loss: the loss over all training vertices.
+        samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
+        counter: counts the bytes that this rank reads.
+    """
+
+    options: Mapping[str, Any]
+    seed: int
+    epochs: range
+    normalization: str
+    model_name: str
+    dataset: Dataset
+    shards: RowShards | GridShards
+    label_rows: VertexRows
+    objective: Objective
+    operator: Operator
+    model: Model
+    inputs: Inputs
+    feature_norm: str
+    labels: Labels
+    loss: MaskedLoss
+    samples: Samples | None
+    counter: ReadCounter
+
+    @property
+    def comm(self) -> Communicator:
+        """All ranks of the run."""
+        return self.operator.grid.comm
+
+    @property
+    def place(self) -> Place:
+        return self.operator.grid.place
+
+
+class Mode(ABC):
+    """How an epoch becomes updates of the parameters.
+
+    The loop around it is the same for all modes: evaluation on the whole graph, learning rates, checkpoints, metrics
+    and early stopping. A mode keeps no state from one epoch to the next that its random streams, which depend on the
+    seed, epoch and batch, would not give again: a run that is resumed after any epoch has the same losses.
+    """
+
+    def __init__(self, context: ModeContext) -> None:
+        """Prepare. Collective."""
+        self.context = context
+
+    @abstractmethod
+    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
+        """Train one epoch, with the model in training mode. Collective.
+
+        Args:
+            update: sums the gradients of the parameters over all ranks, limits them, and steps. Collective.
+
+        Returns:
+            This rank's contribution to the loss of the epoch; the sum of all ranks' contributions is the loss.
+        """
+
+    def scores(self) -> Tensor:
+        """(num_rows, columns held) scores of the present parameters on the whole graph, exactly. Collective.
+
+        Called without gradients, with the model in evaluation mode.
+        """
+        scores: Tensor = self.context.model(self.context.inputs)
+        return scores
+
+    def close(self) -> None:  # noqa: B027 - most modes have nothing to free
+        """Free what a process must not leave behind, such as threads; called once, also after an error."""
+
+
+class FullMode(Mode):
+    """Every vertex contributes to every step, as distributed by the algorithm."""
+
+    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
+        model = self.context.model
+        model.epoch = epoch
+        model.zero_grad()
+        contribution = self.context.loss(model(self.context.inputs))
+        contribution.backward()  # type: ignore[no-untyped-call]
+        update()
+        return float(contribution.detach())
+
+
+Batch = TypeVar("Batch")
+
+
+def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generator[Batch, None, None]:
+    """The same batches; the time spent waiting for each counts as sampling in a profile."""
+    with closing(batches):
+        while True:
+            with traffic.timing(SAMPLING):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+
+def add_gradients(
+    model: Model, number: int, operator: Operator, feature: Tensor, loss: MaskedLoss, num_terms: float
+) -> float:
+    """Form the gradients of a batch, as a part of a step of so many terms; returns the sum of its losses.
+
+    Collective among the ranks of the operator.
+
+    Args:
+        number: of the batch, among those of all epochs; decides the masks of dropout, so that the same vertex loses
+            other features in every batch.
+        feature: (num_rows, num_features) input features of the batch.
+    """
+    model.epoch = number
+    loss.divisor = num_terms
+    with multiplying_by(operator, model):
+        contribution = loss(model(Inputs(feature)))
+    contribution.backward()  # type: ignore[no-untyped-call]
+    return float(contribution.detach()) * num_terms
+
+
+@contextmanager
+def multiplying_by(operator: Operator, model: Model) -> Iterator[None]:
+    """Let a model multiply by the matrix of a batch inside the block; then again by that of the whole graph."""
+    whole, model.operator = model.operator, operator
+    try:
+        yield
+    finally:
+        model.operator = whole

@@ -1,0 +1,166 @@
+"""``neighbor``: every rank trains on batches of its own training vertices, with sampled neighbors of each.
+
+Hamilton, Ying, Leskovec, "Inductive Representation Learning on Large Graphs" (NeurIPS 2017), algorithm 2. The
+gradient of a step is that of the mean loss over the batches of all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import SPLIT
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
+from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.data.neighbor_batches import Batches, Drawn, DrawnBatches, StoredBatches
+from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.models.networks.model import Inputs
+from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
+from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, awaited, multiplying_by
+from gnnloom.trainer.modes.neighbor import fanouts
+from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
+
+
+class NeighborMode(Mode):
+    """Steps on batches; a rank with fewer batches than others takes part in the sums with an empty one."""
+
+    def __init__(self, context: ModeContext) -> None:
+        """Prepare the samplers and the cache of remote rows. Collective.
+
+        Raises:
+            CollectiveError: the model cannot run on blocks, the fan-outs do not fit it, or the graph is gone.
+        """
+        super().__init__(context)
+        comm, model = context.comm, context.model
+        self._samples = context.samples
+        self._fanouts = together(comm, lambda: _checked(context))
+        self._operator = Layered(comm, model.num_layers, context.normalization, context.place)
+        self._batches = self._draw() if self._samples is None else self._read(self._samples)
+        self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
+
+    def _read(self, samples: Samples) -> Batches:
+        """Batches that were drawn before. Collective."""
+        context = self.context
+        return together(
+            context.comm,
+            lambda: StoredBatches(
+                samples,
+                context.comm.rank,
+                context.feature_norm,
+                context.place,
+                context.labels.label[:0],
+                context.counter,
+                ahead=context.options["sampler_threads"] > 0,
+            ),
+        )
+
+    def _draw(self) -> Batches:
+        """Batches that are drawn during training. Collective."""
+        context = self.context
+        options, feature = context.options, context.model.as_features(context.inputs.value)
+        graph, owner = together(context.comm, lambda: map_graph(context))
+        vertex = context.operator.layout(0).vertex
+        own = LocalNumbers.of(vertex)
+        seeds = np.sort(vertex[as_array(context.objective.known(context.labels, "train"))])
+
+        def make() -> NeighborSampler | None:
+            if not len(seeds):
+                return None
+            size, again = options["batch_size"], options["replace"]
+            return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, replace=again)
+
+        sampler = together(context.comm, make)
+        exchange = RowExchange(context.comm, own, feature, owner, context.place)
+        batches = DrawnBatches(
+            graph,
+            sampler,
+            len(self._fanouts),
+            context.labels.label,
+            exchange,
+            options["sampler_threads"],
+            options["pool"],
+        )
+        batches.keep_frequent(options["cache_memory"], feature.shape[1] * feature.element_size())
+        return batches
+
+    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
+        total, terms = 0.0, 0.0
+        drawn_batches = awaited(self._batches.begin(epoch), self.context.comm.traffic)
+        with self._on_blocks(), closing(drawn_batches) as batches:
+            for step in range(self._num_steps):
+                drawn = next(batches, None) or self._batches.nothing()
+                # Every step has dropout masks of its own.
+                self.context.model.epoch = epoch * self._num_steps + step
+                contribution, weight = self._step(drawn)
+                if weight:
+                    update()
+                total += contribution * weight
+                terms += weight
+        return total / terms if terms else 0.0
+
+    def scores(self) -> Tensor:
+        """See :meth:`Mode.scores`; layer by layer from disk if the batches come from there."""
+        if self._samples is None:
+            return super().scores()
+        return layerwise_scores(self.context)
+
+    def _step(self, drawn: Drawn) -> tuple[float, float]:
+        """Form the gradients of a batch; returns this rank's contribution to the loss, and its terms. Collective."""
+        model = self.context.model
+        feature = self._batches.inputs(drawn)
+        self._operator.load(drawn.batch)
+        model.zero_grad()
+        loss = self._loss(drawn)
+        if not loss.num_terms:
+            return 0.0, 0.0
+        contribution = loss(model(Inputs(feature)))
+        contribution.backward()  # type: ignore[no-untyped-call]
+        return float(contribution.detach()), loss.num_terms
+
+    def _loss(self, drawn: Drawn) -> MaskedLoss:
+        """The mean loss over the seeds of all ranks' batches. Collective."""
+        context, operator = self.context, self._operator
+        split = operator.grid.place.zeros((drawn.batch.num_seeds,), torch.uint8).fill_(SPLIT["train"])
+        layout = operator.layout(context.model.num_layers)
+        return context.objective.loss(layout, Labels(drawn.label, split))
+
+    @contextmanager
+    def _on_blocks(self) -> Iterator[None]:
+        """Let the model multiply with the blocks of batches inside the block."""
+        model = self.context.model
+        options = model.options
+        # A layer's output has far fewer rows than its input, so a product with the weight costs less after the one with
+        # the block.
+        if options.product_order == "auto":
+            model.options = replace(options, product_order="propagate-first")
+        try:
+            with multiplying_by(self._operator, model):
+                yield
+        finally:
+            model.options = options
+
+
+def _checked(context: ModeContext) -> tuple[int, ...]:
+    """The fan-outs of all layers, from that of the seeds on.
+
+    Raises:
+        InputError: they do not fit the model, or the model cannot run on blocks.
+    """
+    model, samples = context.model, context.samples
+    if not model.takes_blocks:
+        raise InputError(
+            f"mode neighbor: the layers of model {context.model_name} need the same rows before and after; use gcn,"
+            " sage, gin or gat, or another mode"
+        )
+    return samples.fanouts if samples else fanouts(context.options["fanout"], model.num_layers)

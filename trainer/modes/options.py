@@ -1,0 +1,49 @@
+"""Options that modes share, and those of the samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from gnnloom.storage.option import Option
+from gnnloom.storage.samplers.registry import SAMPLERS, SUBGRAPH_SAMPLERS
+
+BATCH_SIZE: Final = Option(
+    default=1024, help="Vertices of a batch; a sampler counts a vertex that it draws twice as two", least=1
+)
+#: The number of counted batches that stands for as many as are sufficient.
+AUTO: Final = -1
+#: Options of a mode that prepares batches ahead of their use.
+AHEAD: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        "sampler_threads": Option(
+            default=1, help="Threads of each rank that prepare batches ahead; 0: none", least=0, most=4096
+        ),
+        "pool": Option(default=4, help="Batches of each rank that are prepared ahead, at most", least=1),
+    }
+)
+
+#: The choice of a sampler of subgraphs, and the options of each.
+SUBGRAPHS: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        "sampler": Option(
+            default="frontier",
+            help="Sampler of subgraphs: " + "; ".join(f"{name}: {SAMPLERS[name].help}" for name in SUBGRAPH_SAMPLERS),
+            choices=SUBGRAPH_SAMPLERS,
+        ),
+        **{name: option for each in SUBGRAPH_SAMPLERS for name, option in SAMPLERS[each].options.items()},
+    }
+)
+
+
+def samplers_with_option(name: str) -> list[str]:
+    """Names of the samplers that have an option."""
+    return [kind.name for kind in SAMPLERS.values() if name in kind.options]
+
+
+def sampler_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the chosen sampler that are options; without those that stand for its defaults."""
+    kind = SAMPLERS[options["sampler"]]
+    pairs = [(kind.arguments.get(name, name), options[name]) for name in kind.options]
+    return {argument: value for argument, value in pairs if argument and value}

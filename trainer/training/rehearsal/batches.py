@@ -1,0 +1,111 @@
+"""Any mode that samples, on batches of the sizes that its descriptor states: for the memory, without a draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.storage.matrix.layered import LayeredBatch
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.data.adjacency_scaling import Scaling
+from gnnloom.trainer.data.batch_data import BatchRows
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
+from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, multiplying_by
+from gnnloom.trainer.modes.kind import BatchSizes
+from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.operators.p2p import SampledRows
+from gnnloom.trainer.operators.whole_rows import AXIS
+
+#: Bytes per vertex of the table that numbers the vertices while a batch is drawn, and per nonzero of its positions.
+_NUMBERED, _DRAWN = 24, 8
+
+
+class RehearsedBatches(Mode):
+    """Steps on one batch, with as many others in memory as are prepared ahead."""
+
+    def __init__(self, context: ModeContext, sizes: BatchSizes, memory: Unwritten, ahead: int) -> None:
+        """Prepare the batches.
+
+        Args:
+            ahead: batches in memory in addition to the one in use.
+        """
+        super().__init__(context)
+        self._sizes, self._memory = sizes, memory
+        self._alone = ProcessGrid(context.comm.group(0, 0, 1), {AXIS: 1}, context.place)
+        drawn = _NUMBERED * sizes.rows[0] + _DRAWN * max(sizes.nonzeros)
+        threads = max(1, context.options["sampler_threads"])
+        self._kept = [memory.array((round(sizes.kept_bytes + threads * drawn),), np.dtype(np.uint8))]
+        self._ahead = [(self._prepared(), self._feature() if sizes.has_features else None) for _ in range(ahead)]
+
+    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
+        model = self.context.model
+        model.zero_grad()
+        operator, feature = self._prepared(), self._feature()
+        count = int(self._sizes.rows[-1])
+        label = self.context.labels.label
+        shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
+        labels = Labels(*(self.context.place.lasting(*each) for each in shapes))
+        loss = self.context.objective.loss(operator.layout(model.num_layers), labels)
+        options = model.options
+        if self._sizes.is_layered and options.product_order == "auto":
+            model.options = replace(options, product_order="propagate-first")
+        with multiplying_by(operator, model):
+            add_gradients(model, epoch, operator, feature, loss, 1.0)
+        model.options = options
+        update()
+        return 0.0
+
+    def scores(self) -> Tensor:
+        if self.context.samples is None:
+            return super().scores()
+        # Layer by layer, some rows at a time; the layers are in temporary files.
+        shape = len(self.context.labels.split), self.context.objective.num_outputs
+        return self.context.place.lasting(shape, self.context.model.dtype)
+
+    def _feature(self) -> Tensor:
+        model = self.context.model
+        return self._memory.tensor((int(self._sizes.rows[0]), model.options.dims[0]), model.dtype)
+
+    def _prepared(self) -> SampledRows | Layered:
+        """The products of a batch."""
+        return self._layered() if self._sizes.is_layered else self._one_matrix()
+
+    def _one_matrix(self) -> SampledRows:
+        context, sizes = self.context, self._sizes
+        count, received = int(sizes.rows[0]), int(sizes.received)
+        grid, offsets, nonzeros = self._alone, np.zeros(2, np.int64), sizes.nonzeros[0]
+        if received:
+            grid, offsets = context.operator.grid, even_offsets(context.comm.size + 1, received)
+        halo = nonzeros * received / max(1, count + received)
+        rows = self._memory.array((received,), np.dtype(np.int64))
+        matrix = ShardMatrix(
+            self._csr(count, count, nonzeros - halo), self._csr(count, received, halo), rows, offsets, rows, offsets
+        )
+        same = context.shards.symmetric and not context.options.get("presamples")
+        transpose = matrix if same else replace(matrix, own=self._csr(count, count, nonzeros - halo))
+        factors = context.place.lasting((count,), context.place.sum_dtype)
+        given = BatchRows(np.zeros(count, np.int64), matrix, transpose, Scaling(factors, factors))
+        return SampledRows(grid, given, multiplies=type(context.model).multiplies)
+
+    def _layered(self) -> Layered:
+        context, sizes = self.context, self._sizes
+        rows = [int(each) for each in sizes.rows]
+        blocks = tuple(
+            self._csr(after, before, each)
+            for before, after, each in zip(rows[:-1], rows[1:], sizes.nonzeros, strict=True)
+        )
+        operator = Layered(context.comm, context.model.num_layers, context.normalization, context.place)
+        vertices = np.zeros(rows[0], np.int64)
+        operator.load(LayeredBatch(vertices, blocks, vertices.copy(), np.ones(rows[0])))
+        return operator
+
+    def _csr(self, num_rows: int, num_columns: int, nonzeros: float) -> CSR:
+        indices = self._memory.array((round(nonzeros),), index_dtype(num_columns))
+        return CSR(0, even_offsets(num_rows + 1, round(nonzeros)), indices, None, num_columns)

@@ -1,0 +1,208 @@
+"""What a training will need, before it runs: memory of every rank, bytes read and written, and time if it is known.
+
+The memory is that of a rehearsal; a test compares it with measured runs.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.runs.run import Run
+from gnnloom.storage.samplers.registry import SAMPLERS
+from gnnloom.trainer.config.continuation import find_start, inputs_of, run_of, with_its_run
+from gnnloom.trainer.config.mode_config import ModeConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_samples import open_samples
+from gnnloom.trainer.data.open_shards import ROW_SHARDS
+from gnnloom.trainer.training.rehearsal.shard_sizes import RowSizes, ShardSizes, sizes_of
+from gnnloom.trainer.training.requested import check_graph, model_options
+
+#: A rank without any data, as measured at the end of a run: interpreter, torch, MPI, kernels in C, state of autograd,
+#: chunks of arrays that are read.
+PROCESS_MEMORY = 296 << 20
+#: What numba takes in addition, with kernels that it has compiled.
+NUMBA_MEMORY = 114 << 20
+#: Ranks that are rehearsed: of many, those with most rows.
+_MOST_RANKS = 4
+#: Bytes of an epoch's line of metrics.
+LINE_BYTES = 400
+
+
+@dataclass(frozen=True)
+class TrainProjection:
+    """What a training is expected to need.
+
+    Attributes:
+        first_epoch: epoch of the checkpoint from which the run continues; 0 for a new run.
+        epochs: epochs of the run in the end.
+        peak_memory: bytes of each rank; of many ranks, those with fewer rows count as the smallest of the others.
+        process_memory, adjacency_memory, feature_memory, workspace_memory, batch_memory: the parts of the memory of the
+            busiest rank. The workspace has the tensors of layers and rows on their way between ranks; batches are those
+            that are prepared ahead of their use; with the features counts everything else.
+        mapped_bytes: of files that sampled modes map; all ranks of a machine share them, and the system takes their
+            pages back when it needs the memory. Not part of the ranks' memory.
+        read_bytes: that the busiest rank reads; compressed, as stored.
+        written_bytes: on disk in the end, by all ranks: checkpoints, metrics and predictions.
+        epoch_seconds: median of an earlier run of the same size on the same shards; None if there is none.
+        seconds: of all epochs that are left, by the same run.
+        seconds_from: name of that run.
+    """
+
+    dataset: str
+    run: str
+    algorithm: str
+    ranks: int
+    grid: list[int]
+    first_epoch: int
+    epochs: int
+    peak_memory: list[int]
+    process_memory: int
+    adjacency_memory: int
+    feature_memory: int
+    workspace_memory: int
+    batch_memory: int
+    mapped_bytes: int
+    read_bytes: int
+    written_bytes: int
+    epoch_seconds: float | None = None
+    seconds: float | None = None
+    seconds_from: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProjection:
+    """Project a training that may continue a run. Reads manifests only, and starts nothing.
+
+    Raises:
+        NotFoundError: the dataset or its shards do not exist.
+        ExistsError, InputError: the training would be refused, or its memory is not known.
+    """
+    # It imports torch, which plans before there are shards do without.
+    from gnnloom.trainer.training.rehearsal.rank_memory import rehearse  # noqa: PLC0415
+
+    config = with_its_run(config)
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
+    shards = opened.shards
+    check_graph(config.model, shards)
+    sizes = sizes_of(shards, config.task)
+    if not sizes.num_features or not sizes.num_outputs:
+        raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
+    start = find_start(config, inputs_of(shards.artifact), restart=restart)
+    seconds, measured = _known_seconds(dataset, config, shards.artifact.key)
+    drawn = with_drawn_options(config, dataset, shards.artifact)
+    ranks = _largest_ranks(config, sizes)
+    found = {rank: rehearse(drawn, dataset, opened, rank) for rank in ranks}
+    known = {rank: memory for rank, memory in found.items() if memory is not None}
+    if len(known) < len(found):
+        raise InputError(
+            f"run {config.run_name}: its memory is not known, as it runs code of another package that needs values"
+        )
+    process, busiest = process_memory(config), max(known.values(), key=lambda memory: memory.total)
+    least = min(known.values(), key=lambda memory: memory.total)
+    read = sizes.ranks[ranks[0]].read_bytes if isinstance(sizes, RowSizes) else sizes.bytes_of(*busiest.read_shares)
+    predicted = prediction_bytes(sizes, config, embeddings=True) if config.save_embeddings else 0
+    left = config.epochs - start.first_epoch
+    return TrainProjection(
+        dataset=config.dataset,
+        run=config.run_name,
+        algorithm=config.algorithm,
+        ranks=config.ranks,
+        grid=list(config.chosen_algorithm.settled_grid(config.grid, config.ranks).values()),
+        first_epoch=start.first_epoch,
+        epochs=config.epochs,
+        peak_memory=[process + known.get(rank, least).total for rank in range(config.ranks)],
+        process_memory=process,
+        adjacency_memory=busiest.adjacency,
+        feature_memory=busiest.others,
+        workspace_memory=busiest.workspace,
+        batch_memory=busiest.batches,
+        mapped_bytes=busiest.mapped,
+        read_bytes=read,
+        written_bytes=kept_checkpoints(config) * busiest.checkpoint + LINE_BYTES * config.epochs + predicted,
+        epoch_seconds=seconds,
+        seconds=None if seconds is None else left * seconds,
+        seconds_from=measured,
+    )
+
+
+def _largest_ranks(config: TrainConfig, sizes: ShardSizes) -> list[int]:
+    """The ranks that are rehearsed, those with most rows first."""
+    if not isinstance(sizes, RowSizes):
+        # Ranges of vertices or columns that do not divide evenly are longer at the end.
+        return sorted({0, config.ranks - 1})
+    rows = [rank.own + rank.halo + rank.sent for rank in sizes.ranks]
+    return sorted(range(config.ranks), key=lambda rank: -rows[rank])[:_MOST_RANKS]
+
+
+def kept_checkpoints(config: TrainConfig) -> int:
+    """Checkpoints that stay on disk."""
+    return min(config.keep, config.epochs) + (config.keep_best != "none")
+
+
+def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) -> TrainConfig:
+    """The configuration with the options of batches that it may leave to samples or to a partition.
+
+    It may stand for another run than the given one, as derived names depend on these options.
+
+    Raises:
+        NotFoundError: the dataset lacks the samples or the partition.
+        InputError: the samples do not fit the run, or there are several partitions.
+    """
+    if config.samples is not None:
+        samples = open_samples(dataset, config, shards, config.ranks, ReadCounter())
+        return replace(config, fanout=samples.fanouts, batch_size=samples.batch_size, replace=samples.replace)
+    if "sampler" in config.mode_kind.options and SAMPLERS[config.sampler].draws_parts and not config.cluster_parts:
+        return replace(config, cluster_parts=dataset.partition(None, config.cluster_key or None).num_parts)
+    return config
+
+
+def process_memory(config: TrainConfig) -> int:
+    """Bytes of a rank without any data. Where the kernels in C are not built, every rank takes those of numba too."""
+    work = config.model_kind.work
+    # Grids are read with numba; batches and attention are computed with it.
+    multiplies = work is not None and not work.attends
+    plain = config.chosen_algorithm.reads is ROW_SHARDS and config.mode == "full" and multiplies
+    return PROCESS_MEMORY + (0 if plain else NUMBA_MEMORY)
+
+
+def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: bool) -> int:
+    """Bytes of the class, or the predicted numbers, of every vertex, with its scores and perhaps its embedding."""
+    options = model_options(config, shards.num_features, shards.num_outputs)
+    embedding = options.dims[-2] if embeddings and len(options.pairs) > 1 else 0
+    return shards.num_vertices * ((options.dims[-1] + embedding) * np.dtype(config.dtype).itemsize + 4)
+
+
+#: Fields that decide how long an epoch takes.
+_SIZE_FIELDS = (
+    "algorithm", "ranks", "grid", "model", "hidden", "heads", "precision", "norm", "dropout", "input_dropout",
+    "product_order", "train_features", "threads", "adjacency",
+    *(field.name for field in fields(ModeConfig) if not field.metadata["free"]),
+)  # fmt: skip
+
+
+def _known_seconds(dataset: Dataset, config: TrainConfig, shards: str) -> tuple[float | None, str | None]:
+    """The median time of an epoch in an earlier run of the same size, and the name of that run."""
+    own = run_of(config).name
+    # The run itself says most about its own epochs.
+    for name in sorted(dataset.runs(), key=lambda name: name != own):
+        run = Run(dataset.run_path(name))
+        try:
+            before, lines = TrainConfig.of_run(run), run.metrics()
+        except GnnloomError:
+            continue  # a damaged run, or one of a model that is not installed, has no time
+        if not lines or run.inputs().get("shards") != shards:
+            continue
+        if all(getattr(before, field) == getattr(config, field) for field in _SIZE_FIELDS):
+            return statistics.median(line["seconds"] for line in lines), name
+    return None, None

@@ -1,0 +1,252 @@
+"""The memory of a training before it runs: some epochs on arrays without values, one rank at a time.
+
+A rehearsed epoch runs the code of a real one: operator, model, loss, optimizer, metrics and the copy of a checkpoint
+take and give back their memory in the same order. It reads no entry of the shards, computes no product, sends no
+message and touches no large array, so it takes a fraction of a second, once torch is imported, and some bytes per
+vertex of a rank.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.trainer.comm.unconnected import UnconnectedRank
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
+from gnnloom.trainer.data.vertex_data import settled_feature_norm
+from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
+from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
+from gnnloom.trainer.modes.kind import RankRows
+from gnnloom.trainer.place.global_generator import seeded
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.training.build import build_model, build_objective
+from gnnloom.trainer.training.rehearsal.unread import unread
+from gnnloom.trainer.training.requested import model_options
+from gnnloom.trainer.training.session import Loaded, Session, build_share, open_samples_session, predicted_rows
+from gnnloom.trainer.training.state.buffers import stored_buffers
+from gnnloom.trainer.training.state.checkpoint import partial_pieces
+from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
+
+logger = logging.getLogger(__name__)
+
+#: From the second epoch on, the workspace does not grow.
+_EPOCHS = 2
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Bytes of one rank beyond the process itself, at the worst moment.
+
+    Attributes:
+        workspace: tensors of layers, and rows on their way between ranks.
+        adjacency: the matrices that it multiplies with.
+        batches: batches that are prepared ahead of their use.
+        others: vertex data, parameters, and whatever is short-lived.
+        checkpoint: of the arrays that the rank's part of a checkpoint has.
+        mapped: of files that it maps.
+        read_shares: what it reads of grid shards: of the entries of one variant, and of the rows of features.
+    """
+
+    workspace: int
+    adjacency: int
+    batches: int
+    others: int
+    checkpoint: int
+    mapped: int
+    read_shares: tuple[float, float]
+
+    @property
+    def total(self) -> int:
+        return self.workspace + self.adjacency + self.batches + self.others
+
+
+def rehearse(config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: int) -> RankMemory | None:
+    """The memory of a rank; None if code of another package cannot be rehearsed. Communicates nothing.
+
+    Assumes that all vertices are in the training split, and that the entries of a grid's cells are spread evenly. Reads
+    manifests and, of row shards, how many rows the ranks exchange.
+
+    Args:
+        config: with the options that samples or a partition decide.
+        opened: the shards as any rank opens them.
+    """
+    kind = config.mode_kind
+    if kind.is_sampled and kind.batch is None:
+        return None
+    try:
+        return _rehearse(config, dataset, opened, rank)
+    except GnnloomError:
+        raise
+    # What others wrote may need the values of its tensors, and then raises anything.
+    except Exception as error:  # noqa: BLE001
+        logger.info("run %s: its memory is not known: %s: %s", config.run_name, type(error).__name__, error)
+        return None
+
+
+def _rehearse(config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: int) -> RankMemory:
+    # Small tensors are computed, from meaningless values, and what models draw is nobody's.
+    with np.errstate(all="ignore"), seeded(config.seed):
+        # First without counting: what is imported takes memory too, that of the process.
+        with Unperformed(first := _unwritten(config)):
+            _Rehearsal(config, dataset, opened, rank, first)
+        with _unwritten(config) as memory, Unperformed(memory):
+            return _Rehearsal(config, dataset, opened, rank, memory).run()
+
+
+def _unwritten(config: TrainConfig) -> Unwritten:
+    return Unwritten(Place(getattr(torch, config.feature_dtype), rehearses=True))
+
+
+def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - called as a user's loss is
+    return scores.sum(1)
+
+
+class _Rehearsal:
+    """What :class:`gnnloom.trainer.training.loop.Training` has of one rank's training, as far as memory goes."""
+
+    def __init__(
+        self, config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: int, memory: Unwritten
+    ) -> None:
+        self.adjacency = self.batches = 0
+        self.config, self.memory, self.comm = config, memory, UnconnectedRank(rank, config.ranks)
+        self.opened = unread(opened, rank, memory)
+        self.session = self._session(dataset)
+        session = self.session
+        self.labels = session.objective.read(session.label_rows, memory.place)
+        inputs = session.take_inputs()
+        self.optimizer = build_optimizer(session.model, config)
+        self.layout = session.operator.layout(session.model.num_layers)
+        loss = session.objective.loss(self.layout, self.labels)
+        self.metrics = session.objective.metrics(self.layout, self.labels)
+        self.mode = self._mode(session.mode_context(inputs, self.labels, loss, 0))
+
+    def _mode(self, context: ModeContext) -> Mode:
+        config, before = self.config, self.memory.held
+        self.rows = self._rank_rows()
+        batch = config.mode_kind.batch
+        num_layers = len(config.hidden) + 1
+        self.sizes = None if batch is None else batch(config.own_mode_options(), num_layers, self.rows)
+        if self.sizes is None:
+            mode: Mode = config.mode_kind.load()(context)
+            return mode
+        # It imports numba, which a job on the whole graph need not load.
+        from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches  # noqa: PLC0415
+
+        mode = RehearsedBatches(context, self.sizes, self.memory, config.pool + 1)
+        self.batches = self.memory.held - before
+        return mode
+
+    def _rank_rows(self) -> RankRows:
+        shards = self.opened.shards
+        row_bytes = shards.num_features * np.dtype(self.config.dtype).itemsize
+        if not isinstance(shards, RowShards):
+            return RankRows(len(self.labels.split), 0, shards.num_vertices, shards.nnz, row_bytes)
+        # Only the rank's own records: of many ranks, each would otherwise read those of all.
+        own, halo, *nonzeros = (
+            shards.artifact.record(f"row/{self.comm.rank:05d}/{name}").shape[0]
+            for name in ("vertex", "halo_vertex", "own/indices", "halo/indices")
+        )
+        # The partition was measured on the whole graph.
+        average = shards.quality.get("load_avg", sum(nonzeros))
+        return RankRows(own, halo, shards.num_vertices, round(average * shards.num_parts), row_bytes)
+
+    def _session(self, dataset: Dataset) -> Session:
+        """As :func:`gnnloom.trainer.training.session.open_session` makes it."""
+        config, shards, counter, place = self.config, self.opened.shards, ReadCounter(), self.memory.place
+        objective = self._weighted(build_objective(self.opened, config))
+        # Scaling takes a few rows at a time, so it needs no memory, and many steps.
+        unscaled = replace(config, feature_norm="none", run=config.run_name)
+        if config.samples is not None and isinstance(self.opened, OwnRowShard):
+            return open_samples_session(self.comm, unscaled, dataset, self.opened.shard, objective, place, counter)
+        options = model_options(config, shards.num_features, objective.num_outputs)
+        operator, feature_rows, label_rows = build_share(self.comm, config, self.opened, options, place, counter)
+        self.adjacency = self.memory.held
+        feature = place.from_numpy(feature_rows.read("feature", np.dtype(config.dtype)))
+        settled_feature_norm(feature, config.feature_norm, self.comm)
+        model = build_model(operator, config, options)
+        given = shards, label_rows, objective, operator, model, feature, counter, Loaded(0.0, 0)
+        return Session(self.comm, unscaled, dataset, *given)
+
+    def _weighted(self, objective: Objective) -> Objective:
+        # What a function of the user's takes is not known, whatever it computes.
+        own = None if self.config.loss == "auto" else _any_loss
+        # The values of weights do not matter, but they take memory.
+        ones = self.memory.place.lasting((objective.num_outputs,), torch.float64).fill_(1)
+        weights = None if self.config.class_weights == "none" else ones
+        return replace(objective, class_weights=weights, own_loss=own)
+
+    def run(self) -> RankMemory:
+        model, place = self.session.model, self.memory.place
+        for epoch in range(_EPOCHS):
+            model.train()
+            self.mode.train_epoch(epoch, self._update)
+            checkpoint = self._checkpoint()
+        model.eval()
+        with torch.no_grad():
+            if self.config.evaluates:
+                scores = self.mode.scores()
+                self.session.objective.details(self.layout, self.labels, scores)
+                self.metrics(scores)
+        if self.config.save_embeddings:
+            predicted = predicted_rows(self.session, self.mode.context.inputs, embeddings=True)
+            # Of one array after the other, the rows that are sent to the ranks that write them, and those that arrive.
+            for rows in predicted.values():
+                moved = [place.lasting(rows.shape, rows.dtype) for _ in range(2)]
+                del moved
+        self.memory.observe()
+        memory = self.memory
+        others = memory.peak - memory.workspace_at_peak - self.adjacency - self.batches
+        return RankMemory(
+            memory.workspace_at_peak,
+            self.adjacency,
+            self.batches,
+            others,
+            checkpoint,
+            self._mapped(),
+            getattr(self.opened.shards, "read_shares", (0.0, 0.0)),
+        )
+
+    def _mapped(self) -> int:
+        """Bytes of the uncompressed copies of the graph and of the vertex data."""
+        shards, sizes = self.opened.shards, self.sizes
+        n = shards.num_vertices
+        if sizes is None or not sizes.maps_graph:
+            return 0
+        entry = index_dtype(n).itemsize + (np.dtype(self.config.dtype).itemsize if shards.weighted else 0)
+        # Row pointers, and whether a row has a loop; labels and splits.
+        features = n * (4 * shards.num_features + 5) if sizes.maps_features else 0
+        return 9 * n + entry * self.rows.nnz + features
+
+    def _checkpoint(self) -> int:
+        """Take the memory of a copy of the training's state for the moment; returns the bytes of all ranks' copies."""
+        model = self.session.model
+        state = {**dict(model.named_parameters()), **stored_buffers(model), **self.optimizer.state}
+        pieces = partial_pieces(model)
+        found, copies = 0, list[Tensor]()
+        for name, tensor in state.items():
+            piece = pieces.get(name)
+            whole = tensor.shape if piece is None else piece.shape
+            found += math.prod(whole) * tensor.element_size()
+            # One rank gathers the weights, but no rank the arrays with a row per vertex.
+            is_spread = piece is not None and piece.layout is not None
+            copies.append(self.memory.place.lasting(tensor.shape if is_spread else whole, tensor.dtype))
+        return found
+
+    def _update(self) -> None:
+        operator, parameters = self.session.operator, trained_parameters(self.session.model)
+        sum_gradients(parameters, operator)
+        if self.config.clip_norm:
+            clip_gradients(parameters, self.config.clip_norm, operator.grid)
+        self.optimizer.step()

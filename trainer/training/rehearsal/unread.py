@@ -1,0 +1,69 @@
+"""Row shards as a rank sees them before it reads them: the shapes of its arrays, without their contents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
+from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS, StoredCSR
+from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
+from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
+
+#: Arrays with a number for each rank, which say whose rows go where.
+_READ = ("halo_offset", "send_offset")
+
+
+def unread(opened: OpenedShards, rank: int, memory: Unwritten) -> OpenedShards:
+    """The same shards without their contents, except for the numbers of rows that ranks exchange."""
+    if isinstance(opened, OwnRowShard):
+        return replace(opened, shard=UnreadRowShard(opened.shards, rank, memory, on_disk=opened.shard.on_disk))
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.trainer.training.rehearsal.unread_grid import unread_grid  # noqa: PLC0415
+
+    return unread_grid(opened, memory)
+
+
+class UnreadRowShard(RowShard):
+    """A row shard without contents; the rank still exchanges the same rows."""
+
+    def __init__(self, shards: RowShards, rank: int, memory: Unwritten, *, on_disk: bool) -> None:
+        super().__init__(shards, rank, None, on_disk=on_disk)
+        self._memory = memory
+
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        record = self.shards.artifact.record(f"{self.prefix}/{name}")
+        # An array of another dtype is there while it is converted.
+        stored = self._memory.array(record.shape, np.dtype(record.dtype))
+        return stored if dtype is None or dtype == stored.dtype else self._memory.array(record.shape, dtype)
+
+    def _offsets(self, name: str, total: int) -> NDArray[np.int64]:
+        if name.endswith(_READ):
+            return super()._offsets(name, total)
+        return even_offsets(self.shards.artifact.record(f"{self.prefix}/{name}").shape[0], total)
+
+    def _csr(self, name: str, num_columns: int) -> CSR:
+        data = self.read(f"{name}/data") if f"{name}/data" in self else None
+        indptr, indices = self._indptr(name), self.read(f"{name}/indices")
+        # Rows have entries in columns of another rank if and only if that rank needs them in a transposed product.
+        transposed = "" if self.shards.symmetric or name.startswith("transpose/") else "transpose/"
+        listed = self.shards.artifact.record(f"{self.prefix}/{transposed}send_row").shape[0]
+        return UnreadRows(0, indptr, indices, data, num_columns, self._memory, listed)
+
+    def _stored(self, name: str, num_columns: int) -> StoredCSR:
+        return _UnreadOnDisk(self._indptr(name), self._array(f"{name}/indices"), num_columns, self._memory)
+
+
+class _UnreadOnDisk(StoredCSR):
+    """A matrix on disk, with the buffers of the blocks that are on their way."""
+
+    def __init__(self, indptr: NDArray[np.int64], entries: ArrayReader, num_columns: int, memory: Unwritten) -> None:
+        super().__init__(indptr, entries, None, num_columns)
+        # A block may begin and end inside a chunk.
+        buffered = min(self.nnz, BLOCK_ENTRIES) + 2 * min(self.nnz, CHUNK_BYTES // 4)
+        self._buffers = memory.array((NUM_BUFFERS * buffered,), entries.dtype)

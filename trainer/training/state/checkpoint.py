@@ -1,0 +1,159 @@
+"""Checkpoints of a training: parameters, running averages and the optimizer's state, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gnnloom.storage.errors import DivergedError, FormatError
+from gnnloom.storage.format.arrays import Array, ArrayReader
+from gnnloom.storage.runs.checkpoint import StoredCheckpoint
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.layout.partial_parameters import PartialParameter, Piece
+from gnnloom.trainer.layout.vertex_arrays import OwnChunks, VertexArray
+from gnnloom.trainer.models.networks.model import Model
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.training.state.buffers import stored_buffers
+from gnnloom.trainer.training.state.optimizer import MOMENTS, STEP, Optimizer
+
+_PARAMETER, _BUFFER, _OPTIMIZER = "parameter/", "buffer/", "optimizer/"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """This rank's part of a copy of a training's state.
+
+    Attributes:
+        epoch: number of epochs after which the copy was made.
+        whole: arrays of the weights by name; on rank 0 only.
+        spread: of the arrays with one row per vertex, the rows that this rank writes.
+    """
+
+    epoch: int
+    whole: Mapping[str, Array]
+    spread: tuple[OwnChunks, ...]
+
+    @classmethod
+    def take(cls, comm: Communicator, epoch: int, model: nn.Module, optimizer: Optimizer) -> Snapshot:
+        """Copy the state after ``epoch`` epochs. Collective.
+
+        Rank 0 gathers the weights. Arrays with a row per vertex are spread over all ranks, and are never whole in
+        memory.
+
+        Raises:
+            CollectiveError: a parameter is not finite.
+        """
+        together(comm, lambda: _check_finite(model, epoch))
+        pieces = _pieces(model)
+        tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
+        tensors |= {_BUFFER + name: buffer for name, buffer in stored_buffers(model).items()}
+        tensors |= {_OPTIMIZER + name: tensor for name, tensor in optimizer.state.items()}
+        spread, whole = [], {}
+        # All ranks visit the names in the same order, since gathering a piece is collective.
+        for name, tensor in sorted(tensors.items()):
+            piece = pieces.get(name)
+            if piece is not None and piece.layout is not None:
+                array = VertexArray(name, tensor, piece.layout, ("dim0", "dim1"), piece.shape[1])
+                chunks = OwnChunks.of(array, piece.shape[0], Kind.CHECKPOINT)
+                spread.append(replace(chunks, chunks=list(chunks.chunks)))
+            elif piece is not None:
+                whole[name] = piece.gather(tensor)
+            elif comm.rank == 0:
+                whole[name] = tensor.clone()
+        arrays = {name: as_array(tensor) for name, tensor in whole.items()} if comm.rank == 0 else {}
+        return cls(epoch, arrays, tuple(spread))
+
+
+def _check_finite(model: nn.Module, epoch: int) -> None:
+    """Refuse to keep a model that has diverged: the loss of an epoch is that of the parameters before its step.
+
+    Raises:
+        DivergedError: a parameter is not a finite number.
+    """
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter.detach()).all():
+            raise DivergedError(f"parameter {name} is not finite after epoch {epoch}; lower the learning rate")
+
+
+def partial_pieces(model: nn.Module) -> dict[str, Piece]:
+    """Which piece this rank holds of a parameter or of its moments, for those that are split over ranks."""
+    pieces = {name: p.piece for name, p in model.named_parameters() if isinstance(p, PartialParameter)}
+    # The optimizer's moments of a parameter are split like the parameter.
+    return pieces | {f"{name}/{moment}": piece for name, piece in pieces.items() for moment in MOMENTS}
+
+
+def _pieces(model: nn.Module) -> dict[str, Piece]:
+    """The same by the names that a checkpoint has."""
+    named = dict(model.named_parameters())
+    return {
+        (_PARAMETER if name in named else _OPTIMIZER) + name: piece for name, piece in partial_pieces(model).items()
+    }
+
+
+def restore_parameters(checkpoint: StoredCheckpoint, model: Model) -> None:
+    """Copy the parameters and running averages of a checkpoint into a model. Communicates nothing.
+
+    Raises:
+        FormatError: the checkpoint belongs to a model with other shapes.
+    """
+    pieces = _pieces(model)
+    for name, parameter in model.named_parameters():
+        # The detached tensor shares the parameter's memory, so the copy sets the parameter.
+        _copy(checkpoint, _PARAMETER + name, parameter.detach(), pieces, model.place)
+    for name, buffer in stored_buffers(model).items():
+        _copy(checkpoint, _BUFFER + name, buffer, pieces, model.place)
+
+
+def restore(checkpoint: StoredCheckpoint, model: Model, optimizer: Optimizer) -> None:
+    """Copy the whole state of a checkpoint into a model and its optimizer. Communicates nothing.
+
+    Raises:
+        FormatError: the checkpoint belongs to a model with other shapes.
+    """
+    restore_parameters(checkpoint, model)
+    pieces = _pieces(model)
+    for name, tensor in optimizer.state.items():
+        # Earlier checkpoints have one number of steps, which was that of all parameters.
+        shared = name == STEP and checkpoint.shape(_OPTIMIZER + name) == (1,)
+        _copy(checkpoint, _OPTIMIZER + name, tensor[:1] if shared else tensor, pieces, model.place)
+        if shared:
+            tensor.fill_(int(tensor[0]))
+
+
+def whole_state(checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
+    """The parameters and running averages of a checkpoint, whole, by their names in the model's ``state_dict``."""
+    arrays = checkpoint.arrays
+    prefixed = [(prefix, name) for name in arrays for prefix in (_PARAMETER, _BUFFER) if name.startswith(prefix)]
+    return {name.removeprefix(prefix): Place().from_numpy(arrays[name]) for prefix, name in prefixed}
+
+
+def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, pieces: dict[str, Piece], place: Place) -> None:
+    stored, piece = checkpoint.shape(name), pieces.get(name)
+    shape = tuple(target.shape) if piece is None else piece.shape
+    if stored != shape:
+        found = "none" if stored is None else f"shape {stored}"
+        raise FormatError(f"checkpoint: {name}: expected shape {shape}, found {found}")
+    if piece is None:
+        target.copy_(place.from_numpy(checkpoint.read(name)))
+    else:
+        _read_piece(checkpoint.readers[name], piece, target)
+
+
+def _read_piece(stored: ArrayReader, piece: Piece, target: Tensor) -> None:
+    """Read this rank's piece of a matrix, with only one chunk of the matrix in memory."""
+    # The rows of a piece need not ascend; sorted, those within a chunk are a slice.
+    order = torch.argsort(piece.rows)
+    rows = piece.rows[order]
+    for start in range(0, piece.shape[0], stored.chunk_rows):
+        stop = min(start + stored.chunk_rows, piece.shape[0])
+        first, last = np.searchsorted(as_array(rows), [start, stop]).tolist()
+        if first < last:
+            chunk = piece.grid.place.from_numpy(stored.read(start, stop))
+            target[order[first:last]] = chunk[rows[first:last] - start, piece.columns].to(target.dtype)

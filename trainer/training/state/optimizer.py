@@ -1,0 +1,214 @@
+"""SGD and Adam over named parameters, the sum of the ranks' gradients, and the limit of their length.
+
+The optimizers replace ``torch.optim`` because importing it also loads torch's compiler, which costs a second and 100 MB
+per rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.layout.partial_parameters import PartialParameter
+from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.place.place import Place
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.config.train_config import TrainConfig
+    from gnnloom.trainer.models.networks.model import Model
+
+#: Added to the length; torch's default.
+_EPSILON = 1e-6
+
+
+def clip_gradients(parameters: list[nn.Parameter], limit: float, grid: ProcessGrid) -> float:
+    """Scale all gradients so that their length together is at most ``limit``. Collective.
+
+    Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks" (ICML 2013), Algorithm 1.
+
+    Args:
+        parameters: of the model, with complete gradients; the same ones on every rank, whole or in pieces.
+        limit: above 0.
+        grid: all ranks.
+
+    Returns:
+        The length before scaling, the same on every rank.
+    """
+    comm, total = grid.comm, grid.place.zeros((1,), torch.float64)
+    for parameter in parameters:
+        # One rank counts a parameter that all hold, and one a piece of which there are copies.
+        counts = parameter.piece.speaks if isinstance(parameter, PartialParameter) else comm.rank == 0
+        if counts and parameter.grad is not None:
+            total += parameter.grad.square().sum(dtype=torch.float64)
+    comm.all_reduce(total, Kind.GRADIENT)
+    length = float(total.sqrt())
+    # As in torch.nn.utils.clip_grad_norm_. A length that is not finite scales nothing; the loss then reports it.
+    scale = limit / (length + _EPSILON)
+    if scale < 1:
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.mul_(scale)
+    return length
+
+
+#: Moments that an optimizer may keep for every parameter; its state has them as ``PARAMETER/MOMENT``.
+MOMENTS = ("first", "second")
+#: Number of steps of every parameter in an optimizer's state.
+STEP = "step"
+
+
+class Optimizer(Protocol):
+    """Updates parameters from their gradients; as in torch, one without a gradient stays as it is.
+
+    Attributes:
+        lr: learning rate of the next update.
+        state: tensors that a checkpoint must hold, by name; they are updated in place.
+    """
+
+    lr: float
+    state: dict[str, Tensor]
+
+    def step(self) -> None:
+        """Apply one update."""
+        ...
+
+
+class SGD:
+    """Gradient descent: p -= lr (g + decay p)."""
+
+    def __init__(
+        self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float, place: Place
+    ) -> None:
+        self._parameters, self._decay, self.lr, self._place = parameters, decay, lr, place
+        self.state: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for name, parameter in self._parameters.items():
+            gradient = _gradient(parameter, self._decay[name], self._place)
+            if gradient is not None:
+                parameter.sub_(gradient, alpha=self.lr)
+
+
+class Adam:
+    """Kingma, Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), Algorithm 1; L2 decay in the gradient."""
+
+    # The defaults of the paper and of torch.
+    BETAS = (0.9, 0.999)
+    EPSILON = 1e-8
+
+    def __init__(
+        self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float, place: Place
+    ) -> None:
+        self._parameters, self._decay, self.lr, self._place = parameters, decay, lr, place
+        # Of every parameter, as in torch: one without a gradient takes no step. A tensor, because a checkpoint holds
+        # tensors only, and a resumed run needs it for the bias corrections.
+        self.state = {STEP: place.lasting((len(parameters),), torch.int64)}
+        for name, parameter in parameters.items():
+            for moment in MOMENTS:
+                self.state[f"{name}/{moment}"] = place.lasting(parameter.shape, parameter.dtype)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for number, (name, parameter) in enumerate(self._parameters.items()):
+            gradient = _gradient(parameter, self._decay[name], self._place)
+            if gradient is None:
+                continue
+            self.state[STEP][number] += 1
+            corrections = [1 - beta ** int(self.state[STEP][number]) for beta in self.BETAS]
+            first, second = self.state[f"{name}/first"], self.state[f"{name}/second"]
+            first.lerp_(gradient, 1 - self.BETAS[0])
+            second.mul_(self.BETAS[1]).addcmul_(gradient, gradient, value=1 - self.BETAS[1])
+            size = torch.sqrt(second, out=self._place.like(second)).div_(math.sqrt(corrections[1])).add_(self.EPSILON)
+            parameter.addcdiv_(first, size, value=-self.lr / corrections[0])
+
+
+OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
+
+
+def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
+    """The configured optimizer over the parameters of a model that are not frozen. Communicates nothing.
+
+    Raises:
+        InputError: all parameters are frozen, or only the first layer is to decay and the model does not say which
+            parameters belong to it.
+    """
+    parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if not parameters:
+        raise InputError(f"model {config.model}: no parameter to train; all have requires_grad=False, or there is none")
+    # By identity, since == compares tensors element by element.
+    first = {id(parameter) for parameter in model.parameters_by_layer()[0]}
+    if config.weight_decay and config.weight_decay_layers == "first" and not first:
+        raise InputError(
+            f"weight_decay_layers first: model {config.model} has no list with one entry of parameters per layer; hold"
+            " its parameters in an nn.ParameterList or nn.ModuleList, or use all"
+        )
+    # Trained features are data, which decay does not pull to 0.
+    chosen = [
+        name
+        for name, parameter in parameters.items()
+        if (name != "feature" if config.weight_decay_layers == "all" else id(parameter) in first)
+    ]
+    decay = {name: config.weight_decay if name in chosen else 0.0 for name in parameters}
+    return OPTIMIZERS[config.optimizer](parameters, decay, config.lr, model.place)
+
+
+def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of a model that are not frozen."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def sum_gradients(parameters: Iterable[nn.Parameter], operator: Operator) -> None:
+    """Sum the gradients of the parameters that all ranks hold, in one buffer and so in one message. Collective.
+
+    A rank without a gradient of a parameter adds zeros. If no rank has one, none has one afterwards: see
+    :class:`Optimizer`.
+
+    Args:
+        parameters: the same ones on every rank, without frozen ones.
+    """
+    group, place = operator.grid.group(operator.weight_axes), operator.grid.place
+    parameters = [p for p in parameters if p.numel() and not isinstance(p, PartialParameter)]
+    if not parameters or group.size == 1:
+        return
+    flat = place.empty((sum(p.numel() for p in parameters),), parameters[0].dtype)
+    torch.cat([_flat_gradient(parameter, place) for parameter in parameters], out=flat)
+    pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        if parameter.grad is not None:
+            # Adding 0 turns -0 into 0, which here means that there is a gradient.
+            piece[:1] += 0.0
+    group.all_reduce(flat, Kind.GRADIENT)
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        # A view of the summed buffer saves copying it back.
+        parameter.grad = None if _is_absent(piece) else piece.view_as(parameter)
+
+
+def _flat_gradient(parameter: nn.Parameter, place: Place) -> Tensor:
+    """(number of elements,) the gradient, or -0 for a parameter without one.
+
+    Only a sum of -0 alone is -0 (IEEE 754, section 6.3), so the sum over the ranks says whether any has a gradient, and
+    no further message has to.
+    """
+    if parameter.grad is None:
+        return place.empty((parameter.numel(),), parameter.dtype).fill_(-0.0)
+    return parameter.grad.reshape(-1)
+
+
+def _is_absent(summed: Tensor) -> bool:
+    first = float(summed[0])
+    return first == 0 and math.copysign(1, first) < 0
+
+
+def _gradient(parameter: nn.Parameter, decay: float, place: Place) -> Tensor | None:
+    """The gradient with decay; None for a parameter without a gradient."""
+    if parameter.grad is None or not decay:
+        return parameter.grad
+    return torch.add(parameter.grad, parameter, alpha=decay, out=place.like(parameter))
