@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from gnnloom.storage import Catalog
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.launch import HasBegun
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.session import Session, open_session
 from support.lone import LoneCommunicator
 
 
@@ -41,6 +45,17 @@ class LoneLauncher:
         if action == [PREDICT]:
             return predict(LoneCommunicator(), PredictConfig.from_json(content))
         return train(LoneCommunicator(), TrainConfig.from_json(content), restart="--restart" in options)
+
+
+def opened_run(config: TrainConfig) -> OpenedRun:
+    """The run of a configuration, and what it reads."""
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    return OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, 1)
+
+
+def lone_session(config: TrainConfig) -> Session:
+    """The session of the only rank of a run."""
+    return open_session(LoneCommunicator(), opened_run(config), 1)
 
 
 def install(patch: pytest.MonkeyPatch) -> LoneLauncher:

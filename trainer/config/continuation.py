@@ -9,12 +9,14 @@ from typing import Any
 
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError, NotFoundError
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.model_config import settled_normalization
 from gnnloom.trainer.config.optimization_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import OpenedShards
 
 #: Inputs that a run must find unchanged when it continues, and what to call them in the error if they have changed.
 _DATA = {"graph": "another graph", "vertices": "other vertex data"}
@@ -163,10 +165,45 @@ def inputs_of(shards: Artifact) -> dict[str, str]:
     return {kind: shards.inputs[kind] for kind in _DATA if kind in shards.inputs} | {"shards": shards.key}
 
 
-def find_start(config: TrainConfig, inputs: Mapping[str, str], *, restart: bool = False) -> Start:
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run and what it reads, each opened once on this rank.
+
+    Attributes:
+        run: may not exist yet.
+        shards: as this rank sees them.
+        counter: counts the bytes that the rank reads.
+    """
+
+    config: TrainConfig
+    dataset: Dataset
+    run: Run
+    shards: OpenedShards
+    counter: ReadCounter
+
+    @classmethod
+    def open(cls, config: TrainConfig, dataset: Dataset, run: Run, rank: int, num_ranks: int) -> OpenedRun:
+        """Open the shards of a run. Communicates nothing.
+
+        Raises:
+            InputError: the shards are made for another number of ranks.
+            NotFoundError: they do not exist.
+        """
+        counter = ReadCounter()
+        shards = config.chosen_algorithm.reads.open(dataset, config, rank, num_ranks, counter)
+        return cls(config, dataset, run, shards, counter)
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Kind to key of the artifacts that the run reads."""
+        return inputs_of(self.shards.shards.artifact)
+
+
+def find_start(run: Run, config: TrainConfig, inputs: Mapping[str, str], *, restart: bool = False) -> Start:
     """Where the training of a configuration begins: at the run's last checkpoint, if there is one.
 
     Args:
+        run: of the configuration; may not exist yet.
         inputs: see :func:`inputs_of`.
         restart: start over, whatever the run has.
 
@@ -175,7 +212,6 @@ def find_start(config: TrainConfig, inputs: Mapping[str, str], *, restart: bool 
         InputError: the run was trained on other data, or for more epochs.
         CorruptError: the run has finished but lacks its checkpoint.
     """
-    run = run_of(config)
     if restart or not run.exists:
         return Start()
     different = config.changes_since(TrainConfig.of_run(run))

@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, parse_named
 from gnnloom.trainer.config.fields import Config, field_of, option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind
+from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.models.registry import MODELS, model_kind, shown_option
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
 
 #: A row of a layer takes a few MiB.
 _MOST_COLUMNS = 1 << 20
@@ -137,6 +143,34 @@ class ModelConfig(Config):
         """A X can be formed once: X never changes, nothing is dropped from it, and no gradient goes back to it."""
         changes = self.input_has_gradient or (self.dropout > 0 and self.input_dropout)
         return self.cache_input_product and self.product_order != "transform-first" and not changes
+
+    def options_of_model(self, num_features: int, num_outputs: int) -> ModelOptions:
+        """Everything that determines the model except its weights."""
+        return ModelOptions(
+            dims=(num_features, *self.hidden, num_outputs),
+            bias=self.bias,
+            input_dropout=self.input_dropout,
+            product_order=self.product_order,
+            input_needs_gradient=self.input_has_gradient,
+            input_is_kept=self.input_is_cached,
+            norm=self.norm,
+            residual=self.residual,
+            unit_embedding=self.unit_embedding,
+            own=self.own_model_options(),
+        )
+
+    def check_graph(self, shards: RowShards | GridShards) -> None:
+        """Check that the model is defined for a graph.
+
+        Raises:
+            InputError: the graph has weights, which the model would ignore.
+        """
+        if shards.weighted and not self.model_kind.takes_weights:
+            able = ", ".join(name for name, kind in MODELS.items() if kind.takes_weights)
+            raise InputError(
+                f"{shards.artifact.path}: the edges have weights, which model {self.model} does not use; choose {able},"
+                " or ingest the graph without them"
+            )
 
 
 _FIELDS = frozenset(ModelConfig.__dataclass_fields__)

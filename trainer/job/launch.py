@@ -76,9 +76,10 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
     config = with_its_run(config)
     dataset = Catalog(config.catalog).dataset(config.dataset)
     opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
-    with sole_writer(Run(dataset.run_path(config.run_name))):
+    run = Run(dataset.run_path(config.run_name))
+    with sole_writer(run):
         pass  # only a check: the ranks take the lock themselves
-    return config, find_start(config, inputs_of(opened.shards.artifact), restart=restart)
+    return config, find_start(run, config, inputs_of(opened.shards.artifact), restart=restart)
 
 
 def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = False) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.kind import ModelWork, Widths
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.registry import MODES
-from gnnloom.trainer.training.requested import model_options
 
 #: Vertices whose split and labels are read at a time.
 _CHUNK_ROWS = 1 << 22
@@ -131,7 +130,7 @@ def workload(
         InputError: the model does not say what its layers compute, or the mode samples.
     """
     known = work_of(config)
-    options = model_options(config, graph.num_features, graph.num_outputs)
+    options = config.options_of_model(graph.num_features, graph.num_outputs)
     before, after = options.dims[:-1], options.dims[1:]
     inner = tuple(known.inner(after, options.own))
     size = np.dtype(config.dtype).itemsize

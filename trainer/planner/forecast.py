@@ -6,9 +6,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, InputError
-from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.planner.candidates import fits, plan_of
 from gnnloom.trainer.planner.profile import LOCAL, open_profile
 from gnnloom.trainer.planner.stored import situation_of
@@ -18,19 +16,19 @@ from gnnloom.trainer.training.start import Begun
 logger = logging.getLogger(__name__)
 
 
-def record_forecast(run: Run, begun: Begun) -> None:
+def record_forecast(begun: Begun) -> None:
     """Store the forecast of a training with its run; called by rank 0.
 
     A model or an algorithm that the planner does not know has none, nor has a training whose graph or partition is
     gone: that is logged, and the training goes on.
     """
     try:
-        run.write_forecast(forecast(Catalog(begun.config.catalog).dataset(begun.config.dataset), begun))
+        begun.opened.run.write_forecast(forecast(begun))
     except GnnloomError as error:
-        logger.info("run %s: no forecast: %s", run.name, error)
+        logger.info("run %s: no forecast: %s", begun.opened.run.name, error)
 
 
-def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
+def forecast(begun: Begun) -> dict[str, Any]:
     """The forecast of a training as JSON: that of its plan, and the profile that its times come from. Reads manifests.
 
     Epochs of sampled modes depend on the batches that are drawn: their forecast has the memory only.
@@ -39,8 +37,9 @@ def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
         InputError: the planner does not know the training, or the partition lacks a figure.
         NotFoundError: the graph, the vertex data, or what batches are drawn from is gone.
     """
-    shards, profile = begun.shards, open_profile(dataset.path.parent, LOCAL)
-    config = with_drawn_options(begun.config, dataset, shards.artifact)
+    dataset, shards = begun.opened.dataset, begun.opened.shards.shards
+    profile = open_profile(dataset.path.parent, LOCAL)
+    config = with_drawn_options(begun.opened.config, dataset, shards.artifact)
     if begun.memory is None:
         raise InputError("its memory is not known")
     memory = process_memory(config) + begun.memory

@@ -26,7 +26,6 @@ from gnnloom.trainer.training.rehearsal.projection import (
     process_memory,
 )
 from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
-from gnnloom.trainer.training.requested import model_options
 
 #: Bytes per row in addition to features: id, label, split, factors of the normalization, masks of the splits.
 _ROW_BYTES = 40
@@ -43,7 +42,7 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
         InputError: the algorithm states no footprint.
     """
     axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
-    options = model_options(config, shards.num_features, shards.num_outputs)
+    options = config.options_of_model(shards.num_features, shards.num_outputs)
     if isinstance(shards, RowSizes):
         found = [_Rank.of_row_shard(shards, rank, config, options) for rank in shards.ranks]
         read = max(shards.ranks, key=lambda rank: rank.nonzeros).read_bytes

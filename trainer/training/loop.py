@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.meters import bytes_from_device
 from gnnloom.storage.runs.checkpoint import read_checkpoint
@@ -23,7 +24,7 @@ from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.profile import gather_profile
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
-from gnnloom.trainer.config.continuation import run_of
+from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.epochs.mode import Mode
@@ -37,8 +38,9 @@ from gnnloom.trainer.training.build import class_weights
 from gnnloom.trainer.training.course import VAL_LOSS, Course
 from gnnloom.trainer.training.predict import write_predictions
 from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, recorded
+from gnnloom.trainer.training.rehearsal.fits import check_fits
 from gnnloom.trainer.training.session import threads_per_rank, writing
-from gnnloom.trainer.training.start import Begun, ReadStart, agreed_start, begin_run, check_fits
+from gnnloom.trainer.training.start import Begun, ReadStart, agreed_start, begin_run
 from gnnloom.trainer.training.state.buffers import average_buffers
 from gnnloom.trainer.training.state.checkpoint import restore, restore_parameters
 from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination
@@ -81,7 +83,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     *,
     restart: bool = False,
-    begun: Callable[[Run, Begun], None] = lambda run, begun: None,  # noqa: ARG005 - names for callers
+    begun: Callable[[Begun], None] = lambda begun: None,  # noqa: ARG005 - a name for callers
 ) -> dict[str, Any]:
     """Train as configured, from the run's last checkpoint on if there is one. Collective.
 
@@ -98,23 +100,28 @@ def train(
         CollectiveError: the configuration does not fit the dataset or the run, another process writes the run, or the
             loss is not finite.
     """
-    with writing(comm, lambda: run_of(config), config.wait_timeout):
+
+    def find() -> tuple[Dataset, Run]:
+        dataset = Catalog(config.catalog).dataset(config.dataset)
+        return dataset, Run(dataset.run_path(config.run_name))
+
+    with writing(comm, find, config.wait_timeout) as (dataset, run):
+        opened = together(comm, lambda: OpenedRun.open(config, dataset, run, comm.rank, comm.size))
         # Found out before the shards are read, so that a finished run costs nothing.
-        begin = agreed_start(comm, config, restart=restart)
-        if begin.is_finished:
-            return run_of(config).result()
+        start = agreed_start(comm, opened, restart=restart)
+        if start.is_finished:
+            return run.result()
         num_threads = threads_per_rank(comm, config.threads)
-        memory = check_fits(comm, config)
-        start = together(comm, lambda: ReadStart.read(comm, config, num_threads, begin.first_epoch))
-        training = Training(start, comm)
+        memory = check_fits(comm, opened)
+        read = together(comm, lambda: ReadStart.read(comm, opened, num_threads, start.first_epoch))
+        training = Training(comm, read)
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
-            begin_run(training.run, training.config, training.first_epoch, training.session.shards.artifact)
-            shards, count = training.session.shards, training.loss.num_examples
-            begun(training.run, Begun(training.config, shards, count, memory))
+            begin_run(opened, start.first_epoch)
+            begun(Begun(opened, training.loss.num_examples, memory))
         comm.barrier()
-        with closing(training), recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
+        with closing(training), recorded(run, config, start.first_epoch, comm.rank) as training.log:
             stopped = training.run_epochs(stop)
             return training.finish(stopped)
 
@@ -122,14 +129,14 @@ def train(
 class Training:
     """The state of a training on one rank."""
 
-    def __init__(self, start: ReadStart, comm: Communicator) -> None:
+    def __init__(self, comm: Communicator, start: ReadStart) -> None:
         """Build everything that the loop needs. Collective.
 
         Raises:
             CollectiveError: there is no training vertex, or the checkpoint does not fit or differs between ranks.
         """
         self.comm = comm
-        self.session, self.run = start.session, start.run
+        self.session, self.run = start.session, start.session.opened.run
         self.config = self.session.config
         self.model = self.session.model
         comm.traffic.profiled = self.config.profile
@@ -146,7 +153,9 @@ class Training:
         self.loss = self.objective.loss(layout, labels)
         self.metrics = self._build_metrics(start.own_metric)
         if self.loss.num_examples == 0 or self.loss.num_terms == 0:
-            message = f"{self.session.shards.artifact.path}: no vertex has a label and is in the training split"
+            message = (
+                f"{self.session.opened.shards.shards.artifact.path}: no vertex has a label and is in the training split"
+            )
             raise CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
         self.first_epoch = 0 if start.checkpoint is None else start.checkpoint.epoch
         checkpoint = start.checkpoint
@@ -294,7 +303,7 @@ class Training:
 
     def _bytes_read(self) -> NDArray[np.float64]:
         """(2,) bytes that this rank has read through the store, and that devices have delivered to it, so far."""
-        return np.array([self.session.counter.bytes, bytes_from_device()], np.float64)
+        return np.array([self.session.opened.counter.bytes, bytes_from_device()], np.float64)
 
     def _limit_step(self, epoch: int) -> dict[str, float]:
         """Set the learning rate and clip the gradients. Collective.
@@ -413,7 +422,7 @@ class Training:
         if self.course.best is None or self.course.best.epochs == len(self.lines):
             return len(self.lines)
         folder, share = self.run.best_checkpoint, (self.comm.rank, self.comm.size)
-        best = together(self.comm, lambda: read_checkpoint(folder, share=share, counter=self.session.counter))
+        best = together(self.comm, lambda: read_checkpoint(folder, share=share, counter=self.session.opened.counter))
         together(self.comm, lambda: restore_parameters(best, self.model))
         self.details = None
         return best.epoch
@@ -426,7 +435,7 @@ class Training:
         if self.details is None and self.config.final_eval and not stopped:
             self._evaluate(is_last=True)
         if self.config.save_embeddings and not stopped:
-            write_predictions(self.session, self.inputs, self.run, kept, embeddings=True)
+            write_predictions(self.session, self.inputs, kept, embeddings=True)
         if self.details:
             self.details["class_epoch"] = kept
         found = {**self.course.summary, **(self.details or {})}

@@ -6,16 +6,15 @@ import shutil
 from dataclasses import replace
 from typing import Any
 
-from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import NotFoundError
-from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import Alike, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.config.continuation import predicting_checkpoint
+from gnnloom.trainer.config.continuation import OpenedRun, predicting_checkpoint
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -24,7 +23,6 @@ from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.session import Session, open_session, predicted_rows, threads_per_rank, writing
-from gnnloom.trainer.training.start import read_inputs
 from gnnloom.trainer.training.state.checkpoint import restore_parameters
 
 
@@ -37,19 +35,32 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
     Raises:
         CollectiveError: the run, its checkpoint or the shards do not exist, or another process writes the run.
     """
-    with writing(comm, lambda: _run_of(config), config.wait_timeout):
+
+    def find() -> tuple[Dataset, Run]:
+        dataset = Catalog(config.catalog).dataset(config.dataset)
+        return dataset, Run.open(dataset, config.run)
+
+    with writing(comm, find, config.wait_timeout) as (dataset, run):
         # Rank 0 looks for all, since ranks that disagree would wait for each other.
-        found = together(comm, lambda: look_up(_run_of(config), config) if comm.rank == 0 else Found(0, False))
+        found = together(comm, lambda: look_up(run, config) if comm.rank == 0 else Found(0, False))
         epoch, embeds = comm.gather_numbers([found.epoch, found.embeds])[0].astype(int).tolist()
         if epoch:
-            return summary(_run_of(config), epoch)
-        computed = together(comm, lambda: _computed(config), lambda computed: _found(comm, config, computed))
+            return summary(run, epoch)
+
+        def alike(opened: OpenedRun) -> Alike:
+            epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)[1]
+            return alike_data(opened.inputs, {**opened.config.to_json(), "epoch of the checkpoint": epoch})
+
+        opened = together(
+            comm, lambda: OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size), alike
+        )
         num_threads = threads_per_rank(comm, config.threads)
-        session, run, checkpoint = together(comm, lambda: _open(comm, config, computed, num_threads))
+        session = together(comm, lambda: open_session(comm, opened, num_threads))
+        checkpoint = together(comm, lambda: _checkpoint_of(comm, opened, config))
         inputs = session.take_inputs()
         together(comm, lambda: restore_parameters(checkpoint, session.model))
-        write_predictions(session, inputs, run, checkpoint.epoch, embeddings=bool(embeds))
-    per_rank = comm.gather_numbers([session.counter.bytes, peak_memory()])
+        write_predictions(session, inputs, checkpoint.epoch, embeddings=bool(embeds))
+    per_rank = comm.gather_numbers([opened.counter.bytes, peak_memory()])
     return summary(run, checkpoint.epoch) | {
         "reused": False,
         "ranks": comm.size,
@@ -58,47 +69,29 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
     }
 
 
-def _run_of(config: PredictConfig) -> Run:
-    return Run.open(Catalog(config.catalog).dataset(config.dataset), config.run)
-
-
-def _found(comm: Communicator, config: PredictConfig, computed: TrainConfig) -> Alike:
-    """What this rank finds in the catalog, which must be the same on all ranks. Communicates nothing."""
-    epoch = predicting_checkpoint(_run_of(config), config.checkpoint, config.epoch)[1]
-    found = {**computed.to_json(), "epoch of the checkpoint": epoch}
-    return alike_data(read_inputs(comm, computed), found)
-
-
-def _computed(config: PredictConfig) -> TrainConfig:
+def _computed(run: Run, config: PredictConfig) -> TrainConfig:
     """The configuration of what the prediction computes."""
     # Only the places to read from and the ranks change; the model is that of the training.
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
     # Samples hold batches of training; predictions come from the shards.
-    return replace(TrainConfig.of_run(_run_of(config)), **where, samples=None)
+    return replace(TrainConfig.of_run(run), **where, samples=None)
 
 
-def _open(
-    comm: Communicator, config: PredictConfig, computed: TrainConfig, num_threads: int
-) -> tuple[Session, Run, StoredCheckpoint]:
-    run = _run_of(config)
-    session = open_session(comm, computed, num_threads)
-    return session, run, _checkpoint_of(run, config, (comm.rank, comm.size), session.counter)
-
-
-def _checkpoint_of(run: Run, config: PredictConfig, share: tuple[int, int], counter: ReadCounter) -> StoredCheckpoint:
+def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig) -> StoredCheckpoint:
     """The checkpoint that predicts, of which this rank checks its share.
 
     Raises:
         NotFoundError: there is no such checkpoint.
     """
+    run = opened.run
     folder, epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)
     if folder == run.best_checkpoint and not epoch:
         raise NotFoundError(f"{run.path}: the run has no best checkpoint; train with --keep-best, or use the last one")
     # Without any checkpoint, the error says so.
-    return read_checkpoint(folder, epoch or None, share=share, counter=counter)
+    return read_checkpoint(folder, epoch or None, share=(comm.rank, comm.size), counter=opened.counter)
 
 
-def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *, embeddings: bool) -> None:
+def write_predictions(session: Session, inputs: Inputs, epoch: int, *, embeddings: bool) -> None:
     """Run the model without dropout and write its predictions to the run. Collective.
 
     Args:
@@ -107,7 +100,8 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
     """
     with session.drawing(Draws.EVALUATION, epoch):
         outputs = predicted_rows(session, inputs, embeddings=embeddings)
-    comm, folder = session.comm, run.predictions_aside()
+    comm, run, shards = session.comm, session.opened.run, session.opened.shards.shards
+    folder = run.predictions_aside()
     if comm.rank == 0:
         # A killed prediction may have left a folder. The other ranks write after a barrier inside write_vertex_arrays.
         shutil.rmtree(folder, ignore_errors=True)
@@ -119,8 +113,8 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
     arrays = [
         VertexArray(name, rows, session.operator.layout(layers[name]), dims[name]) for name, rows in outputs.items()
     ]
-    records = write_vertex_arrays(comm, folder, arrays, session.shards.num_vertices, Kind.PREDICTION)
+    records = write_vertex_arrays(comm, folder, arrays, shards.num_vertices, Kind.PREDICTION)
     if comm.rank == 0:
-        run.publish_predictions(records, {"epoch": epoch, "num_classes": session.shards.num_classes})
+        run.publish_predictions(records, {"epoch": epoch, "num_classes": shards.num_classes})
     # No rank returns before the predictions are published.
     comm.barrier()

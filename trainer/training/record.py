@@ -165,7 +165,9 @@ def gather_costs(session: Session, last: TrafficCounts) -> dict[str, Any]:
         last: what this rank sent in the last epoch.
     """
     loaded = session.loaded
-    per_rank = session.comm.gather_numbers([session.counter.bytes, peak_memory(), loaded.peak_memory, loaded.seconds])
+    per_rank = session.comm.gather_numbers(
+        [session.opened.counter.bytes, peak_memory(), loaded.peak_memory, loaded.seconds]
+    )
     return {
         "bytes_read": per_rank[:, 0].astype(int).tolist(),
         "peak_memory": per_rank[:, 1].astype(int).tolist(),

@@ -1,4 +1,4 @@
-"""Everything that one rank needs for a run: its shards, operator and model."""
+"""Everything that one rank needs for a run: what it reads, its operator and its model."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 import torch
 
-from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.artifacts.samples import Samples
-from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.watchdog import WAITING, Watch, clear_reports
+from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_samples import open_samples
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows
@@ -36,11 +34,6 @@ from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.build import build_model, build_objective, build_operator
-from gnnloom.trainer.training.requested import check_graph, model_options
-
-if TYPE_CHECKING:
-    # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.artifacts.grid_shards import GridShards
 
 
 @dataclass(frozen=True)
@@ -61,27 +54,32 @@ class Session:
     """One rank's part of a run.
 
     Attributes:
-        label_rows: the rows of the last layer's output, whose labels this rank has.
         objective: the task; a training adds the weights of classes and the user's loss.
+        label_rows: the rows of the last layer's output, whose labels this rank has.
         feature: (num_rows, num_features) the input features that this rank read; None after :meth:`take_inputs`.
-        feature_norm: how the features are scaled; ``auto`` until :meth:`take_inputs` has settled it.
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
-        counter: counts the bytes that this rank read.
+        feature_norm: how the features are scaled; ``auto`` until :meth:`take_inputs` has settled it.
     """
 
     comm: Communicator
-    config: TrainConfig
-    dataset: Dataset
-    shards: RowShards | GridShards
-    label_rows: VertexRows
+    opened: OpenedRun
     objective: Objective
+    options: ModelOptions
     operator: Operator
-    model: Model
+    label_rows: VertexRows
     feature: torch.Tensor | None
-    counter: ReadCounter
-    loaded: Loaded
-    feature_norm: str = "auto"
     samples: Samples | None = None
+    feature_norm: str = "auto"
+    model: Model = field(init=False)
+    loaded: Loaded = field(init=False)
+
+    def build_model(self) -> None:
+        """Build the configured model. Communicates nothing."""
+        self.model = build_model(self.operator, self.config, self.options)
+
+    @property
+    def config(self) -> TrainConfig:
+        return self.opened.config
 
     @property
     def place(self) -> Place:
@@ -106,10 +104,12 @@ class Session:
         layout = self.operator.layout(0)
         # Normalized first, while rows are whole: the sum over a row needs all of its columns.
         self.feature_norm = settled_feature_norm(self.feature, self.config.feature_norm, self.comm)
-        feature = normalize_feature(self.feature, self.feature_norm)
+        feature = self.feature if self.place.rehearses else normalize_feature(self.feature, self.feature_norm)
         self.feature = None
         if self.config.train_features:
-            return Inputs(self.model.train_features(split_rows(feature, layout), self.shards.num_vertices))
+            return Inputs(
+                self.model.train_features(split_rows(feature, layout), self.opened.shards.shards.num_vertices)
+            )
         feature = split_rows(self.model.as_features(feature), layout)
         if not self.config.skip_input_gradient:
             return Inputs(feature.requires_grad_())
@@ -127,8 +127,8 @@ class Session:
             epochs=range(first_epoch, config.epochs),
             normalization=config.normalization,
             model_name=config.model,
-            dataset=self.dataset,
-            shards=self.shards,
+            dataset=self.opened.dataset,
+            shards=self.opened.shards.shards,
             label_rows=self.label_rows,
             objective=self.objective,
             operator=self.operator,
@@ -138,7 +138,7 @@ class Session:
             labels=labels,
             loss=loss,
             samples=self.samples,
-            counter=self.counter,
+            counter=self.opened.counter,
         )
 
 
@@ -154,11 +154,17 @@ def threads_per_rank(comm: Communicator, wanted: int) -> int:
 
 
 @contextmanager
-def writing(comm: Communicator, find: Callable[[], Run], wait_timeout: float = 0.0) -> Iterator[None]:
+def writing(
+    comm: Communicator, find: Callable[[], tuple[Dataset, Run]], wait_timeout: float = 0.0
+) -> Iterator[tuple[Dataset, Run]]:
     """Keep other processes from writing a run inside the block: the first rank holds its lock. Collective.
 
     Args:
+        find: opens the run's dataset and the run, on every rank.
         wait_timeout: seconds that a rank may wait for others, here and inside the block; 0 for no limit.
+
+    Yields:
+        What ``find`` returned.
 
     Raises:
         CollectiveError: another process writes the run, or ``find`` failed.
@@ -167,96 +173,77 @@ def writing(comm: Communicator, find: Callable[[], Run], wait_timeout: float = 0
     with ExitStack() as held:
         held.callback(setattr, comm.traffic, "watch", comm.traffic.watch)
         comm.traffic.watch = watch
-        # One rank takes the lock for all, and if it cannot, no rank goes on. The system drops the lock of a killed
-        # process.
-        together(comm, lambda: held.enter_context(sole_writer(find())) if comm.rank == 0 else None)
-        folder = find().path / WAITING
-        if comm.rank == 0:
-            clear_reports(folder)
-        comm.barrier()
+
+        def lock() -> tuple[Dataset, Run]:
+            dataset, run = find()
+            # One rank takes the lock for all, and if it cannot, no rank goes on. The system drops the lock of a killed
+            # process.
+            if comm.rank == 0:
+                held.enter_context(sole_writer(run))
+                clear_reports(run.path / WAITING)
+            return dataset, run
+
+        found = together(comm, lock)
         # Only now, so that the reports of an earlier job are gone before a rank writes one.
-        watch.folder = folder
-        yield
+        watch.folder = found[1].path / WAITING
+        yield found
 
 
-def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> Session:
+def open_session(comm: Communicator, opened: OpenedRun, num_threads: int) -> Session:
     """Read this rank's shards and build its operator and model. Communicates nothing.
 
     Raises:
-        InputError: the shards are made for another number of ranks, or lack features.
-        NotFoundError: the dataset or the shards do not exist.
+        InputError: the shards lack features.
     """
-    started = time.perf_counter()
+    started, config = time.perf_counter(), opened.config
     # Before the first look at the memory, so that compiled code does not count as memory of the shards.
     config.chosen_algorithm.reads.load_kernels()
     before = peak_memory()
     # By default torch uses all cores in every rank.
     torch.set_num_threads(num_threads)
-    place = Place(getattr(torch, config.feature_dtype), num_threads)
-    counter = ReadCounter()
-    dataset = Catalog(config.catalog).dataset(config.dataset)
-    opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, counter)
-    shards = opened.shards
-    check_graph(config.model, shards)
-    objective = build_objective(opened, config)
-    if config.samples is not None and isinstance(opened, OwnRowShard):
-        return open_samples_session(comm, config, dataset, opened.shard, objective, place, counter)
-    options = model_options(config, shards.num_features, objective.num_outputs)
-    operator, feature_rows, label_rows = build_share(comm, config, opened, options, place, counter)
-    feature = read_feature(feature_rows, place)
-    loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
+    session = read_share(comm, opened, Place(getattr(torch, config.feature_dtype), num_threads))
+    session.loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
-    model = build_model(operator, config, options)
-    return Session(comm, config, dataset, shards, label_rows, objective, operator, model, feature, counter, loaded)
+    session.build_model()
+    return session
 
 
-def build_share(
-    comm: Communicator,
-    config: TrainConfig,
-    opened: OpenedShards,
-    options: ModelOptions,
-    place: Place,
-    counter: ReadCounter,
-) -> tuple[Operator, VertexRows, VertexRows]:
-    """This rank's operator, and its rows of the features and the labels, not yet read. Communicates nothing."""
+def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
+    """Read what a rank has of the graph and the features; its session still lacks the model. Communicates nothing.
+
+    Raises:
+        InputError: the shards lack features or what the task predicts, the samples do not fit the run, or the model is
+            not defined for the graph.
+    """
+    config, shards = opened.config, opened.shards
+    config.check_graph(shards.shards)
+    objective = build_objective(shards, config)
+    if config.samples is not None and isinstance(shards, OwnRowShard):
+        return _on_samples(comm, opened, shards, objective, place)
+    options = config.options_of_model(shards.shards.num_features, objective.num_outputs)
     # The plan of the model comes before the operator, which reads only what the plan multiplies with.
     plan = options.layer_plan()
-    operator = build_operator(comm, opened, config, plan, place, counter)
+    operator = build_operator(comm, shards, config, plan, place, opened.counter)
     first, last = operator.layout(0), operator.layout(plan.num_layers)
     # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
     # and exchange columns in `take_inputs`.
-    feature_rows = _vertex_rows(opened, first, first.row_axes + first.column_axes)
-    return operator, feature_rows, _vertex_rows(opened, last, last.row_axes)
+    feature = read_feature(_vertex_rows(shards, first, first.row_axes + first.column_axes), place)
+    return Session(comm, opened, objective, options, operator, _vertex_rows(shards, last, last.row_axes), feature)
 
 
-def open_samples_session(
-    comm: Communicator,
-    config: TrainConfig,
-    dataset: Dataset,
-    shard: RowShard,
-    objective: Objective,
-    place: Place,
-    counter: ReadCounter,
+def _on_samples(
+    comm: Communicator, opened: OpenedRun, shards: OwnRowShard, objective: Objective, place: Place
 ) -> Session:
-    """A session that reads batches from disk: only the ids, labels and split of the rank's vertices are in memory.
-
-    Raises:
-        InputError: the samples do not fit the run.
-    """
+    """A session that reads batches from disk: only the ids, labels and split of the rank's vertices are in memory."""
     # It transposes blocks with numba, which only training on samples should load.
     from gnnloom.trainer.operators.layered import Layered  # noqa: PLC0415
 
-    started, before = time.perf_counter(), peak_memory()
-    samples = open_samples(dataset, config, shard.shards.artifact, comm.size, counter)
-    options = model_options(config, samples.num_features, objective.num_outputs)
+    config = opened.config
+    samples = open_samples(opened.dataset, config, shards.shards.artifact, comm.size, opened.counter)
+    options = config.options_of_model(samples.num_features, objective.num_outputs)
     operator = Layered(comm, len(options.pairs), config.normalization, place)
-    operator.rest(shard.vertex())
-    loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
-    model = build_model(operator, config, options)
-    shards = shard.shards
-    return Session(
-        comm, config, dataset, shards, shard, objective, operator, model, None, counter, loaded, samples=samples
-    )
+    operator.rest(shards.shard.vertex())
+    return Session(comm, opened, objective, options, operator, shards.shard, None, samples)
 
 
 def _vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:

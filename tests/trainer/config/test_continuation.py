@@ -13,11 +13,15 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import CorruptError, ExistsError, GnnloomError, InputError
 from gnnloom.storage.runs.checkpoint import Checkpoint, write_checkpoint
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.continuation import Start, configure, find_start, with_its_run
+from gnnloom.trainer.config.continuation import Start, configure, find_start, run_of, with_its_run
 from gnnloom.trainer.config.train_config import TrainConfig
 
 INPUTS = {"graph": "g", "vertices": "v", "shards": "s"}
 MADE: dict[str, Any] = {"ranks": 4, "algorithm": "summa", "grid": (2, 2), "hidden": (16,), "lr": 0.5, "epochs": 20}
+
+
+def start_of(config: TrainConfig, inputs: Mapping[str, str], *, restart: bool = False) -> Start:
+    return find_start(run_of(config), config, inputs, restart=restart)
 
 
 def store(catalog: Catalog, dataset: str, trained: int, *, finished: bool, **options: Any) -> Run:
@@ -41,7 +45,7 @@ def given(catalog: Catalog, **options: Any) -> dict[str, Any]:
 
 
 def start(catalog: Catalog, **options: Any) -> Start:
-    return find_start(configure(given(catalog, run="first", **options)), INPUTS)
+    return start_of(configure(given(catalog, run="first", **options)), INPUTS)
 
 
 def test_options_that_are_not_given_come_from_the_run(catalog: Catalog, first: Run) -> None:
@@ -91,7 +95,7 @@ def test_a_training_begins_where_the_run_ended(catalog: Catalog, first: Run) -> 
     assert start(catalog, epochs=30) == Start(20)
     assert start(catalog, save_embeddings=True) == Start(20)
     config = TrainConfig.of_run(first)
-    assert find_start(config, INPUTS, restart=True) == Start()
+    assert start_of(config, INPUTS, restart=True) == Start()
     (first.path / "result.json").unlink()
     assert start(catalog) == Start(20)
     shutil.rmtree(first.checkpoints)
@@ -107,7 +111,7 @@ def test_fewer_epochs_than_the_run_has_are_refused(catalog: Catalog, first: Run)
 def test_other_data_are_refused_and_a_lost_checkpoint_is_named(catalog: Catalog, first: Run) -> None:
     for kind, said in (("graph", "another graph"), ("vertices", "other vertex data")):
         with pytest.raises(InputError, match=f"was trained on {said}; .* or --restart"):
-            find_start(TrainConfig.of_run(first), {**INPUTS, kind: "other"})
+            start_of(TrainConfig.of_run(first), {**INPUTS, kind: "other"})
     shutil.rmtree(first.checkpoints)
     assert start(catalog).is_finished
     with pytest.raises(CorruptError, match="the checkpoints of this run of 20 epochs are missing"):
@@ -120,7 +124,7 @@ def test_a_run_is_found_under_another_name_of_its_dataset(catalog: Catalog) -> N
     fields = {**given(catalog, **MADE), "dataset": "copy"}
     config = configure(fields)
     assert (config.dataset, config.run_name) == ("copy", derived.name)
-    assert find_start(config, INPUTS) == Start(3)
+    assert start_of(config, INPUTS) == Start(3)
     complete = TrainConfig.from_json(fields)
     assert complete.run_name != derived.name
     assert with_its_run(complete).run_name == derived.name
@@ -131,10 +135,10 @@ def test_a_moved_catalog_continues(catalog: Catalog, first: Run, tmp_path: Path)
     assert first.exists
     moved = Catalog(catalog.root.rename(tmp_path / "moved"))
     config = configure({**given(moved), "run": "first", "epochs": 30})
-    assert (config.catalog, find_start(config, INPUTS)) == (str(moved.root), Start(20))
+    assert (config.catalog, start_of(config, INPUTS)) == (str(moved.root), Start(20))
 
 
 def test_a_dataset_that_does_not_exist_is_an_error_of_the_next_step(tmp_path: Path) -> None:
     config = configure({"catalog": str(tmp_path), "dataset": "absent", "run": "first"})
     with pytest.raises(GnnloomError, match="no such dataset"):
-        find_start(config, INPUTS)
+        start_of(config, INPUTS)

@@ -26,7 +26,6 @@ from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training.build import build_operator
-from gnnloom.trainer.training.requested import model_options
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.problems import problem
 
@@ -100,7 +99,7 @@ def _build(shards: GridShards, algorithm: str, grid: tuple[int, ...], rank: int,
     config = TrainConfig(
         catalog="c", dataset="large", ranks=ranks, algorithm=algorithm, grid=grid, hidden=(16, 16), threads=1
     )
-    plan = model_options(config, 5, 3).layer_plan()
+    plan = config.options_of_model(5, 3).layer_plan()
     comm, opened = Rank(rank, ranks), SharedGridShards(shards, counter)
     return build_operator(comm, opened, config, plan, Place(), counter)  # type: ignore[arg-type,return-value]
 

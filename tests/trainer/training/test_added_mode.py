@@ -76,10 +76,10 @@ from gnnloom.trainer.modes.epochs.subgraph import SubgraphMode
 class AgainMode(SubgraphMode):
     def _numbers(self):
         for number in super()._numbers():
-            yield from [number] * self.context.config.own_mode_options()["again_rounds"]
+            yield from [number] * self.context.options["again_rounds"]
 
     def train_epoch(self, epoch, update):
-        rounds = self.context.config.own_mode_options()["again_rounds"]
+        rounds = self.context.options["again_rounds"]
         return sum(super(AgainMode, self).train_epoch(epoch, update) for _ in range(rounds)) / rounds
 """
 TRAIN = ("--hidden", "4", "--epochs", "3", "--batch-size", "20", "--sampler-threads", "0", "--batches", "1")

@@ -15,11 +15,11 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training import memory_check
 from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.rehearsal import fits
 from gnnloom.trainer.training.rehearsal.projection import project_training, with_drawn_options
-from gnnloom.trainer.training.start import check_fits
 from support.lone import LoneCommunicator
+from support.lone_training import opened_run
 from support.partitions import store_partition
 from support.problems import problem
 from support.sampled import store_for_sampling
@@ -57,14 +57,18 @@ def configured(catalog: Catalog, case: str) -> TrainConfig:
     )
 
 
+def check_fits(config: TrainConfig) -> int | None:
+    return fits.check_fits(LoneCommunicator(), opened_run(config))
+
+
 def needed(config: TrainConfig) -> int:
-    memory = check_fits(LoneCommunicator(), config)
+    memory = check_fits(config)
     assert memory is not None
     return memory
 
 
 def available(patch: pytest.MonkeyPatch, memory: int) -> None:
-    patch.setattr(memory_check, "available_memory", lambda: memory)
+    patch.setattr(fits, "available_memory", lambda: memory)
 
 
 @pytest.mark.parametrize("case", ["cluster", "samples"])
@@ -95,11 +99,11 @@ def test_a_model_that_cannot_be_rehearsed_is_never_refused(
     assert needed(config) > 0
     available(monkeypatch, 0)
     with pytest.raises(CollectiveError, match="run own: the rank on this machine will need"):
-        check_fits(LoneCommunicator(), config)
+        check_fits(config)
     (tmp_path / "valued.py").write_text(VALUED)
     monkeypatch.chdir(tmp_path)
     valued = replace(config, model="valued:Valued")
-    assert check_fits(LoneCommunicator(), valued) is None
+    assert check_fits(valued) is None
     with pytest.raises(InputError, match="run own: its memory is not known"):
         project_training(valued)
 
@@ -120,9 +124,9 @@ def test_without_evaluations_only_batches_need_memory(catalog: Catalog, monkeypa
     few = needed(without)
     assert needed(config) > hidden_layer > 2 * few
     available(monkeypatch, 2 * few)
-    check_fits(LoneCommunicator(), without)
+    check_fits(without)
     with pytest.raises(CollectiveError, match=r"no evaluation \(--eval-every 0 --no-final-eval\)"):
-        check_fits(LoneCommunicator(), config)
+        check_fits(config)
     available(monkeypatch, 0)
     with pytest.raises(CollectiveError, match=r"\(--pool\), --precision bf16, or"):
-        check_fits(LoneCommunicator(), without)
+        check_fits(without)

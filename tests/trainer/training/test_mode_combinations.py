@@ -12,8 +12,8 @@ from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.training.loop import train
-from gnnloom.trainer.training.session import open_session
 from support.lone import LoneCommunicator
+from support.lone_training import lone_session
 from support.problems import problem
 from support.sampled import sampled_config, store_whole
 
@@ -55,7 +55,7 @@ def test_a_mode_with_a_graph_of_its_own_evaluates_from_disk(catalog: Catalog) ->
 @pytest.mark.parametrize("mode", ["neighbor", "subgraph"])
 def test_sampled_neighbors_leave_the_rows_of_the_shard_on_disk(catalog: Catalog, mode: str) -> None:
     config = sampled_config(catalog, "web", mode, "opened", **MODES[mode])
-    operator = open_session(LoneCommunicator(), config, 1).operator
+    operator = lone_session(config).operator
     assert isinstance(operator, PointToPoint)
     assert isinstance(operator.matrix.own, StoredCSR) == (mode == "neighbor")
 

@@ -26,10 +26,10 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
-from gnnloom.trainer.training.session import open_session
 from support.covering import FEW_OR_EVERY
 from support.dense_models import DenseModel
 from support.lone import LoneCommunicator
+from support.lone_training import lone_session
 from support.mpi import train_all
 from support.problems import Problem, problem
 from support.sampled import sampled_config, store_for_sampling
@@ -302,18 +302,19 @@ def test_layer_by_layer_from_disk_the_scores_are_those_of_the_whole_graph(
     options: dict[str, Any] = {"model": model, "norm": "layer", "unit_embedding": True, "hidden": (7, 7)}
     options |= {"residual": True, "feature_norm": "row", "precision": precision}
     whole, stored = (
-        open_session(LoneCommunicator(), neighbor_config(catalog, "undirected", 1, "a", **options, **given), 1)
+        lone_session(neighbor_config(catalog, "undirected", 1, "a", **options, **given))
         for given in ({}, {"samples": samples.artifact.key})
     )
     whole.model.eval()
     stored.model.eval()
     with torch.no_grad():
         expected = whole.model(whole.take_inputs())
-        stored.take_inputs()
-        found = layerwise_scores(stored)
+        labels, layout = stored.objective.read(stored.label_rows, stored.place), stored.operator.layout(0)
+        loss = stored.objective.loss(layout, labels)
+        found = layerwise_scores(stored.mode_context(stored.take_inputs(), labels, loss, 0))
     # Rows in float32 have the same bits, and so their roundings to bf16.
     assert_close(found, expected, steps=30, dtype=np.float32 if precision == "bf16" else np.float64)
-    assert stored.counter.bytes < whole.counter.bytes
+    assert stored.opened.counter.bytes < whole.opened.counter.bytes
     assert [path.name for path in dataset.path.iterdir() if path.is_file()] == ["zarr.json"]
 
 

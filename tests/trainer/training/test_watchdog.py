@@ -20,8 +20,7 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction
 from gnnloom.trainer.job.leftovers import remove_segments_since
-from gnnloom.trainer.training.session import open_session
-from support.lone import LoneCommunicator
+from support.lone_training import lone_session
 from support.mpi import predicting
 from support.problems import problem
 
@@ -123,7 +122,7 @@ def test_every_layer_is_announced_forward_and_backward(tmp_path: Path) -> None:
     alone = Catalog(tmp_path / "catalog")
     PROBLEM.store(alone, 1)
     config = TrainConfig(catalog=str(alone.root), dataset="graph", run="one", hidden=(5, 4), threads=1)
-    session = open_session(LoneCommunicator(), config, 1)
+    session = lone_session(config)
     steps, watch = list[str](), session.comm.traffic.watch
     inputs = session.take_inputs()
     propagate = session.operator.propagate

@@ -17,13 +17,12 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.samplers.registry import SAMPLERS
-from gnnloom.trainer.config.continuation import find_start, inputs_of, run_of, with_its_run
+from gnnloom.trainer.config.continuation import OpenedRun, find_start, with_its_run
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_samples import open_samples
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.training.rehearsal.shard_sizes import RowSizes, ShardSizes, sizes_of
-from gnnloom.trainer.training.requested import check_graph, model_options
 
 #: A rank without any data, as measured at the end of a run: interpreter, torch, MPI, kernels in C, state of autograd,
 #: chunks of arrays that are read.
@@ -92,17 +91,16 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
 
     config = with_its_run(config)
     dataset = Catalog(config.catalog).dataset(config.dataset)
-    opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
-    shards = opened.shards
-    check_graph(config.model, shards)
+    opened = OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks)
+    shards = opened.shards.shards
     sizes = sizes_of(shards, config.task)
     if not sizes.num_features or not sizes.num_outputs:
         raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
-    start = find_start(config, inputs_of(shards.artifact), restart=restart)
-    seconds, measured = _known_seconds(dataset, config, shards.artifact.key)
-    drawn = with_drawn_options(config, dataset, shards.artifact)
+    start = find_start(opened.run, config, opened.inputs, restart=restart)
+    seconds, measured = _known_seconds(opened)
+    drawn = replace(opened, config=with_drawn_options(config, dataset, shards.artifact))
     ranks = _largest_ranks(config, sizes)
-    found = {rank: rehearse(drawn, dataset, opened, rank) for rank in ranks}
+    found = {rank: rehearse(drawn, rank) for rank in ranks}
     known = {rank: memory for rank, memory in found.items() if memory is not None}
     if len(known) < len(found):
         raise InputError(
@@ -178,7 +176,7 @@ def process_memory(config: TrainConfig) -> int:
 
 def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: bool) -> int:
     """Bytes of the class, or the predicted numbers, of every vertex, with its scores and perhaps its embedding."""
-    options = model_options(config, shards.num_features, shards.num_outputs)
+    options = config.options_of_model(shards.num_features, shards.num_outputs)
     embedding = options.dims[-2] if embeddings and len(options.pairs) > 1 else 0
     return shards.num_vertices * ((options.dims[-1] + embedding) * np.dtype(config.dtype).itemsize + 4)
 
@@ -191,9 +189,9 @@ _SIZE_FIELDS = (
 )  # fmt: skip
 
 
-def _known_seconds(dataset: Dataset, config: TrainConfig, shards: str) -> tuple[float | None, str | None]:
+def _known_seconds(opened: OpenedRun) -> tuple[float | None, str | None]:
     """The median time of an epoch in an earlier run of the same size, and the name of that run."""
-    own = run_of(config).name
+    dataset, config, own = opened.dataset, opened.config, opened.run.name
     # The run itself says most about its own epochs.
     for name in sorted(dataset.runs(), key=lambda name: name != own):
         run = Run(dataset.run_path(name))
@@ -201,7 +199,7 @@ def _known_seconds(dataset: Dataset, config: TrainConfig, shards: str) -> tuple[
             before, lines = TrainConfig.of_run(run), run.metrics()
         except GnnloomError:
             continue  # a damaged run, or one of a model that is not installed, has no time
-        if not lines or run.inputs().get("shards") != shards:
+        if not lines or run.inputs().get("shards") != opened.inputs["shards"]:
             continue
         if all(getattr(before, field) == getattr(config, field) for field in _SIZE_FIELDS):
             return statistics.median(line["seconds"] for line in lines), name

@@ -17,24 +17,20 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import RowShards
-from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
+from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
-from gnnloom.trainer.data.vertex_data import settled_feature_norm
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
-from gnnloom.trainer.training.build import build_model, build_objective
 from gnnloom.trainer.training.rehearsal.unread import unread
-from gnnloom.trainer.training.requested import model_options
-from gnnloom.trainer.training.session import Loaded, Session, build_share, open_samples_session, predicted_rows
+from gnnloom.trainer.training.session import predicted_rows, read_share
 from gnnloom.trainer.training.state.buffers import stored_buffers
 from gnnloom.trainer.training.state.checkpoint import partial_pieces
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
@@ -72,37 +68,32 @@ class RankMemory:
         return self.workspace + self.adjacency + self.batches + self.others
 
 
-def rehearse(config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: int) -> RankMemory | None:
+def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
     """The memory of a rank; None if code of another package cannot be rehearsed. Communicates nothing.
 
     Assumes that all vertices are in the training split, and that the entries of a grid's cells are spread evenly. Reads
     manifests and, of row shards, how many rows the ranks exchange.
 
     Args:
-        config: with the options that samples or a partition decide.
-        opened: the shards as any rank opens them.
+        opened: by any rank, with the options that samples or a partition decide.
     """
-    kind = config.mode_kind
+    config, kind = opened.config, opened.config.mode_kind
     if kind.is_sampled and kind.batch is None:
         return None
     try:
-        return _rehearse(config, dataset, opened, rank)
+        # Small tensors are computed, from meaningless values, and what models draw is nobody's.
+        with np.errstate(all="ignore"), seeded(config.seed):
+            # First without counting: what is imported takes memory too, that of the process.
+            with Unperformed(first := _unwritten(config)):
+                _Rehearsal(opened, rank, first)
+            with _unwritten(config) as memory, Unperformed(memory):
+                return _Rehearsal(opened, rank, memory).run()
     except GnnloomError:
         raise
     # What others wrote may need the values of its tensors, and then raises anything.
     except Exception as error:  # noqa: BLE001
         logger.info("run %s: its memory is not known: %s: %s", config.run_name, type(error).__name__, error)
         return None
-
-
-def _rehearse(config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: int) -> RankMemory:
-    # Small tensors are computed, from meaningless values, and what models draw is nobody's.
-    with np.errstate(all="ignore"), seeded(config.seed):
-        # First without counting: what is imported takes memory too, that of the process.
-        with Unperformed(first := _unwritten(config)):
-            _Rehearsal(config, dataset, opened, rank, first)
-        with _unwritten(config) as memory, Unperformed(memory):
-            return _Rehearsal(config, dataset, opened, rank, memory).run()
 
 
 def _unwritten(config: TrainConfig) -> Unwritten:
@@ -116,17 +107,19 @@ def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - calle
 class _Rehearsal:
     """What :class:`gnnloom.trainer.training.loop.Training` has of one rank's training, as far as memory goes."""
 
-    def __init__(
-        self, config: TrainConfig, dataset: Dataset, opened: OpenedShards, rank: int, memory: Unwritten
-    ) -> None:
-        self.adjacency = self.batches = 0
-        self.config, self.memory, self.comm = config, memory, UnconnectedRank(rank, config.ranks)
-        self.opened = unread(opened, rank, memory)
-        self.session = self._session(dataset)
-        session = self.session
+    def __init__(self, opened: OpenedRun, rank: int, memory: Unwritten) -> None:
+        self.batches = 0
+        self.config, self.memory, self.comm = opened.config, memory, UnconnectedRank(rank, opened.config.ranks)
+        self.shards = unread(opened.shards, rank, memory)
+        self.session = session = read_share(
+            self.comm, replace(opened, shards=self.shards, counter=ReadCounter()), memory.place
+        )
+        self.adjacency = memory.held - (0 if session.feature is None else session.feature.nbytes)
+        session.build_model()
+        session.objective = self._weighted(session.objective)
         self.labels = session.objective.read(session.label_rows, memory.place)
         inputs = session.take_inputs()
-        self.optimizer = build_optimizer(session.model, config)
+        self.optimizer = build_optimizer(session.model, self.config)
         self.layout = session.operator.layout(session.model.num_layers)
         loss = session.objective.loss(self.layout, self.labels)
         self.metrics = session.objective.metrics(self.layout, self.labels)
@@ -149,7 +142,7 @@ class _Rehearsal:
         return mode
 
     def _rank_rows(self) -> RankRows:
-        shards = self.opened.shards
+        shards = self.shards.shards
         row_bytes = shards.num_features * np.dtype(self.config.dtype).itemsize
         if not isinstance(shards, RowShards):
             return RankRows(len(self.labels.split), 0, shards.num_vertices, shards.nnz, row_bytes)
@@ -161,23 +154,6 @@ class _Rehearsal:
         # The partition was measured on the whole graph.
         average = shards.quality.get("load_avg", sum(nonzeros))
         return RankRows(own, halo, shards.num_vertices, round(average * shards.num_parts), row_bytes)
-
-    def _session(self, dataset: Dataset) -> Session:
-        """As :func:`gnnloom.trainer.training.session.open_session` makes it."""
-        config, shards, counter, place = self.config, self.opened.shards, ReadCounter(), self.memory.place
-        objective = self._weighted(build_objective(self.opened, config))
-        # Scaling takes a few rows at a time, so it needs no memory, and many steps.
-        unscaled = replace(config, feature_norm="none", run=config.run_name)
-        if config.samples is not None and isinstance(self.opened, OwnRowShard):
-            return open_samples_session(self.comm, unscaled, dataset, self.opened.shard, objective, place, counter)
-        options = model_options(config, shards.num_features, objective.num_outputs)
-        operator, feature_rows, label_rows = build_share(self.comm, config, self.opened, options, place, counter)
-        self.adjacency = self.memory.held
-        feature = place.from_numpy(feature_rows.read("feature", np.dtype(config.dtype)))
-        settled_feature_norm(feature, config.feature_norm, self.comm)
-        model = build_model(operator, config, options)
-        given = shards, label_rows, objective, operator, model, feature, counter, Loaded(0.0, 0)
-        return Session(self.comm, unscaled, dataset, *given)
 
     def _weighted(self, objective: Objective) -> Objective:
         # What a function of the user's takes is not known, whatever it computes.
@@ -215,12 +191,12 @@ class _Rehearsal:
             others,
             checkpoint,
             self._mapped(),
-            getattr(self.opened.shards, "read_shares", (0.0, 0.0)),
+            getattr(self.shards.shards, "read_shares", (0.0, 0.0)),
         )
 
     def _mapped(self) -> int:
         """Bytes of the uncompressed copies of the graph and of the vertex data."""
-        shards, sizes = self.opened.shards, self.sizes
+        shards, sizes = self.shards.shards, self.sizes
         n = shards.num_vertices
         if sizes is None or not sizes.maps_graph:
             return 0

@@ -22,7 +22,7 @@ def unread_grid(opened: OpenedShards, memory: Unwritten) -> OpenedShards:
     """The same shards without their contents; shards that are not grid shards are returned unchanged."""
     if not isinstance(opened, SharedGridShards):
         return opened
-    return replace(opened, shards=UnreadGridShards(opened.shards.artifact, memory))
+    return replace(opened, shards=UnreadGridShards(opened.shards.artifact, memory), counter=ReadCounter())
 
 
 class UnreadGridShards(GridShards):
