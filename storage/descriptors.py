@@ -1,6 +1,6 @@
 """Finds what can be added to gnnloom: algorithms, partitioners and formats, each described by one object in one file.
 
-A *descriptor* is a module-level constant, such as ``ALGORITHM`` in ``gnnloom/trainer/operators/summa.py``. Built-in
+A *descriptor* is a module-level constant, such as ``ALGORITHM`` in ``gnnloom/trainer/algorithms/tensor3d.py``. Built-in
 descriptors are found by importing every module of their room. Other packages register theirs as entry points whose
 value names the constant:
 

@@ -73,7 +73,7 @@ class ScheduleConfig(OptimizerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoppingConfig(Config):
+class StoppingConfig(ScheduleConfig):
     """Early stopping and the best checkpoint.
 
     Metrics are named as in the output, such as ``val_accuracy``, ``loss`` (of the training) or ``val_loss``.

@@ -71,7 +71,10 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 class TrainConfig(
     RunConfig, StoppingConfig, LossConfig, ScheduleConfig, ModelConfig, ModeConfig, DataConfig, AlgorithmConfig
 ):
-    """Everything that determines a training run; checked where it is built (InputError)."""
+    """Everything that determines a training run; checked where it is built (InputError).
+
+    Whoever needs a component only says so in its signature, such as ``ScheduleConfig``, and is given the whole as one.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,6 +124,12 @@ class TrainConfig(
     def input_is_cached(self) -> bool:
         # The rows of a batch differ from those of the whole graph, and from those of every other batch.
         return super().input_is_cached and not self.mode_kind.is_sampled
+
+    @property
+    def differentiates_products(self) -> bool:
+        """Gradients go back through the products with the adjacency; sampled training has products of its own."""
+        multiplies: bool = self.model_kind.load().multiplies
+        return multiplies and not self.mode_kind.is_sampled
 
     @property
     def run_name(self) -> str:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import Progress, RowsOnDisk, SoftmaxGradient, SoftmaxState
+from gnnloom.trainer.kernels.contract import RowsOnDisk
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.kernels.unwritten import Unwritten
 from gnnloom.trainer.place.workspace import SMALL
@@ -138,16 +138,7 @@ class UnperformedProduct:
         self.num_rows, self.num_columns, self.nnz = matrix.num_rows, matrix.num_columns, matrix.nnz
         self._kept = matrix, kept
 
-    def multiply(
-        self,
-        dense: Tensor,
-        out: Tensor,
-        row_scale: Tensor,
-        *,
-        accumulate: bool = False,
-        column_scale: Tensor | None = None,
-        progress: Callable[[], None] | None = None,
-    ) -> None:
+    def multiply(self, *_: object, **__: object) -> None:
         """Compute nothing."""
 
     def restricted(self, rows: NDArray[np.int64]) -> UnperformedProduct:  # noqa: ARG002
@@ -179,33 +170,10 @@ class UnperformedSoftmax:
         transposed = (pattern.num_columns + 1, np.int64), (pattern.nnz, index_dtype(pattern.num_rows))
         self._kept = pattern, *(empty((count,), np.dtype(kind)) for count, kind in transposed)
 
-    def accumulate(
-        self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState, progress: Progress = None
-    ) -> None:
+    def accumulate(self, *_: object) -> None:
         """Compute nothing."""
 
-    def add_target_gradient(
-        self,
-        values: Tensor,
-        source: Tensor,
-        target: Tensor,
-        gradient: SoftmaxGradient,
-        out: Tensor,
-        progress: Progress = None,
-    ) -> None:
-        """Compute nothing."""
-
-    def add_source_gradient(
-        self,
-        values: Tensor,
-        source: Tensor,
-        target: Tensor,
-        gradient: SoftmaxGradient,
-        of_values: Tensor,
-        of_scores: Tensor,
-        progress: Progress = None,
-    ) -> None:
-        """Compute nothing."""
+    add_target_gradient = add_source_gradient = accumulate
 
 
 class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]

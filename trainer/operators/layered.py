@@ -5,6 +5,7 @@ Hamilton, Ying, Leskovec (GraphSAGE, NeurIPS 2017), algorithm 2: the output of a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -21,39 +22,28 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
 from gnnloom.trainer.data.batch_data import without_halo
-from gnnloom.trainer.kernels.dispatch import converted, sparse_product
+from gnnloom.trainer.kernels.dispatch import SparseProduct, sparse_product
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.attention import NeighborRows
-from gnnloom.trainer.operators.weight_product import timed_product
+from gnnloom.trainer.operators.whole_rows import AXIS, RowProduct, WholeRows
 from gnnloom.trainer.place.place import Place
 
-AXIS = "row"
 
-
-class Layered:
-    """Every rank multiplies with the blocks of a batch of its own; weights are the same on all ranks.
+class Layered(WholeRows):
+    """Every rank multiplies with the blocks of a batch of its own.
 
     The rows of a layer's input are the leading vertices of the batch, those of its output are fewer of them. A sum over
     sampled neighbors is scaled by the nonzeros of the whole row over the drawn ones, so it is the full sum on average,
     and exactly the full sum if all are drawn.
     """
 
-    weight_axes: tuple[str, ...] = (AXIS,)
-
-    def __init__(
-        self,
-        comm: Communicator,
-        num_layers: int,
-        normalization: str,
-        place: Place,
-    ) -> None:
+    def __init__(self, comm: Communicator, num_layers: int, normalization: str, place: Place) -> None:
         """Begin without vertices; :meth:`load` gives the operator a batch.
 
         Args:
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
         """
-        self.grid, self.place = ProcessGrid(comm, {AXIS: comm.size}, place), place
+        super().__init__(ProcessGrid(comm, {AXIS: comm.size}, place), np.empty(0, np.int64))
         self._normalization = normalization
         self.load(empty_batch(num_layers))
 
@@ -66,8 +56,25 @@ class Layered:
         where = "the vertices of a batch"
         sides = scaling(where, self._normalization, batch.degree, self.place)
         self._layouts = [Layout(self.grid, batch.vertices[:size], row_axes=(AXIS,)) for size in batch.layer_sizes]
-        self._blocks = [ScaledBlock(block, batch.row_nnz, sides, self.place) for block in batch.blocks]
+        self._blocks = [self._scaled(block, batch.row_nnz, sides) for block in batch.blocks]
         self._neighbors = [NeighborRows(without_halo(block), None, self.grid) for block in batch.blocks]
+
+    def _scaled(self, block: CSR, row_nnz: NDArray[np.int64], sides: Scaling) -> tuple[_ScaledBlock, _ScaledBlock]:
+        """One block and its transpose, with the factors of their rows and columns.
+
+        Args:
+            row_nnz: (num_vertices,) nonzeros of the vertices' rows in the graph.
+            sides: of all vertices of the batch.
+        """
+        # A row without nonzeros has none to draw; its factor does not matter.
+        share = row_nnz[: block.num_rows] / np.maximum(np.diff(block.indptr), 1)
+        left = self.place.from_numpy(share).to(self.place.sum_dtype)
+        left = left * sides.left[: block.num_rows] if len(sides.left) else left
+        right = sides.right[: block.num_columns]
+        return (
+            _ScaledBlock(lambda: block, left, right, block.num_rows, self.grid),
+            _ScaledBlock(lambda: transposed(block), right, left, block.num_columns, self.grid),
+        )
 
     def rest(self, vertex: NDArray[np.int64]) -> None:
         """Have these rows in every layer, and multiply with nothing, until a batch is loaded.
@@ -78,14 +85,8 @@ class Layered:
         self._layouts = [Layout(self.grid, vertex, row_axes=(AXIS,))] * (len(self._layouts))
         self._blocks, self._neighbors = [], []
 
-    def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
-        return None
-
     def layout(self, layer: int) -> Layout:
         return self._layouts[layer]
-
-    def product_layouts(self, layer: int) -> tuple[Layout, Layout]:
-        return self._layouts[layer], self._layouts[layer + 1]
 
     def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:  # noqa: ARG002
         if target.num_rows == len(features):
@@ -93,76 +94,32 @@ class Layered:
         result: Tensor = _Leading.apply(features, target.num_rows, self.place)  # type: ignore[no-untyped-call]
         return result
 
-    def release(self, layer: int) -> None:
-        """The next batch replaces all blocks, so nothing is freed."""
-
     def neighbors(self, layer: int) -> NeighborRows:
         """The sampled rows of a layer; weights of attention are those among the drawn neighbors."""
         return self._neighbors[layer]
 
-    def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:
-        features = converted(features, self.place.feature_dtype, self.place)
-        result: Tensor = _Propagate.apply(features, self._blocks[layer], self, as_sums)  # type: ignore[no-untyped-call]
-        return result
-
-    def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
-        return timed_product(features, weight, self.grid, spends=spends)
+    def products(self, layer: int) -> tuple[RowProduct, RowProduct]:
+        return self._blocks[layer]
 
 
-class ScaledBlock:
-    """diag(left) B diag(right) of one block B, and its transpose once that is needed."""
+class _ScaledBlock:
+    """diag(left) B diag(right) of one block B, which is prepared when it is first multiplied with."""
 
-    def __init__(self, block: CSR, row_nnz: NDArray[np.int64], sides: Scaling, place: Place) -> None:
-        """Prepare the product.
-
-        Args:
-            row_nnz: (num_vertices,) nonzeros of the vertices' rows in the graph.
-            sides: of all vertices of the batch.
-        """
-        self._block, self._place = block, place
-        drawn = np.diff(block.indptr)
-        # A row without nonzeros has none to draw; its factor does not matter.
-        share = place.from_numpy(row_nnz[: block.num_rows] / np.maximum(drawn, 1)).to(place.sum_dtype)
-        self._left = share * sides.left[: block.num_rows] if len(sides.left) else share
-        self._right = sides.right[: block.num_columns]
+    def __init__(self, find: Callable[[], CSR], left: Tensor, right: Tensor, num_rows: int, grid: ProcessGrid) -> None:
+        self._find, self._left, self._right, self._num_rows, self._grid = find, left, right, num_rows, grid
 
     @cached_property
-    def _forward(self) -> Any:
-        return sparse_product(self._block, self._place)
-
-    @cached_property
-    def _backward(self) -> Any:
-        return sparse_product(transposed(self._block), self._place)
+    def _product(self) -> SparseProduct:
+        return sparse_product(self._find(), self._grid.place)
 
     def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:
         """(num_rows, dim) the product with (num_columns, dim) features, of their dtype or that of their sums."""
-        dtype = self._place.sum_dtype if as_sums else features.dtype
-        product = self._place.empty((self._block.num_rows, features.shape[1]), dtype)
-        self._forward.multiply(self._place.contiguous(features), product, self._left, column_scale=self._right)
+        place = self._grid.place
+        with self._grid.comm.traffic.timing(SPMM):
+            dtype = place.sum_dtype if as_sums else features.dtype
+            product = place.empty((self._num_rows, features.shape[1]), dtype)
+            self._product.multiply(place.contiguous(features), product, self._left, column_scale=self._right)
         return product
-
-    def multiply_transposed(self, gradient: Tensor) -> Tensor:
-        """(num_columns, dim) the product of the transpose with (num_rows, dim) gradients."""
-        product = self._place.empty((self._block.num_columns, gradient.shape[1]), gradient.dtype)
-        self._backward.multiply(self._place.contiguous(gradient), product, self._right, column_scale=self._left)
-        return product
-
-
-class _Propagate(torch.autograd.Function):
-    """The product with a block; its adjoint is the product with the transpose."""
-
-    @staticmethod
-    def forward(ctx: Any, features: Tensor, block: ScaledBlock, operator: Layered, as_sums: bool) -> Tensor:
-        # The block, not the layer: the operator may have loaded the next batch before the backward pass.
-        ctx.block, ctx.operator, ctx.dtype = block, operator, features.dtype
-        with operator.grid.comm.traffic.timing(SPMM):
-            return block.multiply(features.detach(), as_sums=as_sums)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gradient = converted(gradient, ctx.dtype, ctx.operator.place)
-        with ctx.operator.grid.comm.traffic.timing(SPMM):
-            return ctx.block.multiply_transposed(gradient), None, None, None
 
 
 class _Leading(torch.autograd.Function):

@@ -1,8 +1,8 @@
-"""What the operators share whose ranks hold whole rows of one layout in every layer."""
+"""What the operators share whose ranks hold whole rows in every layer."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,10 +13,18 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.kernels.dispatch import converted
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
-from gnnloom.trainer.operators.halo_product import HaloProduct
 from gnnloom.trainer.operators.weight_product import timed_product
+from gnnloom.trainer.place.place import Place
 
 AXIS = "row"
+
+
+class RowProduct(Protocol):
+    """A scaled matrix, or some rows of it, ready to be multiplied."""
+
+    def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:
+        """The product with this rank's rows, of their dtype or that of their sums. Collective among the ranks."""
+        ...
 
 
 class WholeRows:
@@ -26,8 +34,8 @@ class WholeRows:
     """
 
     weight_axes: tuple[str, ...] = (AXIS,)
-    forward_product: HaloProduct
-    backward_product: HaloProduct | None
+    forward_product: RowProduct
+    backward_product: RowProduct | None = None
 
     def __init__(self, grid: ProcessGrid, vertex: NDArray[np.int64]) -> None:
         """Communicates nothing.
@@ -44,18 +52,22 @@ class WholeRows:
     def layout(self, layer: int) -> Layout:  # noqa: ARG002 - the same for every layer
         return self._layout
 
-    def product_layouts(self, layer: int) -> tuple[Layout, Layout]:  # noqa: ARG002 - the same for every layer
-        return self._layout, self._layout
+    def product_layouts(self, layer: int) -> tuple[Layout, Layout]:
+        return self.layout(layer), self.layout(layer + 1)
 
     def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:  # noqa: ARG002
         return features
 
     def release(self, layer: int) -> None:
-        """All layers multiply with the same matrix, so nothing can be freed."""
+        """All layers multiply with the same matrix, or the next batch replaces it: nothing is freed."""
 
-    def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:  # noqa: ARG002
+    def products(self, layer: int) -> tuple[RowProduct, RowProduct | None]:  # noqa: ARG002 - the same for every layer
+        """The matrix of a layer, and its transpose if gradients go through :meth:`propagate`."""
+        return self.forward_product, self.backward_product
+
+    def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:
         features = converted(features, self.place.feature_dtype, self.place)
-        result: Tensor = _Propagate.apply(features, self, as_sums)  # type: ignore[no-untyped-call]
+        result: Tensor = _Propagate.apply(features, *self.products(layer), self.place, as_sums)  # type: ignore[no-untyped-call]
         return result
 
     def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
@@ -66,11 +78,13 @@ class _Propagate(torch.autograd.Function):
     """The product with a matrix; its adjoint is the product with the transpose."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, operator: WholeRows, as_sums: bool) -> Tensor:
+    def forward(
+        ctx: Any, features: Tensor, product: RowProduct, transposed: RowProduct | None, place: Place, as_sums: bool
+    ) -> Tensor:
         # The product, not the operator: an operator of batches may have loaded the next one before the backward pass.
-        ctx.transposed, ctx.given = operator.backward_product, (features.dtype, operator.place)
-        return operator.forward_product.multiply(features.detach(), as_sums=as_sums)
+        ctx.transposed, ctx.given = transposed, (features.dtype, place)
+        return product.multiply(features.detach(), as_sums=as_sums)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.transposed.multiply(converted(gradient, *ctx.given)), None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.transposed.multiply(converted(gradient, *ctx.given)), None, None, None, None

@@ -1,5 +1,5 @@
-"""The training loop on one rank, with its session, loss, metrics, optimizer, checkpoints and prediction.
+"""The training loop on one rank: where it begins, its session, its course over the epochs, its record, and prediction.
 
-Imports every other room of the trainer except ``job``. A new training mode goes into ``modes``; a new optimizer, loss
-or metric goes into the module of that name.
+Imports every other room of the trainer except ``job``. ``state`` has the optimizers and checkpoints, ``rehearsal`` the
+memory that a training will take.
 """

@@ -10,8 +10,9 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.loss_config import BALANCED, NO_WEIGHTS, LossConfig
-from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Dropout
@@ -30,50 +31,55 @@ from gnnloom.trainer.tasks.registry import task_of_data
 def build_operator(
     comm: Communicator,
     shards: OpenedShards,
-    config: TrainConfig,
+    config: AlgorithmConfig,
+    normalization: str,
     plan: LayerPlan,
     place: Place,
     counter: ReadCounter,
+    *,
+    differentiates: bool,
 ) -> Operator:
-    """The operator of the configured algorithm. Reads this rank's adjacency and communicates nothing."""
+    """The operator of the configured algorithm. Reads this rank's adjacency and communicates nothing.
+
+    For the arguments see :class:`~gnnloom.trainer.algorithms.algorithm.OperatorContext`.
+    """
     algorithm = config.chosen_algorithm
     context = OperatorContext(
         comm=comm,
         axes=algorithm.settled_grid(config.grid, comm.size),
         shards=shards,
-        normalization=config.normalization,
+        normalization=normalization,
         place=place,
         plan=plan,
-        # Sampled training differentiates the products with its batches only.
-        differentiates=config.model_kind.load().multiplies and not config.mode_kind.is_sampled,
+        differentiates=differentiates,
         counter=counter,
         options=config.own_options(),
     )
     return algorithm.build(context)
 
 
-def build_objective(shards: OpenedShards, config: TrainConfig) -> Objective:
-    """The objective of the configured task, or of that which the vertex data suggest. Communicates nothing.
+def build_objective(shards: OpenedShards, name: str) -> Objective:
+    """The objective of a task, or (``auto``) of that which the vertex data suggest. Communicates nothing.
 
     Raises:
         InputError: the shards lack what the task predicts.
     """
     # Any rows say which arrays the shards have.
-    task = task_of_data(config.task, shards.vertex_rows("rows", (0, 0)), shards.shards.artifact.path)
+    task = task_of_data(name, shards.vertex_rows("rows", (0, 0)), shards.shards.artifact.path)
     found: Objective = task.load()(task, task.width(shards.shards))
     return found
 
 
-def build_model(operator: Operator, config: TrainConfig, options: ModelOptions) -> Model:
-    """The configured model, with weights from ``config.seed``, the same on every rank. Communicates nothing.
+def build_model(operator: Operator, config: ModelConfig, seed: int, options: ModelOptions) -> Model:
+    """The configured model, with weights from a seed, the same on every rank. Communicates nothing.
 
     Modules of torch, such as ``nn.Linear``, are created in the dtype of the run.
     """
     place = operator.grid.place
-    dropout = Dropout(config.dropout, config.seed, place)
+    dropout = Dropout(config.dropout, seed, place)
     # What a class draws outside `create_parameters`, in an `__init__` of its own.
-    with place.creating_modules(), seeded(derived_seed(config.seed, Draws.CREATION)):
-        model: Model = config.model_kind.load()(operator, options, dropout, config.seed)
+    with place.creating_modules(), seeded(derived_seed(seed, Draws.CREATION)):
+        model: Model = config.model_kind.load()(operator, options, dropout, seed)
     share_batch_norms(model, lambda: model.operator)
     return model
 

@@ -15,8 +15,8 @@ from typing import Any
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.runs.checkpoint import checkpoint_facts
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.optimization_config import ScheduleConfig
-from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingConfig
+from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.tasks.task import Figure, judge_of
 
 #: The training's loss, which every epoch has, and the loss of the validation split, which is formed on request.
@@ -174,10 +174,13 @@ class Course:
         best: the best checkpoint so far; None if the run keeps none, or has not measured any yet.
     """
 
-    def __init__(self, config: TrainConfig, figures: Mapping[str, Figure], best: KeptBest | None) -> None:
+    def __init__(
+        self, config: StoppingConfig, run: RunConfig, figures: Mapping[str, Figure], best: KeptBest | None
+    ) -> None:
         """Begin before the first epoch.
 
         Args:
+            run: says when the run evaluates.
             figures: metrics that the run reports, by name.
             best: the best checkpoint on disk, if the run goes on from it.
 
@@ -185,10 +188,10 @@ class Course:
             InputError: an option names a metric that the run does not report, or does not measure between its epochs.
         """
         monitored = find_metric("monitor", config.monitor, figures)
-        if (config.patience or config.schedule == "plateau") and monitored.name != LOSS and not config.eval_every:
+        if (config.patience or config.schedule == "plateau") and monitored.name != LOSS and not run.eval_every:
             raise InputError(f"monitor {monitored.name}: it is measured only at the end; set eval_every, such as to 1")
         keeps = config.keep_best != "none"
-        if keeps and config.keep_best != LOSS and not config.evaluates:
+        if keeps and config.keep_best != LOSS and not run.evaluates:
             raise InputError(f"keep_best {config.keep_best}: the run measures no metrics; leave out --no-final-eval")
         self._kept = Best(find_metric("keep_best", config.keep_best, figures)) if keeps else None
         self._monitored, self._patience = Best(monitored), config.patience

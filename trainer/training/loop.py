@@ -42,7 +42,7 @@ from gnnloom.trainer.training.rehearsal.fits import check_fits
 from gnnloom.trainer.training.session import threads_per_rank, writing
 from gnnloom.trainer.training.start import Begun, ReadStart, agreed_start, begin_run
 from gnnloom.trainer.training.state.buffers import average_buffers
-from gnnloom.trainer.training.state.checkpoint import restore, restore_parameters
+from gnnloom.trainer.training.state.checkpoint import restore
 from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination
 from gnnloom.trainer.training.state.model_checks import agree_on_model, check_epoch
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
@@ -142,7 +142,7 @@ class Training:
         comm.traffic.profiled = self.config.profile
         agree_on_model(comm, self.model, self.config.model)
         self.inputs = self.session.take_inputs()
-        self.optimizer = together(comm, lambda: build_optimizer(self.model, self.config))
+        self.optimizer = together(comm, lambda: build_optimizer(self.model, self.config.model, self.config))
         self.trained = trained_parameters(self.model)
         layout = self.session.operator.layout(self.model.num_layers)
         self.layout, self.labels = layout, start.labels
@@ -169,7 +169,7 @@ class Training:
         self.details: dict[str, Any] | None = None
         own_figures = () if start.own_metric is None else (own_figure(start.own_metric),)
         self.figures = {name: each for each in (*self.objective.task.figures, *own_figures) for name in each.names}
-        self.course = together(comm, lambda: Course(self.config, self.figures, start.best))
+        self.course = together(comm, lambda: Course(self.config, self.config, self.figures, start.best))
         self.val_loss = None
         if self.course.needs_val_loss:
             self.val_loss = replace(self.objective, class_weights=None).loss(layout, labels, "valid")
@@ -423,7 +423,7 @@ class Training:
             return len(self.lines)
         folder, share = self.run.best_checkpoint, (self.comm.rank, self.comm.size)
         best = together(self.comm, lambda: read_checkpoint(folder, share=share, counter=self.session.opened.counter))
-        together(self.comm, lambda: restore_parameters(best, self.model))
+        together(self.comm, lambda: restore(best, self.model))
         self.details = None
         return best.epoch
 

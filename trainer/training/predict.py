@@ -23,7 +23,7 @@ from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.session import Session, open_session, predicted_rows, threads_per_rank, writing
-from gnnloom.trainer.training.state.checkpoint import restore_parameters
+from gnnloom.trainer.training.state.checkpoint import restore
 
 
 def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         session = together(comm, lambda: open_session(comm, opened, num_threads))
         checkpoint = together(comm, lambda: _checkpoint_of(comm, opened, config))
         inputs = session.take_inputs()
-        together(comm, lambda: restore_parameters(checkpoint, session.model))
+        together(comm, lambda: restore(checkpoint, session.model))
         write_predictions(session, inputs, checkpoint.epoch, embeddings=bool(embeds))
     per_rank = comm.gather_numbers([opened.counter.bytes, peak_memory()])
     return summary(run, checkpoint.epoch) | {

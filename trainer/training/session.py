@@ -75,7 +75,7 @@ class Session:
 
     def build_model(self) -> None:
         """Build the configured model. Communicates nothing."""
-        self.model = build_model(self.operator, self.config, self.options)
+        self.model = build_model(self.operator, self.config, self.config.seed, self.options)
 
     @property
     def config(self) -> TrainConfig:
@@ -217,13 +217,14 @@ def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
     """
     config, shards = opened.config, opened.shards
     config.check_graph(shards.shards)
-    objective = build_objective(shards, config)
+    objective = build_objective(shards, config.task)
     if config.samples is not None and isinstance(shards, OwnRowShard):
         return _on_samples(comm, opened, shards, objective, place)
     options = config.options_of_model(shards.shards.num_features, objective.num_outputs)
     # The plan of the model comes before the operator, which reads only what the plan multiplies with.
     plan = options.layer_plan()
-    operator = build_operator(comm, shards, config, plan, place, opened.counter)
+    given = comm, shards, config, config.normalization, plan, place, opened.counter
+    operator = build_operator(*given, differentiates=config.differentiates_products)
     first, last = operator.layout(0), operator.layout(plan.num_layers)
     # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
     # and exchange columns in `take_inputs`.

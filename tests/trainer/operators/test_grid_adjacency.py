@@ -101,7 +101,16 @@ def _build(shards: GridShards, algorithm: str, grid: tuple[int, ...], rank: int,
     )
     plan = config.options_of_model(5, 3).layer_plan()
     comm, opened = Rank(rank, ranks), SharedGridShards(shards, counter)
-    return build_operator(comm, opened, config, plan, Place(), counter)  # type: ignore[arg-type,return-value]
+    return build_operator(  # type: ignore[return-value]
+        comm,  # type: ignore[arg-type]
+        opened,
+        config,
+        config.normalization,
+        plan,
+        Place(),
+        counter,
+        differentiates=True,
+    )
 
 
 @pytest.mark.parametrize(("algorithm", "grid", "ranks"), PLANES)

@@ -28,6 +28,11 @@ def config(**options: Any) -> TrainConfig:
     return TrainConfig(catalog="c", dataset="d", **{"lr": 0.4, "epochs": 10, **options})
 
 
+def course_of(best: KeptBest | None, **options: Any) -> Course:
+    given = config(**options)
+    return Course(given, given, ACCURACY, best)
+
+
 def rates(metric: str = "loss", losses: tuple[float, ...] = (), **options: Any) -> list[float]:
     schedule = Schedule(config(**options), Metric(metric, lower=True))
     found = []
@@ -101,7 +106,7 @@ def follow(course: Course, values: list[float | None]) -> list[tuple[bool, bool]
 
 
 def test_patience_counts_epochs_and_the_best_checkpoint_is_the_first_of_equal_ones() -> None:
-    course = Course(config(patience=3, keep_best="val_accuracy"), ACCURACY, None)
+    course = course_of(None, patience=3, keep_best="val_accuracy")
     found = follow(course, [0.5, None, 0.6, 0.6, None, 0.4])
     assert found == [(True, False), (False, False), (True, False), (False, False), (False, False), (False, True)]
     assert course.summary == {
@@ -114,23 +119,23 @@ def test_patience_counts_epochs_and_the_best_checkpoint_is_the_first_of_equal_on
 
 def test_a_metric_that_is_measured_only_at_the_end_cannot_decide_before() -> None:
     with pytest.raises(InputError, match="monitor val_accuracy: it is measured only at the end; set eval_every"):
-        Course(config(patience=3, eval_every=0), ACCURACY, None)
-    Course(config(patience=3, eval_every=0, monitor="loss"), ACCURACY, None)
+        course_of(None, patience=3, eval_every=0)
+    course_of(None, patience=3, eval_every=0, monitor="loss")
 
 
 def test_a_run_without_evaluations_keeps_no_best_checkpoint_by_a_metric() -> None:
     never = {"eval_every": 0, "final_eval": False}
     with pytest.raises(InputError, match="keep_best val_accuracy: the run measures no metrics; leave out --no-final"):
-        Course(config(keep_best="val_accuracy", **never), ACCURACY, None)
-    Course(config(keep_best="loss", **never), ACCURACY, None)
-    Course(config(keep_best="val_accuracy", eval_every=0), ACCURACY, None)
+        course_of(None, keep_best="val_accuracy", **never)
+    course_of(None, keep_best="loss", **never)
+    course_of(None, keep_best="val_accuracy", eval_every=0)
 
 
 def test_the_best_checkpoint_of_another_metric_is_replaced() -> None:
     kept = KeptBest(7, "val_accuracy", 0.7)
-    same = Course(config(keep_best="val_accuracy"), ACCURACY, kept)
+    same = course_of(kept, keep_best="val_accuracy")
     assert follow(same, [0.6, 0.8]) == [(False, False), (True, False)]
-    other = Course(config(keep_best="loss"), ACCURACY, kept)
+    other = course_of(kept, keep_best="loss")
     assert follow(other, [0.6, 0.8]) == [(True, False), (False, False)]
 
 

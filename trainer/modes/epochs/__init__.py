@@ -1,1 +1,1 @@
-"""The modes of training, one class per file; the loop asks one for each epoch's gradients. Descriptors: ``modes``."""
+"""What an epoch computes, one class per mode; the loop asks one for each epoch's gradients. Descriptors: ``modes``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor
@@ -161,10 +161,17 @@ def add_gradients(
 
 
 @contextmanager
-def multiplying_by(operator: Operator, model: Model) -> Iterator[None]:
-    """Let a model multiply by the matrix of a batch inside the block; then again by that of the whole graph."""
-    whole, model.operator = model.operator, operator
+def multiplying_by(operator: Operator, model: Model, *, shrinks: bool = False) -> Iterator[None]:
+    """Let a model multiply by the matrix of a batch inside the block; then again by that of the whole graph.
+
+    Args:
+        shrinks: a layer's output has far fewer rows than its input.
+    """
+    whole, options, model.operator = model.operator, model.options, operator
+    # A product with the weight then costs less after the one with the block.
+    if shrinks and options.product_order == "auto":
+        model.options = replace(options, product_order="propagate-first")
     try:
         yield
     finally:
-        model.operator = whole
+        model.operator, model.options = whole, options

@@ -6,9 +6,8 @@ gradient of a step is that of the mean loss over the batches of all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import closing
 
 import numpy as np
 import torch
@@ -97,7 +96,8 @@ class NeighborMode(Mode):
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         total, terms = 0.0, 0.0
         drawn_batches = awaited(self._batches.begin(epoch), self.context.comm.traffic)
-        with self._on_blocks(), closing(drawn_batches) as batches:
+        blocks = multiplying_by(self._operator, self.context.model, shrinks=True)
+        with blocks, closing(drawn_batches) as batches:
             for step in range(self._num_steps):
                 drawn = next(batches, None) or self._batches.nothing()
                 # Every step has dropout masks of its own.
@@ -134,21 +134,6 @@ class NeighborMode(Mode):
         split = operator.grid.place.zeros((drawn.batch.num_seeds,), torch.uint8).fill_(SPLIT["train"])
         layout = operator.layout(context.model.num_layers)
         return context.objective.loss(layout, Labels(drawn.label, split))
-
-    @contextmanager
-    def _on_blocks(self) -> Iterator[None]:
-        """Let the model multiply with the blocks of batches inside the block."""
-        model = self.context.model
-        options = model.options
-        # A layer's output has far fewer rows than its input, so a product with the weight costs less after the one with
-        # the block.
-        if options.product_order == "auto":
-            model.options = replace(options, product_order="propagate-first")
-        try:
-            with multiplying_by(self._operator, model):
-                yield
-        finally:
-            model.options = options
 
 
 def _checked(context: ModeContext) -> tuple[int, ...]:

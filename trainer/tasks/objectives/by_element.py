@@ -65,16 +65,12 @@ class MaskedBinaryCrossEntropy(_ByElement):
         self.speaks = layout.speaks_for_piece(layout.grid.axes)
         self._weight = None if weights is None else weights[columns]
         if self._weight is None:
-            self._num_terms: float = self._total(int(known.sum()) if self.speaks else 0)
+            self.num_terms = self._total(int(known.sum()) if self.speaks else 0)
         else:
-            self._num_terms = self._total_weight(known * self._weight)
+            self.num_terms = self._total_weight(known * self._weight)
         self._unknown = ~known
         # torch subtracts no booleans; these are the same bytes.
         self._target = target.view(torch.int8)
-
-    @property
-    def num_terms(self) -> float:
-        return self._num_terms
 
     def some_parts(self, scores: Tensor, rows: slice, scratch: tuple[Tensor, Tensor]) -> Tensor:
         # log(1 + e^x) - t x, written as max(x, 0) + log(1 + e^-|x|) - t x, which cannot overflow.
@@ -109,11 +105,7 @@ class MaskedSquaredError(_ByElement):
         self._target = target[self._rows, layout.columns(num_targets)]
         self._unknown = self._target.isnan()
         self.speaks = layout.speaks_for_piece(layout.grid.axes)
-        self._num_terms = self._total(int((~self._unknown).sum()) if self.speaks else 0)
-
-    @property
-    def num_terms(self) -> float:
-        return self._num_terms
+        self.num_terms = self._total(int((~self._unknown).sum()) if self.speaks else 0)
 
     def some_parts(self, scores: Tensor, rows: slice, scratch: tuple[Tensor, Tensor]) -> Tensor:
         squares, error = scratch

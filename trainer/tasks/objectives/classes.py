@@ -150,7 +150,7 @@ class MaskedCrossEntropy(MaskedLoss):
         """
         super().__init__(layout, mask)
         weight = None if weights is None else weights[label[self._rows]]
-        self._num_terms = self.num_examples if weight is None else self._total_weight(weight)
+        self.num_terms = self.num_examples if weight is None else self._total_weight(weight)
         self._weight = None if weight is None else weight.unsqueeze(1)
         columns = layout.columns(num_classes)
         self._target = label[self._rows] - columns.start
@@ -159,10 +159,6 @@ class MaskedCrossEntropy(MaskedLoss):
         held = (self._target >= 0) & (self._target < width)
         self._target = self._target.where(held, 0).unsqueeze(1)
         self._held = held.unsqueeze(1)
-
-    @property
-    def num_terms(self) -> float:
-        return self._num_terms
 
     def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of the rows' losses, and its derivative: softmax minus the indicator of the label. Collective."""

@@ -18,9 +18,12 @@ class MaskedLoss(ABC):
     Attributes:
         num_examples: number of these vertices over all ranks.
         speaks: this rank adds its sum to the loss; ranks that hold copies of the same scores do not.
+        num_terms: number of terms of the sum over all ranks, or the sum of their weights, which divides it; set by a
+            subclass.
         divisor: what the sum is divided by instead of ``num_terms``, such as the terms of more vertices than these.
     """
 
+    num_terms: float
     divisor: float | None = None
     #: Factors of the terms, of a shape that broadcasts to that of the scores in the mask; None for ones.
     _weight: Tensor | None = None
@@ -72,11 +75,6 @@ class MaskedLoss(ABC):
         if weights is not None:
             factor = weights[self._rows].unsqueeze(1)
             self._weight = factor if self._weight is None else self._weight * factor
-
-    @property
-    @abstractmethod
-    def num_terms(self) -> float:
-        """Number of terms of the sum over all ranks, or the sum of their weights, which divides it."""
 
     @abstractmethod
     def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:

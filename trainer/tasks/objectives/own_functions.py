@@ -89,12 +89,8 @@ class MaskedOwnLoss(MaskedLoss):
         super().__init__(layout, mask)
         self._function, self._label = function, label[self._rows]
         weight = None if weights is None else weights[self._label]
-        self._num_terms = self.num_examples if weight is None else self._total_weight(weight)
+        self.num_terms = self.num_examples if weight is None else self._total_weight(weight)
         self._weight = None if weight is None else weight.unsqueeze(1)
-
-    @property
-    def num_terms(self) -> float:
-        return self._num_terms
 
     def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of the vertices' losses, and its derivative by automatic differentiation. Communicates nothing."""

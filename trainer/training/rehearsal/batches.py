@@ -53,12 +53,8 @@ class RehearsedBatches(Mode):
         shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
         labels = Labels(*(self.context.place.lasting(*each) for each in shapes))
         loss = self.context.objective.loss(operator.layout(model.num_layers), labels)
-        options = model.options
-        if self._sizes.is_layered and options.product_order == "auto":
-            model.options = replace(options, product_order="propagate-first")
-        with multiplying_by(operator, model):
+        with multiplying_by(operator, model, shrinks=self._sizes.is_layered):
             add_gradients(model, epoch, operator, feature, loss, 1.0)
-        model.options = options
         update()
         return 0.0
 

@@ -31,8 +31,7 @@ from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.session import predicted_rows, read_share
-from gnnloom.trainer.training.state.buffers import stored_buffers
-from gnnloom.trainer.training.state.checkpoint import partial_pieces
+from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
 
 logger = logging.getLogger(__name__)
@@ -119,7 +118,7 @@ class _Rehearsal:
         session.objective = self._weighted(session.objective)
         self.labels = session.objective.read(session.label_rows, memory.place)
         inputs = session.take_inputs()
-        self.optimizer = build_optimizer(session.model, self.config)
+        self.optimizer = build_optimizer(session.model, self.config.model, self.config)
         self.layout = session.operator.layout(session.model.num_layers)
         loss = session.objective.loss(self.layout, self.labels)
         self.metrics = session.objective.metrics(self.layout, self.labels)
@@ -207,12 +206,8 @@ class _Rehearsal:
 
     def _checkpoint(self) -> int:
         """Take the memory of a copy of the training's state for the moment; returns the bytes of all ranks' copies."""
-        model = self.session.model
-        state = {**dict(model.named_parameters()), **stored_buffers(model), **self.optimizer.state}
-        pieces = partial_pieces(model)
         found, copies = 0, list[Tensor]()
-        for name, tensor in state.items():
-            piece = pieces.get(name)
+        for tensor, piece in stored_state(self.session.model, self.optimizer).values():
             whole = tensor.shape if piece is None else piece.shape
             found += math.prod(whole) * tensor.element_size()
             # One rank gathers the weights, but no rank the arrays with a row per vertex.

@@ -51,14 +51,9 @@ class Snapshot:
             CollectiveError: a parameter is not finite.
         """
         together(comm, lambda: _check_finite(model, epoch))
-        pieces = _pieces(model)
-        tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
-        tensors |= {_BUFFER + name: buffer for name, buffer in stored_buffers(model).items()}
-        tensors |= {_OPTIMIZER + name: tensor for name, tensor in optimizer.state.items()}
         spread, whole = [], {}
         # All ranks visit the names in the same order, since gathering a piece is collective.
-        for name, tensor in sorted(tensors.items()):
-            piece = pieces.get(name)
+        for name, (tensor, piece) in sorted(stored_state(model, optimizer).items(), key=lambda item: item[0]):
             if piece is not None and piece.layout is not None:
                 array = VertexArray(name, tensor, piece.layout, ("dim0", "dim1"), piece.shape[1])
                 chunks = OwnChunks.of(array, piece.shape[0], Kind.CHECKPOINT)
@@ -82,47 +77,31 @@ def _check_finite(model: nn.Module, epoch: int) -> None:
             raise DivergedError(f"parameter {name} is not finite after epoch {epoch}; lower the learning rate")
 
 
-def partial_pieces(model: nn.Module) -> dict[str, Piece]:
-    """Which piece this rank holds of a parameter or of its moments, for those that are split over ranks."""
+def stored_state(model: nn.Module, optimizer: Optimizer | None = None) -> dict[str, tuple[Tensor, Piece | None]]:
+    """The tensors that a checkpoint holds by their names there, without gradients but in the memory of the training.
+
+    Each with the piece of it that this rank has, if it is split over ranks.
+    """
     pieces = {name: p.piece for name, p in model.named_parameters() if isinstance(p, PartialParameter)}
     # The optimizer's moments of a parameter are split like the parameter.
-    return pieces | {f"{name}/{moment}": piece for name, piece in pieces.items() for moment in MOMENTS}
+    moments = {f"{name}/{moment}": piece for name, piece in pieces.items() for moment in MOMENTS}
+    state = {_PARAMETER + name: (p.detach(), pieces.get(name)) for name, p in model.named_parameters()}
+    state |= {_BUFFER + name: (buffer, None) for name, buffer in stored_buffers(model).items()}
+    if optimizer is not None:
+        state |= {_OPTIMIZER + name: (tensor, moments.get(name)) for name, tensor in optimizer.state.items()}
+    return state
 
 
-def _pieces(model: nn.Module) -> dict[str, Piece]:
-    """The same by the names that a checkpoint has."""
-    named = dict(model.named_parameters())
-    return {
-        (_PARAMETER if name in named else _OPTIMIZER) + name: piece for name, piece in partial_pieces(model).items()
-    }
-
-
-def restore_parameters(checkpoint: StoredCheckpoint, model: Model) -> None:
-    """Copy the parameters and running averages of a checkpoint into a model. Communicates nothing.
+def restore(checkpoint: StoredCheckpoint, model: Model, optimizer: Optimizer | None = None) -> None:
+    """Copy the state of a checkpoint into a model and perhaps its optimizer. Communicates nothing.
 
     Raises:
         FormatError: the checkpoint belongs to a model with other shapes.
     """
-    pieces = _pieces(model)
-    for name, parameter in model.named_parameters():
-        # The detached tensor shares the parameter's memory, so the copy sets the parameter.
-        _copy(checkpoint, _PARAMETER + name, parameter.detach(), pieces, model.place)
-    for name, buffer in stored_buffers(model).items():
-        _copy(checkpoint, _BUFFER + name, buffer, pieces, model.place)
-
-
-def restore(checkpoint: StoredCheckpoint, model: Model, optimizer: Optimizer) -> None:
-    """Copy the whole state of a checkpoint into a model and its optimizer. Communicates nothing.
-
-    Raises:
-        FormatError: the checkpoint belongs to a model with other shapes.
-    """
-    restore_parameters(checkpoint, model)
-    pieces = _pieces(model)
-    for name, tensor in optimizer.state.items():
+    for name, (tensor, piece) in stored_state(model, optimizer).items():
         # Earlier checkpoints have one number of steps, which was that of all parameters.
-        shared = name == STEP and checkpoint.shape(_OPTIMIZER + name) == (1,)
-        _copy(checkpoint, _OPTIMIZER + name, tensor[:1] if shared else tensor, pieces, model.place)
+        shared = name == _OPTIMIZER + STEP and checkpoint.shape(name) == (1,)
+        _copy(checkpoint, name, tensor[:1] if shared else tensor, piece, model.place)
         if shared:
             tensor.fill_(int(tensor[0]))
 
@@ -134,8 +113,8 @@ def whole_state(checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): Place().from_numpy(arrays[name]) for prefix, name in prefixed}
 
 
-def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, pieces: dict[str, Piece], place: Place) -> None:
-    stored, piece = checkpoint.shape(name), pieces.get(name)
+def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, piece: Piece | None, place: Place) -> None:
+    stored = checkpoint.shape(name)
     shape = tuple(target.shape) if piece is None else piece.shape
     if stored != shape:
         found = "none" if stored is None else f"shape {stored}"

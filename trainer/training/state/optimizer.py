@@ -21,7 +21,7 @@ from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
 
 if TYPE_CHECKING:
-    from gnnloom.trainer.config.train_config import TrainConfig
+    from gnnloom.trainer.config.optimization_config import OptimizerConfig
     from gnnloom.trainer.models.networks.model import Model
 
 #: Added to the length; torch's default.
@@ -133,30 +133,33 @@ class Adam:
 OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
 
 
-def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
+def build_optimizer(model: Model, name: str, config: OptimizerConfig) -> Optimizer:
     """The configured optimizer over the parameters of a model that are not frozen. Communicates nothing.
+
+    Args:
+        name: of the model, as given with ``--model``.
 
     Raises:
         InputError: all parameters are frozen, or only the first layer is to decay and the model does not say which
             parameters belong to it.
     """
-    parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    parameters = {key: parameter for key, parameter in model.named_parameters() if parameter.requires_grad}
     if not parameters:
-        raise InputError(f"model {config.model}: no parameter to train; all have requires_grad=False, or there is none")
+        raise InputError(f"model {name}: no parameter to train; all have requires_grad=False, or there is none")
     # By identity, since == compares tensors element by element.
     first = {id(parameter) for parameter in model.parameters_by_layer()[0]}
     if config.weight_decay and config.weight_decay_layers == "first" and not first:
         raise InputError(
-            f"weight_decay_layers first: model {config.model} has no list with one entry of parameters per layer; hold"
+            f"weight_decay_layers first: model {name} has no list with one entry of parameters per layer; hold"
             " its parameters in an nn.ParameterList or nn.ModuleList, or use all"
         )
     # Trained features are data, which decay does not pull to 0.
     chosen = [
-        name
-        for name, parameter in parameters.items()
-        if (name != "feature" if config.weight_decay_layers == "all" else id(parameter) in first)
+        key
+        for key, parameter in parameters.items()
+        if (key != "feature" if config.weight_decay_layers == "all" else id(parameter) in first)
     ]
-    decay = {name: config.weight_decay if name in chosen else 0.0 for name in parameters}
+    decay = {key: config.weight_decay if key in chosen else 0.0 for key in parameters}
     return OPTIMIZERS[config.optimizer](parameters, decay, config.lr, model.place)
 
 
