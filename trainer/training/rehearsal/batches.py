@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.storage.artifacts.samples import Samples, rank_path, segment_path
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.trainer.comm.process_grid import ProcessGrid
@@ -27,6 +30,33 @@ from gnnloom.trainer.operators.whole_rows import AXIS
 _NUMBERED, _DRAWN = 24, 8
 
 
+def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[BatchSizes, int]:
+    """The largest batches of a rank on disk, and how many are in memory beside the one in use.
+
+    Reads the sizes of the layers of one segment; the rank has batches.
+    """
+    record = samples.artifact.record
+
+    def nbytes(path: str) -> int:
+        return math.prod(record(path).shape) * np.dtype(record(path).dtype).itemsize
+
+    numbers = product(range(samples.num_epochs), range(samples.num_segments(rank)))
+    largest = max((segment_path(rank, *each) for each in numbers), key=lambda path: nbytes(f"{path}/vertex"))
+    rows = samples.artifact.array(f"{largest}/layer_size").read()
+    nonzeros = record(f"{largest}/indices").shape[0] / len(rows) * rows[:, 1:].sum(0) / max(1, rows[:, 1:].sum())
+    # A segment is read while the one before is in use, and the one before that is given up.
+    kept = sum(nbytes(f"{largest}/{name}") for name in ("feature", "vertex", "row_nnz", "drawn", "indices", "hot"))
+    sizes = BatchSizes(
+        rows=rows.max(0).tolist(),
+        nonzeros=nonzeros.tolist(),
+        is_layered=True,
+        has_features=True,
+        kept_bytes=kept + nbytes(f"{rank_path(rank)}/hot_feature"),
+        maps_features=True,
+    )
+    return sizes, (1 + reads_ahead) * len(rows) - 1
+
+
 class RehearsedBatches(Mode):
     """Steps on one batch, with as many others in memory as are prepared ahead."""
 
@@ -40,7 +70,7 @@ class RehearsedBatches(Mode):
         self._sizes, self._memory = sizes, memory
         self._alone = ProcessGrid(context.comm.group(0, 0, 1), {AXIS: 1}, context.place)
         drawn = _NUMBERED * sizes.rows[0] + _DRAWN * max(sizes.nonzeros)
-        threads = max(1, context.options["sampler_threads"])
+        threads = 0 if context.samples else max(1, context.options["sampler_threads"])
         self._kept = [memory.array((round(sizes.kept_bytes + threads * drawn),), np.dtype(np.uint8))]
         self._ahead = [(self._prepared(), self._feature() if sizes.has_features else None) for _ in range(ahead)]
 

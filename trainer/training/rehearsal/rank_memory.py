@@ -128,15 +128,19 @@ class _Rehearsal:
         config, before = self.config, self.memory.held
         self.rows = self._rank_rows()
         batch = config.mode_kind.batch
-        num_layers = len(config.hidden) + 1
-        self.sizes = None if batch is None else batch(config.own_mode_options(), num_layers, self.rows)
-        if self.sizes is None:
+        self.sizes, ahead = None, config.pool + 1
+        if batch is None:
             mode: Mode = config.mode_kind.load()(context)
             return mode
         # It imports numba, which a job on the whole graph need not load.
-        from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches  # noqa: PLC0415
+        from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches, stored_sizes  # noqa: PLC0415
 
-        mode = RehearsedBatches(context, self.sizes, self.memory, config.pool + 1)
+        samples, rank = context.samples, self.comm.rank
+        if samples is not None and samples.num_batches[rank]:
+            self.sizes, ahead = stored_sizes(samples, rank, reads_ahead=config.sampler_threads > 0)
+        else:
+            self.sizes = batch(context.options, context.model.num_layers, self.rows)
+        mode = RehearsedBatches(context, self.sizes, self.memory, ahead)
         self.batches = self.memory.held - before
         return mode
 
