@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.shards.rows.row_order import Places
 from gnnloom.pipeline.shards.rows.row_routed import RowSegment
 from gnnloom.pipeline.shards.rows.row_routing import part_offsets
 from gnnloom.pipeline.shuffle.columns import Column
@@ -50,8 +53,11 @@ class Halo:
 
     def local_columns(self, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the halo numbers of (num_ids,) global ids, all of which lie in the halo."""
-        # A binary search in the halo, because a table of all vertices would grow with n.
-        return self.position[np.searchsorted(self.ascending, vertex)]
+        return self.position[self._places.of(vertex)]
+
+    @cached_property
+    def _places(self) -> Places:
+        return Places(self.ascending)
 
 
 def find_halo(
@@ -75,13 +81,21 @@ def find_halo(
         halo_nonzeros += len(foreign)
         own_nonzeros += len(segment.indices) - len(foreign)
         # Rows of a segment share many columns; dropping repeats at once keeps the list short.
-        waiting.append(np.unique(foreign).astype(np.int64))
+        waiting.append(_distinct(foreign).astype(np.int64))
         num_waiting += len(waiting[-1])
         # Merging only once as many ids wait as have been merged sorts each id a few times at most.
         if num_waiting > max(_PENDING_IDS, len(merged)):
-            merged, waiting, num_waiting = np.unique(np.concatenate([merged, *waiting])), [], 0
-    merged = np.unique(np.concatenate([merged, *waiting]))
+            merged, waiting, num_waiting = _distinct(np.concatenate([merged, *waiting])), [], 0
+    merged = _distinct(np.concatenate([merged, *waiting]))
     return Halo.of(merged, part[merged], num_parts), own_nonzeros, halo_nonzeros
+
+
+def _distinct(ids: NDArray[Any]) -> NDArray[Any]:
+    """(num_distinct,) ids, ascending; sorts the given ones in place, which is many times as fast as ``np.unique``."""
+    ids.sort()
+    is_first = np.ones(len(ids), np.bool_)
+    np.not_equal(ids[1:], ids[:-1], out=is_first[1:])
+    return ids[is_first]
 
 
 def halo_shuffle(kind: str, num_parts: int) -> Shuffle:

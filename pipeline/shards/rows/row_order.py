@@ -7,18 +7,18 @@ order of their ids, which keeps any locality that the ids have.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Final
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.shards.rows.row_routed import RowSegment, row_spans
 from gnnloom.pipeline.shards.rows.row_routing import gather_ranges
-from gnnloom.storage.matrix.local_numbers import LocalNumbers
 
 #: Bytes of vertex data that are moved at a time.
 _MOVED_BYTES: Final = 8 << 20
@@ -53,13 +53,66 @@ class OwnRows:
         """(num_own,) int64 global ids by local number."""
         return self.ascending if self.order is None else self.ascending[self.order]
 
-    def numbering(self) -> LocalNumbers:
-        """What finds local numbers; holds 8 bytes per vertex if they do not ascend."""
+    def numbering(self) -> Callable[[NDArray[Any]], NDArray[np.int64]]:
+        """What finds (num_ids,) local numbers by global ids, all of them own; holds 8 bytes per vertex if reordered."""
+        places = Places(self.ascending)
         if self.order is None:
-            return LocalNumbers(self.ascending, None)
+            return places.of
         number = np.empty_like(self.order)
         number[self.order] = np.arange(len(self.order))
-        return LocalNumbers(self.ascending, number)
+        return lambda ids: number[places.of(ids)]
+
+
+class Places:
+    """Finds the places of ids in an ascending list, many at a time.
+
+    The list is cut into ranges of ids of equal width, about one for every four ids of the list, and where each range
+    begins is in a table. A binary search in all of the list would miss the caches again and again; a table of all
+    vertices would grow with n.
+    """
+
+    def __init__(self, ascending: NDArray[np.int64]) -> None:
+        """Make the table, 2 to 4 bytes for each id of the list.
+
+        Args:
+            ascending: (num_listed,) int64 distinct ids.
+        """
+        self._ascending = ascending
+        self._first, last = (int(ascending[0]), int(ascending[-1])) if len(ascending) else (0, 0)
+        self._shift = max(0, (4 * (last - self._first + 1) // max(1, len(ascending))).bit_length() - 1)
+        num_ranges = ((last - self._first) >> self._shift) + 1
+        bounds = self._first + (np.arange(num_ranges + 1, dtype=np.int64) << self._shift)
+        self._start = np.searchsorted(ascending, bounds)
+
+    def of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """(num_ids,) int64 places of ids, all of which are in the list."""
+        found = np.empty(len(ids), np.int64)
+        _find_places(self._ascending, self._first, self._shift, self._start, ids.astype(np.int64, copy=False), found)
+        return found
+
+
+@njit(cache=True, nogil=True)
+def _find_places(
+    ascending: NDArray[np.int64],
+    first: int,
+    shift: int,
+    start: NDArray[np.int64],
+    ids: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> None:
+    for k in range(ids.size):
+        number = (ids[k] - first) >> shift
+        low, high = start[number], start[number + 1]
+        # Ids may lie densely in a few ranges.
+        while high - low > 8:
+            middle = (low + high) // 2
+            if ascending[middle] <= ids[k]:
+                low = middle
+            else:
+                high = middle
+        while ascending[low] < ids[k]:
+            low += 1
+        found[k] = low
 
 
 def reordered_segments(segments: Iterable[RowSegment], order: NDArray[np.int64], folder: Path) -> Iterator[RowSegment]:

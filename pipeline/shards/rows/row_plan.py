@@ -241,7 +241,7 @@ class _RowPlan:
         vertex_bytes = own * (self.source.vertices.row_bytes if self.source.vertices else 0)
         # Rows of several blocks are joined into a segment, and the rows of the rank in one block are read at once.
         segment = min(nonzeros, SEGMENT_NONZEROS) * (_SEGMENT_BYTES + entry)
-        memory = 8 * own + _HALO_BYTES * halo + segment + min(nonzeros, max(graph.block_nnz, default=0)) * entry
+        memory = 16 * own + _HALO_BYTES * halo + segment + min(nonzeros, max(graph.block_nnz, default=0)) * entry
         if self.reorder != "none":
             memory += _REORDER_BYTES * own + _SEGMENT_BYTES * SEGMENT_NONZEROS
         return Needs(

@@ -12,6 +12,7 @@ import pytest
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shards.rows.row_halo import Halo, find_halo, halo_shuffle, route_halo, sent_rows
+from gnnloom.pipeline.shards.rows.row_order import Places
 from gnnloom.pipeline.shards.rows.row_routed import RowSegment
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
@@ -94,3 +95,20 @@ def test_halos_reach_their_senders_by_receiver(
             assert [group.tolist() for group in np.split(entry, offset[1:-1])] == expected
     assert cluster.tasks == num_parts + sum(len(phase.tasks) for phase in merges)
     assert max((phase.most_opens for phase in count(merges)), default=0) <= few
+
+
+@pytest.mark.parametrize("kind", ["empty", "one", "all", "even", "dense", "far"])
+def test_places_of_ids_are_those_of_a_binary_search(kind: str) -> None:
+    rng = np.random.default_rng(7)
+    lists = {
+        "empty": np.empty(0, np.int64),
+        "one": np.array([1 << 40]),
+        "all": np.arange(1000),
+        "even": np.arange(500) * 3 + 17,
+        "dense": np.concatenate([[0], 1_000_000 + np.arange(900), [1 << 33]]),
+        "far": np.unique(rng.integers(0, 1 << 36, 2000)),
+    }
+    ascending = lists[kind]
+    ids = rng.permutation(np.repeat(ascending, 2))
+    for wanted in (ids, ids.astype(np.int32)) if ascending.max(initial=0) < 1 << 31 else (ids,):
+        np.testing.assert_array_equal(Places(ascending).of(wanted), np.searchsorted(ascending, wanted))
