@@ -9,18 +9,19 @@ Of some formats, tasks count what their ranges hold before they are read, as the
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.sources.binary import stored_arrays
 from gnnloom.pipeline.sources.binary.archive import combined_crc
-from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, unpack_array
+from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, StoredMember, unpack_array
 from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange, SurveyedSource
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles, records_of, run
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
@@ -28,6 +29,34 @@ Source = TypeVar("Source")
 
 #: Bytes of a stored member whose checksum one task computes.
 CHECK_BYTES = 256 << 20
+#: Rounds of surveys that a format asks for, at most: METIS files have their lines counted, and then their edges.
+_ROUNDS: Final = 2
+#: The writer of plans that are counted and not run.
+_NOWHERE: Final = ArtifactWriter(Path(), "", "")
+
+
+def prepared_source(writer: ArtifactWriter, source: Source, cluster: Cluster) -> Source:
+    """The same source, which tasks can share: archives are checked or unpacked, and ranges are surveyed.
+
+    Raises:
+        InputError: an archive is damaged, or a file does not hold what it states.
+    """
+    run(_archive_phases(source, writer), cluster, writer)
+    source, number = as_unpacked(source, writer), 0
+    while isinstance(source, SurveyedSource) and source.surveys():
+        survey = _survey_phase(source, writer, number)
+        run([survey], cluster, writer)
+        source = source.with_surveys([record.facts["found"] for record in records_of(survey, writer)])
+        number += 1
+    return source
+
+
+def preparation_phases(source: object) -> list[Phase]:
+    """All phases of :func:`prepared_source`, to be counted; surveys with as many rounds as any format has."""
+    return [*_archive_phases(source), _survey_phase(source)]
+
+
+# Archives
 
 
 @dataclass(frozen=True)
@@ -37,6 +66,7 @@ class UnpackTask:
     writer: ArtifactWriter
     array: StoredArray
     number: int
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
@@ -56,15 +86,60 @@ class CheckTask:
     number: int
     start: int
     stop: int
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
         return f"check/{self.number:04d}/{self.start}"
 
 
-def packed_arrays(source: object) -> list[StoredArray]:
-    """The arrays of a source that are large and compressed, each once."""
-    return [array for array in _members(source) if array.is_packed]
+@dataclass(frozen=True, eq=False)
+class _Unpacked(WorkFiles):
+    """The files into which arrays are unpacked, by the name of the task; they stay until the artifact is complete."""
+
+    paths: Mapping[str, Path]
+
+    def is_intact(self, record: TaskRecord) -> bool:
+        return self.paths[record.task].exists()
+
+
+@dataclass(frozen=True, eq=False)
+class _Checksums(WorkFiles):
+    """The checksums of the ranges of some members, which tasks record."""
+
+    members: Sequence[tuple[StoredArray, StoredMember]]
+    tasks: Sequence[CheckTask]
+
+    def publish(self, records: Sequence[TaskRecord]) -> None:
+        """Compare the checksums of all members.
+
+        Raises:
+            InputError: one of them differs.
+        """
+        found = [0] * len(self.members)
+        for task, record in zip(self.tasks, records, strict=True):
+            found[task.number] = combined_crc(found[task.number], record.facts["checksum"], task.stop - task.start)
+        for (array, stored), checksum in zip(self.members, found, strict=True):
+            if checksum != stored.checksum:
+                raise InputError(
+                    f"{array}: {stored_arrays.FAULT} (its CRC-32 is {checksum:08x}, expected {stored.checksum:08x});"
+                    " fetch or save it again"
+                )
+
+
+def _archive_phases(source: object, writer: ArtifactWriter = _NOWHERE) -> list[Phase]:
+    """The phases that check the members of large archives that are mapped, and unpack those that are compressed."""
+    members = [(array, array.stored) for array in _members(source) if array.stored is not None]
+    checks = [
+        CheckTask(writer, array.file.path, number, start, stop, Needs(stop - start))
+        for number, (array, stored) in enumerate(members)
+        for start in range(stored.start, stored.start + stored.size, CHECK_BYTES)
+        for stop in [min(start + CHECK_BYTES, stored.start + stored.size)]
+    ]
+    packed = _unpack_tasks(source, writer)
+    check = Phase("check archives", _checksum, checks, "bytes", files=(_Checksums(members, checks),))
+    unpack = Phase("unpack", _unpack, packed, "bytes", files=(_Unpacked({task.name: task.path for task in packed}),))
+    return [phase for phase in (check, unpack) if phase.tasks]
 
 
 def _members(source: object) -> list[StoredArray]:
@@ -74,12 +149,24 @@ def _members(source: object) -> list[StoredArray]:
     return list(distinct.values())
 
 
-def as_unpacked(source: Source) -> Source:
-    """The source as it will be when its large compressed arrays are unpacked; for planning only."""
-    arrays = packed_arrays(source)
-    if not arrays or not isinstance(source, PackedSource):
+def packed_arrays(source: object) -> list[StoredArray]:
+    """The arrays of a source that are large and compressed, each once."""
+    return [array for array in _members(source) if array.is_packed]
+
+
+def _unpack_tasks(source: object, writer: ArtifactWriter) -> list[UnpackTask]:
+    return [
+        UnpackTask(writer, array, number, Needs(array.data_end, array.data_end, memory=stored_arrays.BLOCK_BYTES))
+        for number, array in enumerate(packed_arrays(source))
+    ]
+
+
+def as_unpacked(source: Source, writer: ArtifactWriter = _NOWHERE) -> Source:
+    """The source as it is when its large compressed arrays are unpacked."""
+    tasks = _unpack_tasks(source, writer)
+    if not tasks or not isinstance(source, PackedSource):
         return source
-    return source.with_unpacked({(array.file.location, array.member or ""): Path() for array in arrays})
+    return source.with_unpacked({(task.array.file.location, task.array.member or ""): task.path for task in tasks})
 
 
 def largest_compressed(source: EdgeSource) -> int:
@@ -93,43 +180,6 @@ def largest_compressed(source: EdgeSource) -> int:
     return largest if largest >= stored_arrays.LARGE_BYTES else 0
 
 
-def prepared_source(writer: ArtifactWriter, source: Source, cluster: Cluster) -> Source:
-    """The same source, after its large members of archives have been checked or unpacked into the work folder.
-
-    Raises:
-        InputError: an archive is damaged.
-    """
-    _check_stored(writer, source, cluster)
-    arrays = packed_arrays(source)
-    if not arrays or not isinstance(source, PackedSource):
-        return source
-    tasks = [UnpackTask(writer, array, number) for number, array in enumerate(arrays)]
-    run_missing("unpack", cluster, writer, _unpack, tasks, "bytes", is_usable=_is_there)
-    return source.with_unpacked({(task.array.file.location, task.array.member or ""): task.path for task in tasks})
-
-
-def _check_stored(writer: ArtifactWriter, source: object, cluster: Cluster) -> None:
-    """Compare the checksums of the members that are mapped."""
-    members = [(array, array.stored) for array in _members(source) if array.stored is not None]
-    tasks = [
-        CheckTask(writer, array.file.path, number, start, min(start + CHECK_BYTES, stored.start + stored.size))
-        for number, (array, stored) in enumerate(members)
-        for start in range(stored.start, stored.start + stored.size, CHECK_BYTES)
-    ]
-    if not tasks:
-        return
-    records = run_missing("check archives", cluster, writer, _checksum, tasks, "bytes")
-    found = dict.fromkeys(range(len(members)), 0)
-    for task, record in zip(tasks, records, strict=True):
-        found[task.number] = combined_crc(found[task.number], record.facts["checksum"], task.stop - task.start)
-    for number, (array, stored) in enumerate(members):
-        if found[number] != stored.checksum:
-            raise InputError(
-                f"{array}: {stored_arrays.FAULT} (its CRC-32 is {found[number]:08x}, expected {stored.checksum:08x});"
-                " fetch or save it again"
-            )
-
-
 def _checksum(task: CheckTask) -> int:
     checksum, rest = 0, task.stop - task.start
     with task.writer.task(task.name) as output, task.path.open("rb") as file:
@@ -140,13 +190,12 @@ def _checksum(task: CheckTask) -> int:
     return task.stop - task.start
 
 
-def _is_there(task: UnpackTask, _: TaskRecord) -> bool:
-    return task.path.exists()
-
-
 def _unpack(task: UnpackTask) -> int:
     with task.writer.task(task.name):
         return unpack_array(task.array, task.path)
+
+
+# Surveys
 
 
 @dataclass(frozen=True)
@@ -154,29 +203,24 @@ class SurveyTask:
     """Counts what one range holds."""
 
     writer: ArtifactWriter
-    source: SurveyedSource
+    source: Any
     round: int
     number: int
     range: SourceRange
+    needs: Needs = field(default_factory=Needs)
 
     @property
     def name(self) -> str:
         return f"survey/{self.round}/{range_name(self.number, self.range)}"
 
 
-def surveyed_source(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> EdgeSource:
-    """The same source, able to be read in ranges.
-
-    Raises:
-        InputError: a file does not hold what it states.
-    """
-    done = 0
-    while isinstance(source, SurveyedSource) and (spans := source.surveys()):
-        tasks = [SurveyTask(writer, source, done, number, span) for number, span in enumerate(spans)]
-        records = run_missing("survey", cluster, writer, _survey, tasks, "ranges")
-        source = source.with_surveys([record.facts["found"] for record in records])
-        done += 1
-    return source
+def _survey_phase(source: object, writer: ArtifactWriter = _NOWHERE, number: int = 0) -> Phase:
+    """The phase that surveys the ranges of a source after ``number`` rounds; without tasks if it can be read."""
+    tasks = [
+        SurveyTask(writer, source, number, at, span, Needs(max(0, span.stop - span.start)))
+        for at, span in enumerate(source.surveys() if isinstance(source, SurveyedSource) else ())
+    ]
+    return Phase("survey", _survey, tasks, "ranges", files=(WorkFiles(),), repeats=_ROUNDS)
 
 
 def planned_ranges(source: EdgeSource) -> int:

@@ -123,17 +123,6 @@ class IngestProjection:
         """Approximate seconds that a single worker would need."""
         return self.seconds * self.workers
 
-    def with_packed(self, unpacked_bytes: int, compressed_bytes: int, ranges: int) -> IngestProjection:
-        """The same for a source with large compressed parts.
-
-        Args:
-            unpacked_bytes: bytes of the temporary files into which compressed arrays are unpacked.
-            compressed_bytes: bytes of the largest compressed part.
-            ranges: tasks of pass 1 after unpacking.
-        """
-        spill = self.spill_bytes + unpacked_bytes
-        return replace(self, spill_bytes=spill, compressed_bytes=compressed_bytes, ranges=ranges)
-
     def in_one_process(self) -> IngestProjection:
         """The same with workers as threads of one process, which holds the interpreter and its libraries once."""
         buffers = self.peak_memory - BASE_MEMORY

@@ -16,10 +16,9 @@ from gnnloom.pipeline.ingest.keys.numbered import number_keys
 from gnnloom.pipeline.ingest.preparation import (
     as_unpacked,
     largest_compressed,
-    packed_arrays,
     planned_ranges,
+    preparation_phases,
     prepared_source,
-    surveyed_source,
 )
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
 from gnnloom.pipeline.matrix_sort.bucket_sort import sort_edges
@@ -28,7 +27,7 @@ from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
-from gnnloom.pipeline.tasks.repairs import repairing
+from gnnloom.pipeline.tasks.phase import repairing, temporary_bytes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.differences import differences, in_words
@@ -129,10 +128,14 @@ def _decided(source: EdgeSource, options: IngestOptions) -> IngestOptions:
 def _project(source: EdgeSource, options: IngestOptions, resources: Resources, folder: Path) -> IngestProjection:
     """Project an ingest with decided options, and refuse what does not fit."""
     found = calibrate(source, options.undirected, options.ids, options.codec, folder)
-    unpacked = sum(array.data_end for array in packed_arrays(source))
-    ranges = planned_ranges(as_unpacked(source))
     projection = extrapolate(found, options.undirected, resources)
-    projection = projection.with_packed(unpacked, largest_compressed(source), ranges)
+    unpacked = temporary_bytes(preparation_phases(source))
+    projection = replace(
+        projection,
+        ranges=planned_ranges(as_unpacked(source)),
+        spill_bytes=projection.spill_bytes + unpacked,
+        compressed_bytes=largest_compressed(source),
+    )
     projection.check()
     return projection
 
@@ -164,7 +167,7 @@ def ingest_graph(
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         try:
-            prepared = surveyed_source(writer, prepared_source(writer, source, cluster), cluster)
+            prepared = prepared_source(writer, source, cluster)
             return Graph(_sort(writer, prepared, _decided(prepared, options), cluster))
         except UnreachableError:
             # The server may answer later, and what was read is kept.

@@ -14,8 +14,7 @@ from gnnloom.pipeline.ingest.vertex_rows import ArrayPlan, add_facts, task_rows,
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.source import KeyedSource, SeparableSource, VertexData, VertexSource
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
-from gnnloom.pipeline.tasks.phase import run
-from gnnloom.pipeline.tasks.repairs import repairing
+from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset

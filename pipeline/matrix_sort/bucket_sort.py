@@ -23,8 +23,7 @@ from gnnloom.pipeline.shuffle.run_list import RunList
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase import run
-from gnnloom.pipeline.tasks.run_missing import missing_tasks
+from gnnloom.pipeline.tasks.phase import missing_tasks, records_of, run
 from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
@@ -57,7 +56,7 @@ def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions,
     phases = SortPlan(sizes, options, cluster.memory, writer=writer, source=source).phases()
     create_degree_array(writer, sizes.num_vertices, options.codec)
     # A block without a record may be complete, or damaged by a crash of the machine: it is made again.
-    for task in missing_tasks(writer, phases[-2].tasks):
+    for task in missing_tasks(phases[-2], writer):
         shutil.rmtree(writer.path / task.name, ignore_errors=True)
     run(phases, cluster, writer)
     blocks = [block_path(number) for number in range(sizes.num_blocks)]
@@ -67,9 +66,7 @@ def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions,
 def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
     """Run pass 1 and the merges of its files; returns what they found."""
     run([plan.scatter], cluster, plan.writer)
-    names = [task.name for task in plan.scatter.tasks]
-    recorded = plan.writer.recorded_of(names)
-    records = [recorded[name] for name in names]
+    records = records_of(plan.scatter, plan.writer)
     facts = [record.facts for record in records]
     weighted = {fact["weighted"] for fact in facts} - {None}
     if len(weighted) > 1:
@@ -80,7 +77,7 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
         plan.sizes,
         num_vertices=num_vertices,
         edges=edges,
-        num_ranges=len(names),
+        num_ranges=len(records),
         weighted=True in weighted,
         num_files=sum(fact["num_files"] for fact in facts),
         spill_bytes=sum(runs.num_bytes for runs in plan.spilled.shuffle.recorded(records)),

@@ -14,7 +14,7 @@ from gnnloom.pipeline.matrix_sort.bucket_sort import sort_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.repairs import repairing
+from gnnloom.pipeline.tasks.phase import repairing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter

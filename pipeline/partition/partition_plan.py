@@ -10,8 +10,7 @@ from gnnloom.pipeline.partition.multilevel.plan import boundary_phases, method_p
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import store_phase
 from gnnloom.pipeline.partition.stochastic.batch_partition import expected_phases
-from gnnloom.pipeline.tasks.phase import Phase, count
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.format.artifact import ArtifactWriter
 

@@ -19,9 +19,8 @@ from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
-from gnnloom.pipeline.tasks.phase import Needs, Phase, run
+from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing, run
 from gnnloom.pipeline.tasks.progress import one_step
-from gnnloom.pipeline.tasks.repairs import repairing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset

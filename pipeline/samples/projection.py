@@ -14,8 +14,7 @@ from gnnloom.pipeline.samples.inputs import SampleInputs
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.sizes import SampleSizes, sample_phases
 from gnnloom.pipeline.samples.stage import checked_inputs, samples_key
-from gnnloom.pipeline.tasks.phase import count
-from gnnloom.pipeline.tasks.phase_counts import total_tasks
+from gnnloom.pipeline.tasks.phase import count, total_tasks
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
 from gnnloom.storage.artifacts.part_members import partition_contents

@@ -8,8 +8,7 @@ from gnnloom.pipeline.samples.inputs import SampleInputs, find_inputs
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.sizes import SampleSizes, sample_phases
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
-from gnnloom.pipeline.tasks.phase import run
-from gnnloom.pipeline.tasks.repairs import repairing
+from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.samples import Samples

@@ -20,8 +20,7 @@ from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose, find_vertices
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
-from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes
-from gnnloom.pipeline.tasks.phase_counts import total_tasks
+from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes, total_tasks
 from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition

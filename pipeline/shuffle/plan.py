@@ -18,7 +18,7 @@ from gnnloom.pipeline.external_sort.merge_levels import SOURCE_BYTES, Level, Mer
 from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
 from gnnloom.pipeline.shuffle.run_list import At, LaneRuns, save_sources
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.pipeline.tasks.phase import Phase, WorkFiles
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.matrix.ranges import Span
 
@@ -136,8 +136,8 @@ class ShufflePlan:
 
 
 @dataclass(frozen=True, eq=False)
-class LevelFiles:
-    """The files with the runs of one level; see :class:`~gnnloom.pipeline.tasks.phase.WorkFiles`.
+class LevelFiles(WorkFiles):
+    """The files with the runs of one level.
 
     Attributes:
         folder: of the files of this and of earlier commands, relative to the work folder.

@@ -7,14 +7,26 @@ printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount
-from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_all
+from gnnloom.pipeline.tasks.progress import logged
+from gnnloom.storage.errors import CorruptError, DamagedWorkError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+
+LOGGER = logging.getLogger("gnnloom.pipeline")
+
+#: Damaged files that one command makes again: a disk that damages more is not worth waiting for.
+_MOST_REPAIRS: Final = 16
+#: Bytes that the client and the scheduler of Dask hold for a task: 7.5 to 9.1 kB were measured.
+TASK_BYTES: Final = 9 << 10
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -45,24 +57,24 @@ class PlannedTask(Protocol):
     def needs(self) -> Needs: ...
 
 
-class WorkFiles(Protocol):
-    """Temporary files that the tasks of one phase write, for those of later phases; compared by identity."""
+class WorkFiles:
+    """What the tasks of one phase leave for those of later phases; compared by identity.
+
+    By itself, it stands for the records of the tasks and nothing else.
+    """
 
     def create(self) -> None:
         """Make the files, empty, before the first task runs."""
-        ...
 
-    def is_intact(self, record: TaskRecord) -> bool:
+    def is_intact(self, record: TaskRecord) -> bool:  # noqa: ARG002 - a record is intact if it can be read
         """Whether what a task wrote is still there."""
-        ...
+        return True
 
     def publish(self, records: Sequence[TaskRecord]) -> None:
-        """List what all tasks wrote, for those that read it."""
-        ...
+        """Check what all tasks wrote, and list it for those that read it."""
 
     def remove(self) -> None:
         """Remove the files of this and of earlier commands."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,14 +122,34 @@ def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter, keep:
         if now.missing:
             for files in now.phase.files:
                 files.create()
-        run_all(now.phase.name, cluster, now.phase.function, now.missing, now.phase.unit)
+        for _ in logged(now.phase.name, cluster.map(now.phase.function, now.missing), len(now.missing), now.phase.unit):
+            pass
         if now.needed:
-            # The records on disk, not the results of the tasks: a task of an earlier command has left a record only.
-            recorded = writer.recorded_of(task.name for task in now.phase.tasks)
+            records = records_of(now.phase, writer)
             for files in now.needed:
-                files.publish([recorded[task.name] for task in now.phase.tasks])
+                files.publish(records)
         _remove_unread(pending, [files for files in now.phase.reads if files not in keep])
     return [task.name for phase in phases if phase.makes_arrays for task in phase.tasks]
+
+
+def records_of(phase: Phase, writer: ArtifactWriter) -> list[TaskRecord]:
+    """The records of all tasks of a phase, in their order, once they have run in this or an earlier command.
+
+    Raises:
+        KeyError: the function of the phase has not recorded one of them.
+    """
+    recorded = writer.recorded_of(task.name for task in phase.tasks)
+    return [recorded[task.name] for task in phase.tasks]
+
+
+def missing_tasks(phase: Phase, writer: ArtifactWriter, needed: Sequence[WorkFiles] = ()) -> list[PlannedTask]:
+    """The tasks of a phase without a record, or whose part of the files that are needed is lost; in their order."""
+    recorded = writer.recorded_of(task.name for task in phase.tasks)
+    return [
+        task
+        for task in phase.tasks
+        if task.name not in recorded or not all(files.is_intact(recorded[task.name]) for files in needed)
+    ]
 
 
 def results(phase: Phase, cluster: Cluster) -> Iterator[Any]:
@@ -152,7 +184,7 @@ def _pending(phases: Sequence[Phase], writer: ArtifactWriter, keep: Sequence[Wor
         wanted = [files for files in phase.files if id(files) not in read]
         needed = [files for files in phase.files if files in wanted or _is_read(files, pending)]
         if needed or phase.makes_arrays:
-            missing = missing_tasks(writer, phase.tasks, is_usable=_intact(needed))
+            missing = missing_tasks(phase, writer, needed)
             pending.insert(0, _Pending(phase, needed, missing, wanted))
     return pending
 
@@ -168,8 +200,32 @@ def _remove_unread(pending: Sequence[_Pending], candidates: Sequence[WorkFiles])
             files.remove()
 
 
-def _intact(files: Sequence[WorkFiles]) -> Callable[[object, TaskRecord], bool]:
-    return lambda _, record: all(each.is_intact(record) for each in files)
+@dataclass(frozen=True)
+class PhaseCount:
+    """Counts of one phase of a stage.
+
+    Attributes:
+        phase: name of the phase.
+        tasks: number of tasks; each is described to the scheduler in a few hundred bytes.
+        opens: files that tasks open to read, summed over all tasks, except chunks of stored arrays.
+        most_opens: files that one task opens at most.
+        arrays: arrays that a task reads.
+        bytes_read, bytes_written: by all tasks, uncompressed.
+        largest_task: bytes that one task reads at most.
+        most_memory: bytes that one task holds at most.
+        repeats: how often the phase runs at most; the other counts are those of one time.
+    """
+
+    phase: str
+    tasks: int
+    opens: int = 0
+    most_opens: int = 0
+    arrays: int = 1
+    bytes_read: int = 0
+    bytes_written: int = 0
+    largest_task: int = 0
+    most_memory: int = 0
+    repeats: int = 1
 
 
 def count(phases: Sequence[Phase]) -> list[PhaseCount]:
@@ -204,3 +260,39 @@ def temporary_bytes(phases: Sequence[Phase]) -> int:
         # A phase with several sets of files is held until all are read.
         held = [(each, size) for each, size in held if not each.files or any(id(files) in read for files in each.files)]
     return most
+
+
+def client_bytes(phases: Iterable[PhaseCount]) -> int:
+    """Bytes that the client holds for the tasks of the largest phase, if it is the scheduler as well."""
+    return TASK_BYTES * max((phase.tasks for phase in phases), default=0)
+
+
+def total_tasks(phases: Iterable[PhaseCount]) -> int:
+    """Number of tasks of all phases, as often as they run."""
+    return sum(phase.tasks * phase.repeats for phase in phases)
+
+
+def repairing(stage: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Run a stage again, without the file, if a temporary file is damaged.
+
+    A stage makes what it finds missing, so that a file that is removed is made again, and nothing else.
+
+    Raises:
+        CorruptError: files are damaged again and again.
+    """
+
+    @wraps(stage)
+    def repaired(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        for _ in range(_MOST_REPAIRS):
+            try:
+                return stage(*args, **kwargs)
+            except DamagedWorkError as error:
+                LOGGER.warning("%s; the file is removed and made again", error)
+                error.path.unlink(missing_ok=True)
+                last = error
+        raise CorruptError(
+            f"{last.path.parent}: temporary files there are damaged again and again; check the disk, remove what is"
+            " unfinished with `gnnloom catalog gc`, and run the command again"
+        ) from last
+
+    return repaired

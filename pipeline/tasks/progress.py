@@ -97,12 +97,6 @@ def logged(phase: str, results: Iterable[int | Done], tasks: int, unit: str = "e
         yield count
 
 
-def wait_for(phase: str, results: Iterable[object], tasks: int) -> None:
-    """Wait for all results, and report progress meanwhile."""
-    for _ in logged(phase, (1 for _ in results), tasks, "tasks"):
-        pass
-
-
 @contextmanager
 def one_step(phase: str) -> Iterator[None]:
     """Announce a step whose progress is unknown, and its end."""

@@ -29,8 +29,7 @@ from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase import count
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
+from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes, count
 from gnnloom.storage import Catalog
 from support.graphs import store_graph
 

@@ -22,8 +22,7 @@ from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
-from gnnloom.pipeline.tasks.phase import count
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes, total_tasks
+from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes, count, total_tasks
 from gnnloom.pipeline.tasks.sizes import PartSizes
 
 RANKS = (1, 64, 1024)

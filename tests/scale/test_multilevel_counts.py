@@ -29,8 +29,7 @@ from gnnloom.pipeline.partition.multilevel.plan import level_phases, levels_at_m
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import RowBlocks, finest_level, store_phases
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
-from gnnloom.pipeline.tasks.phase import Phase, count
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
+from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, client_bytes, count
 from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
 

@@ -17,8 +17,7 @@ from gnnloom.pipeline.partition.partitioner import PartitionWorkload
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
-from gnnloom.pipeline.tasks.phase import count, run
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.phase import PhaseCount, count, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
 from gnnloom.storage.format import arrays

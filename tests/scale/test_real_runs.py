@@ -28,8 +28,7 @@ from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
-from gnnloom.pipeline.tasks.phase import count
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.phase import PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.graph import Graph

@@ -27,8 +27,7 @@ from gnnloom.pipeline.partition.stochastic.drawn_batches import (
 )
 from gnnloom.pipeline.partition.stochastic.restricted_nets import DrawnProblem, net_pieces
 from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
-from gnnloom.pipeline.tasks.phase import count
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.phase import PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.artifact import ArtifactWriter

@@ -180,6 +180,6 @@ def with_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict[s
     if given.get("algorithm") != AUTO:
         return dict(given)
     # Importing torch takes seconds, which only this choice should spend.
-    from gnnloom.trainer.planner.choose import settle_algorithm  # noqa: PLC0415
+    from gnnloom.trainer.planner.stored import settle_algorithm  # noqa: PLC0415
 
     return settle_algorithm(given, ranks)

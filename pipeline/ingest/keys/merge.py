@@ -26,7 +26,7 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase import Needs
+from gnnloom.pipeline.tasks.phase import Needs, WorkFiles
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
@@ -170,8 +170,8 @@ class MergeKeysTask:
 
 
 @dataclass(frozen=True, eq=False)
-class KeyLanes:
-    """The lanes with collected or distinct keys; see :class:`~gnnloom.pipeline.tasks.phase.WorkFiles`."""
+class KeyLanes(WorkFiles):
+    """The lanes with collected or distinct keys. Records say where these are; they stay until the graph is complete."""
 
     work: Path
     lanes: LaneSet
@@ -181,12 +181,6 @@ class KeyLanes:
 
     def is_intact(self, record: TaskRecord) -> bool:
         return Lane.from_json(record.facts["lane"]).is_intact(self.work, record.facts["bytes"])
-
-    def publish(self, records: Sequence[TaskRecord]) -> None:
-        """Nothing: records say where the keys are."""
-
-    def remove(self) -> None:
-        """Nothing: the keys stay until the graph is complete."""
 
 
 def merged_blocks(record: TaskRecord, keys: KeyType[Any]) -> list[KeyBlock]:

@@ -30,8 +30,8 @@ from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.phase import Needs, Phase, run
-from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.pipeline.tasks.phase import Needs, Phase, records_of, run
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.ranges import split_range
 
 
@@ -183,19 +183,13 @@ def number_keys(writer: ArtifactWriter, source: EdgeSource, ids: str, cluster: C
     """
     collect = KeyPlan(KeySizes(ids), cluster.memory, writer, source).collect
     run([collect], cluster, writer)
-    ranges = KeyRanges.of(_records(writer, collect), ids)
+    ranges = KeyRanges.of(records_of(collect, writer), ids)
     path = ranges.save(writer.work)
     phases = KeyPlan(KeySizes.of(ranges), cluster.memory, writer, source, path).merges
     run(phases, cluster, writer)
     numbered = NumberedEdges(writer.work, path)
-    KeyTable.of(_records(writer, phases[0]), ids).save(numbered.table_path)
+    KeyTable.of(records_of(phases[0], writer), ids).save(numbered.table_path)
     return numbered
-
-
-def _records(writer: ArtifactWriter, phase: Phase) -> list[TaskRecord]:
-    """The records of all tasks of a phase, in their order."""
-    recorded = writer.recorded_of(task.name for task in phase.tasks)
-    return [recorded[task.name] for task in phase.tasks]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.source import KeyedSource, SourceRange
-from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 
@@ -83,16 +83,10 @@ class RouteTableTask:
 
 
 @dataclass(frozen=True, eq=False)
-class BoundsFile:
-    """The file with the ids at which buckets begin; see :class:`~gnnloom.pipeline.tasks.phase.WorkFiles`."""
+class BoundsFile(WorkFiles):
+    """The file with the ids at which buckets begin, which the tasks record."""
 
     path: Path
-
-    def create(self) -> None:
-        """Nothing: the tasks record the ids."""
-
-    def is_intact(self, _: TaskRecord) -> bool:
-        return True
 
     def publish(self, records: Sequence[TaskRecord]) -> None:
         BucketBounds.save(self.path, [bound for record in records for bound in record.facts["bounds"]])

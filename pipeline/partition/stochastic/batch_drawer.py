@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.errors import DamagedWorkError
@@ -35,8 +35,8 @@ _TASK_DRAWS = 1 << 24
 
 
 @dataclass(frozen=True)
-class BatchBits:
-    """Batches in a file; small and picklable, so that tasks can hold it. See also ``tasks.phase.WorkFiles``.
+class BatchBits(WorkFiles):
+    """Batches in a file; small and picklable, so that tasks can hold it.
 
     Attributes:
         path: file of (num_batches, num_bytes) uint8; bit v % 8 of byte v // 8 of a row says whether vertex v is drawn.

@@ -18,8 +18,7 @@ from gnnloom.pipeline.shards.grid.grid_vertex_order import bucket_prefix, create
 from gnnloom.pipeline.shards.grid.part_order import PartOrder
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
-from gnnloom.pipeline.tasks.phase import run
-from gnnloom.pipeline.tasks.repairs import repairing
+from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.partition import Partition

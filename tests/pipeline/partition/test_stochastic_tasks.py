@@ -25,8 +25,7 @@ from gnnloom.pipeline.partition.stochastic.merged_nets import MergedNets
 from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
 from gnnloom.pipeline.shuffle.run_list import save_unmerged
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
-from gnnloom.pipeline.tasks.phase import run
-from gnnloom.pipeline.tasks.repairs import repairing
+from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError, PartitionerError
 from gnnloom.storage.format.artifact import ArtifactWriter

@@ -26,8 +26,7 @@ from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks import phase
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
-from gnnloom.pipeline.tasks.phase import Needs, Phase
-from gnnloom.pipeline.tasks.repairs import repairing
+from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing
 from gnnloom.storage.errors import DamagedWorkError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.stopping import StoppedError, StoppingCluster, run_in_steps

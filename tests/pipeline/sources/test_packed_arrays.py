@@ -12,7 +12,12 @@ import pytest
 import scipy.sparse
 
 from gnnloom.pipeline.ingest import preparation
-from gnnloom.pipeline.ingest.preparation import as_unpacked, packed_arrays
+from gnnloom.pipeline.ingest.preparation import (
+    as_unpacked,
+    packed_arrays,
+    preparation_phases,
+    prepared_source,
+)
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.binary import stored_arrays
@@ -23,8 +28,11 @@ from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import ArtifactWriter
+from support.stopping import StoppingCluster
 
 PAIRS = np.random.default_rng(3).integers(0, 50, (2, 400))
 WEIGHTS = np.random.default_rng(4).random(400, dtype=np.float32)
@@ -109,6 +117,20 @@ def test_a_graph_has_the_same_bytes_streamed_mapped_or_unpacked(
         assert {phase, "scatter"} <= graph.artifact.measured["task_seconds"].keys()
         vertices = ingest_vertices(dataset, NumpyVertices.open(feature=path), cluster)
         np.testing.assert_array_equal(vertices.artifact.array("feature").read(), np.arange(200).reshape(50, 4))
+
+
+@pytest.mark.usefixtures("all_large")
+def test_what_prepares_archives_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "CHECK_BYTES", 1000)
+    for deflated, phase in ((False, "check archives"), (True, "unpack")):
+        source = NumpyEdges.open([saved(tmp_path, deflated=deflated)], weights=True)
+        writer, cluster = ArtifactWriter(tmp_path / phase, "graph", "key"), StoppingCluster()
+        prepared_source(writer, source, cluster)
+        (counted,) = count(preparation_phases(source))
+        assert (counted.phase, counted.tasks) == (phase, len(cluster.ran))
+        unpacked = sum(path.stat().st_size for path in (writer.work / "unpacked").glob("*.npy"))
+        assert counted.bytes_written == unpacked
+        assert counted.bytes_read == PAIRS.nbytes + WEIGHTS.nbytes + 2 * 128
 
 
 def test_a_plan_says_what_a_single_task_has_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,16 +12,17 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from gnnloom.pipeline.ingest.preparation import planned_ranges
+from gnnloom.pipeline.ingest.preparation import planned_ranges, preparation_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
 from gnnloom.pipeline.sources.matrix_market import MatrixMarketEdges
 from gnnloom.pipeline.sources.metis import MetisEdges
 from gnnloom.pipeline.sources.ogb import OgbEdges
 from gnnloom.pipeline.sources.source import SurveyedSource
-from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.phase import count, total_tasks
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from support.graphs import random_adjacency
+from support.stopping import StoppingCluster
 
 N = 30
 ADJACENCY = random_adjacency(N, 120, 1, symmetric=True)
@@ -113,10 +114,15 @@ def test_an_ingest_surveys_and_gives_the_bytes_of_one_range(
 ) -> None:
     path = write(tmp_path)
     projection = project_ingest(opened(path, 50), IngestOptions(), tmp_path, 1, 1 << 30)
+    clusters = {range_bytes: StoppingCluster() for range_bytes in (50, 1 << 20)}
     graphs = [
-        ingest_graph(catalog.create(f"g{range_bytes}"), opened(path, range_bytes), IngestOptions(), InProcessCluster())
-        for range_bytes in (50, 1 << 20)
+        ingest_graph(catalog.create(f"g{range_bytes}"), opened(path, range_bytes), IngestOptions(), cluster)
+        for range_bytes, cluster in clusters.items()
     ]
+    (counted,) = count(preparation_phases(opened(path, 50)))
+    surveys = [name for _, name in clusters[50].ran if name.startswith("survey/")]
+    assert counted.tasks <= len(surveys) <= total_tasks([counted])
+    assert not count(preparation_phases(opened(path, 1 << 20)))
     assert graphs[0].artifact.digest == graphs[1].artifact.digest
     assert projection.ranges == planned_ranges(opened(path, 50)) > 5
     expected = ADJACENCY.toarray() + np.eye(N) != 0

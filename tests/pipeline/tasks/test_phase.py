@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from gnnloom.pipeline.tasks.cluster import InProcessCluster
-from gnnloom.pipeline.tasks.phase import Needs, Phase, count, run, temporary_bytes
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.phase import (
+    Needs,
+    Phase,
+    PhaseCount,
+    WorkFiles,
+    count,
+    missing_tasks,
+    records_of,
+    run,
+    temporary_bytes,
+)
+from gnnloom.pipeline.tasks.progress import PROGRESS, Progress
+from gnnloom.storage.errors import FormatError, InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from support.stopping import StoppedError, StoppingCluster
 
@@ -32,7 +43,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Files:
+class Files(WorkFiles):
     """A folder with a file for each task."""
 
     folder: Path
@@ -165,3 +176,65 @@ def test_a_plan_is_counted_without_running(writer: ArtifactWriter) -> None:
     # What was routed stays until it is merged; the arrays are not temporary.
     assert temporary_bytes(phases) == 30 + 20
     assert not writer.recorded()
+
+
+def test_records_come_in_the_order_of_the_tasks(writer: ArtifactWriter) -> None:
+    route = chain(writer)[0]
+    backward = Phase("route", work, route.tasks[::-1], "tasks", files=(WorkFiles(),))
+    for cluster in (InProcessCluster(), ThreadedCluster(3, 1 << 30)):
+        run([backward], cluster, writer)
+        assert [record.task for record in records_of(backward, writer)] == ["route/2", "route/1", "route/0"]
+
+
+def test_records_alone_are_made_once(writer: ArtifactWriter) -> None:
+    with writer.task("other/00000"):
+        pass
+    counted = Phase("count", work, [Task(writer, "count", number) for number in range(4)], files=(WorkFiles(),))
+    work(counted.tasks[1])  # type: ignore[arg-type]
+    assert ran(writer, [counted]) == ["count/0", "count/2", "count/3"]
+    assert ran(writer, [counted]) == []
+    assert "other/00000" in writer.recorded()
+
+
+@pytest.mark.parametrize("facts", [{}, {"another": 1}])
+def test_a_record_with_other_facts_is_one_error(writer: ArtifactWriter, facts: dict[str, int]) -> None:
+    with writer.task("count/0") as output:
+        output.facts = facts
+    counted = Phase("count", work, [Task(writer, "count", 0)], files=(WorkFiles(),))
+    run([counted], InProcessCluster(), writer)
+    with pytest.raises(FormatError, match=r"count/0 has no number: .* run the command again"):
+        sum(record.facts["number"] for record in records_of(counted, writer))
+
+
+def test_tasks_that_finished_before_a_failure_are_kept(writer: ArtifactWriter) -> None:
+    def fail_at_two(task: Task) -> int:
+        if task.number == 2:
+            raise InputError("two")
+        return work(task)
+
+    counted = Phase("count", work, [Task(writer, "count", number) for number in range(4)], files=(WorkFiles(),))
+    with pytest.raises(InputError, match="two"):
+        run([replace(counted, function=fail_at_two)], InProcessCluster(), writer)
+    assert [task.name for task in missing_tasks(counted, writer)] == ["count/2", "count/3"]
+    assert ran(writer, [counted]) == ["count/2", "count/3"]
+
+
+def test_a_task_that_leaves_no_record_is_an_error(writer: ArtifactWriter) -> None:
+    silent = Phase("count", lambda _: 1, [Task(writer, "count", 0)], files=(WorkFiles(),))
+    with pytest.raises(KeyError, match="count/0"):
+        run([silent], InProcessCluster(), writer)
+
+
+def test_progress_counts_the_missing_tasks_and_their_units(
+    writer: ArtifactWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    counted = Phase("count", work, [Task(writer, "count", number) for number in range(4)], files=(WorkFiles(),))
+    work(counted.tasks[0])  # type: ignore[arg-type]
+    caplog.set_level("DEBUG", logger="gnnloom")
+    run([replace(counted, unit="numbers")], InProcessCluster(), writer)
+    records = [record for record in caplog.records if record.name == PROGRESS.name]
+    found = [record.args[0] for record in records if isinstance(record.args, tuple) and record.args]
+    states = [state for state in found if isinstance(state, Progress)]
+    assert [(state.phase, state.done, state.tasks, state.count, state.unit) for state in states] == [
+        ("count", done, 3, done, "numbers") for done in range(4)
+    ]

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gnnloom.pipeline.tasks.progress import PROGRESS, Done, Progress, logged, one_step, wait_for
+from gnnloom.pipeline.tasks.progress import PROGRESS, Done, Progress, logged, one_step
 
 
 def states(caplog: pytest.LogCaptureFixture) -> list[Progress]:
@@ -44,7 +44,7 @@ def test_a_long_phase_logs_its_progress_every_few_seconds(
 
 def test_a_phase_that_counts_tasks_names_their_number_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="gnnloom")
-    wait_for("write", iter("ab"), 2)
+    list(logged("write", [1, 1], 2, "tasks"))
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("write: 2 of 2 tasks, ")
     assert line.count("tasks") == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gnnloom.pipeline.tasks.progress import PROGRESS, Progress, one_step, wait_for
+from gnnloom.pipeline.tasks.progress import PROGRESS, Progress, logged, one_step
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.terminal import progress
 from gnnloom.workflows.cli.terminal.progress import BarHandler, shown_epochs
@@ -25,7 +25,7 @@ def states(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, int]]:
 
 def test_a_phase_reports_its_beginning_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "gnnloom"):
-        wait_for("write", iter("ab"), 2)
+        list(logged("write", [1, 1], 2, "tasks"))
         with one_step("think"):
             pass
     assert states(caplog) == [("write", 0, 2), ("write", 1, 2), ("write", 2, 2), ("think", 0, 1), ("think", 1, 1)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes
+from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.differences import differences
 from gnnloom.storage.errors import NotFoundError

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.phase import PhaseCount
 from gnnloom.trainer.planner.memory import project_new_training
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, prediction_bytes, project_training
 from gnnloom.workflows.formatting import readable_estimate

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from gnnloom.pipeline.ingest.preparation import preparation_phases
 from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
 from gnnloom.pipeline.ingest.stage import project_ingest
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
@@ -21,9 +22,9 @@ from gnnloom.pipeline.shards.projection import (
 )
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
+from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import available_cores, threads_suffice
-from gnnloom.pipeline.tasks.phase import count
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.pipeline.tasks.phase import PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards
@@ -69,13 +70,16 @@ class StageInputs:
             BudgetError: it does not fit the memory or the disk.
         """
         recipe, cluster = self.recipe, self.assignment.cluster
-        source = recipe.source.open(undirected=recipe.dataset.undirected)
         folder = next(path for path in recipe.dataset_path.parents if path.is_dir())
-        found = project_ingest(source, recipe.dataset.options(), folder, self.workers, cluster.memory)
+        found = project_ingest(self._edges, recipe.dataset.options(), folder, self.workers, cluster.memory)
         # An ingest makes the same choice if no number of workers was asked for.
         if cluster.kind == "local" and cluster.workers is None and threads_suffice(self.workers, found.work):
             return found.in_one_process()
         return found
+
+    @cached_property
+    def _edges(self) -> EdgeSource:
+        return self.recipe.source.open(undirected=self.recipe.dataset.undirected)
 
     @cached_property
     def graph(self) -> GraphSizes:
@@ -102,7 +106,8 @@ class StageInputs:
             found.vertices, found.edges, found.ranges, memory, undirected=undirected, weighted=found.weighted
         )
         compact, sort = options.ids != "keep", options.sort
-        return count(ingest_phases(sizes, sort, memory, compact=compact, name_bytes=found.name_bytes))
+        phases = ingest_phases(sizes, sort, memory, compact=compact, name_bytes=found.name_bytes)
+        return count([*preparation_phases(self._edges), *phases])
 
     @property
     def vertex_phases(self) -> list[PhaseCount]:
