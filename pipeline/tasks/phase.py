@@ -92,6 +92,7 @@ class Phase:
         makes_arrays: the tasks write arrays of the artifact.
         arrays: arrays of temporary files that a task reads, for the limit of opened files.
         repeats: how often it runs at most, if that depends on the data.
+        at_most: whether what the tasks need depends on the data, so that more than they need is stated.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Phase:
     makes_arrays: bool = False
     arrays: int = 1
     repeats: int = 1
+    at_most: bool = False
 
 
 def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter, keep: Sequence[WorkFiles] = ()) -> list[str]:

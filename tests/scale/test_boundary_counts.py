@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 from numpy.typing import NDArray
-from scale.counted_cluster import OpenCounter
+from scale.counted_cluster import MeteredCluster
 from scale.scale_graphs import GRAPHS, MEMORY, Described
 from scale.test_counts import MOST_OPENS, check_opens
+from scale.test_multilevel_counts import check_bytes
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel import boundary_rings, disk_hypergraph, pieces
@@ -96,8 +97,10 @@ def test_a_boundary_is_refined_by_the_counted_tasks_that_open_the_counted_files(
     def improve(_: Hypergraph, given: NDArray[np.int32]) -> NDArray[np.int32]:
         return given
 
-    cluster, pins = OpenCounter(), hypergraph.num_pins
-    assert refine_boundary(hypergraph, path, 2, BoundaryRefinement(lambda *_: True, improve, folder), cluster)
+    cluster, pins = MeteredCluster(monkeypatch), hypergraph.num_pins
+    # What loads kernels is not measured.
+    for each in (HERE, cluster):
+        assert refine_boundary(hypergraph, path, 2, BoundaryRefinement(lambda *_: True, improve, folder), each)
     phases = refine_boundary_phases(hypergraph, 2, pins)
     assert ("select weights" in {phase.name for phase in phases}) == weighted
     for function in {phase.function.__name__ for phase in phases}:
@@ -112,6 +115,9 @@ def test_a_boundary_is_refined_by_the_counted_tasks_that_open_the_counted_files(
             assert sum(opened) == opens, function
         assert len(opened) == tasks, function
         assert max(opened) == max(phase.most_opens for phase in planned) > 1, function
+        if function != "_place":
+            phases_of = [phase for phase in phases if phase.function.__name__ == function]
+            check_bytes(phases_of, [run for run in cluster.phases if run.where[1] == function])
 
 
 def ladder(folder: Path, *, weighted: bool) -> DiskHypergraph:

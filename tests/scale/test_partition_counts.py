@@ -78,7 +78,7 @@ def test_a_partition_runs_the_counted_tasks_and_opens_the_counted_files(
     adjacency = random_adjacency(5000, 40_000, 1, symmetric=symmetric)
     dataset = catalog.create("g")
     graph, cluster = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=7), OpenCounter()
-    partition_graph(dataset, graph, PartitionOptions(8, "random"), cluster)
+    partition = partition_graph(dataset, graph, PartitionOptions(8, "random"), cluster)
     sizes, back = GraphSizes.of(graph), GraphSizes.of(transpose_of(dataset, graph))
     counted = partition_counts(sizes, back, PartitionOptions(8, "random"), 1, cluster.memory)
     functions = {"store parts": "_store_rows", "count exchange": "count_block", "measure load": "_measure_block"}
@@ -87,6 +87,7 @@ def test_a_partition_runs_the_counted_tasks_and_opens_the_counted_files(
         planned = [each for each in counted if each.phase == phase]
         assert cluster.tasks(function) == sum(each.tasks for each in planned) > 2, phase
         assert sum(cluster.opens(function)) == sum(each.opens for each in planned), phase
+    assert counted[0].bytes_written == partition.part().nbytes
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

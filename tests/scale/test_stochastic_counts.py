@@ -27,7 +27,7 @@ from gnnloom.pipeline.partition.stochastic.drawn_batches import (
 )
 from gnnloom.pipeline.partition.stochastic.restricted_nets import DrawnProblem, net_pieces
 from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
-from gnnloom.pipeline.tasks.phase import PhaseCount, count
+from gnnloom.pipeline.tasks.phase import PhaseCount, count, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.artifact import ArtifactWriter
@@ -157,6 +157,25 @@ def test_merging_writes_about_the_counted_bytes(catalog: Catalog, tmp_path: Path
                 planned, written = count([phase])[0].bytes_written, written_bytes(drawn.writer, phase)
                 # Batches of uniform vertices have few equal nets; and runs have headers.
                 assert 0.8 * written <= planned <= 1.2 * written, phase.name
+
+
+def test_drawing_and_measuring_batches_writes_the_counted_bytes(catalog: Catalog, tmp_path: Path) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(500, 4000, 1, symmetric=True), symmetric=True)
+    drawn = DrawnProblem(
+        ArtifactWriter(tmp_path, "partition", "0" * 16),
+        net_pieces([(graph.artifact.path, GraphSizes.of(graph))]),
+        BatchDrawer.of("vertex", graph.artifact.path, 500, 0.3, 0),
+    )
+    paths = tmp_path / "one", tmp_path / "other"
+    for seed, path in enumerate(paths):
+        write_vector(path, [random_parts(500, 4, seed)])
+    phases = volume_phases(drawn, paths, 4, 20)
+    run(phases, OpenCounter(), drawn.writer, phases[0].files)
+    drawing, measuring = count(phases)
+    (path,) = (path for path in (drawn.writer.work / "batches").iterdir() if not path.suffix)
+    assert drawing.bytes_written == path.stat().st_size
+    # Runs have headers.
+    assert 0 <= written_bytes(drawn.writer, phases[1]) - measuring.bytes_written <= 64 * measuring.tasks
 
 
 def test_tasks_open_few_files_of_many_pieces_groups_and_ranges_of_hashes(

@@ -29,7 +29,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.matrix.csr import index_dtype
 
-#: Bytes that tasks read of a vertex: its ring, part and weight.
+#: Bytes that tasks read of a vertex, and hold if it is selected: its ring, part and weight.
 _READ_BYTES = RING_BYTES + PART_BYTES + NUMBER_BYTES
 
 
@@ -136,8 +136,11 @@ def _count_phase(work: _Labeling) -> Phase:
     """Weigh the vertices."""
     n = work.boundary.vertices.lists.num_rows
     pieces = vertex_pieces(n)
-    writes = NUMBER_BYTES * work.parts * len(pieces)
-    return phase_over(pieces, "count boundary", _count, work, reads=_READ_BYTES * n, writes=writes, files=3)
+    loads = NUMBER_BYTES * work.parts
+    return phase_over(
+        pieces, "count boundary", _count, work,
+        reads=_READ_BYTES * n, files=3, row_bytes=_READ_BYTES + 2 * RING_BYTES, buffers=loads,
+    )  # fmt: skip
 
 
 def _label_phase(work: _Labeling, firsts: Sequence[int] | None = None) -> Phase:
@@ -150,7 +153,11 @@ def _label_phase(work: _Labeling, firsts: Sequence[int] | None = None) -> Phase:
     pieces = vertex_pieces(n)
     reads = _READ_BYTES * n + NUMBER_BYTES * work.parts * len(pieces)
     writes = (index_dtype(n).itemsize + NUMBER_BYTES + PART_BYTES) * n
-    return phase_over(pieces, "label vertices", _label, work, reads=reads, writes=writes, files=4, firsts=firsts)
+    return phase_over(
+        pieces, "label vertices", _label, work,
+        # Labels, and the parts by which they are looked up or the weights.
+        reads=reads, writes=writes, files=4, firsts=firsts, row_bytes=2 * NUMBER_BYTES + RING_BYTES, at_most=True,
+    )  # fmt: skip
 
 
 def _create(labels: Labels, num_vertices: int, used: NDArray[np.int64], load: NDArray[np.int64]) -> None:

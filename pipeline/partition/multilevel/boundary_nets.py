@@ -80,13 +80,19 @@ def select_phases(boundary: Boundary, pins: int, *, is_weighted: bool) -> list[P
     kept = min(pins, lists.num_ids)
     nets = StatedLists(Path(), min(pins, lists.num_rows), kept, lists.dtype)
     join = join_phase("join nets of the boundary", stated_pieces(nets, len(boundary.nets.ranges)), nets)
-    return [_copy_phase(work, kept), *([_weight_phase(work, nets.num_rows)] if is_weighted else []), join]
+    weights = [_weight_phase(work, nets.num_rows)] if is_weighted else []
+    return [_copy_phase(work, kept), *weights, replace(join, at_most=True)]
 
 
 def _copy_phase(work: _Selection, pins: int) -> Phase:
     nets = work.boundary.nets
     kept, rings = (NUMBER_BYTES + nets.lists.itemsize) * pins, RING_BYTES * nets.lists.num_rows
-    return phase_over(nets.ranges, "select nets", _copy_nets, work, reads=rings + kept, writes=kept, files=3)
+    return phase_over(
+        nets.ranges, "select nets", _copy_nets, work,
+        # The numbers of all nets of a task, their offsets and sizes.
+        reads=rings + kept, writes=kept, files=3, buffers=nets.lists.block_bytes() + 5 * NUMBER_BYTES * pins,
+        at_most=True,
+    )  # fmt: skip
 
 
 def _weight_phase(work: _Selection, num_nets: int, firsts: Sequence[int] | None = None) -> Phase:
@@ -94,8 +100,9 @@ def _weight_phase(work: _Selection, num_nets: int, firsts: Sequence[int] | None 
     nets, size = work.boundary.nets, NUMBER_BYTES * num_nets
     reads = RING_BYTES * nets.lists.num_rows + size
     return phase_over(
-        nets.ranges, "select weights", _copy_weights, work, reads=reads, writes=size, files=2, firsts=firsts
-    )
+        nets.ranges, "select weights", _copy_weights, work,
+        reads=reads, writes=size, files=2, firsts=firsts, buffers=2 * size, at_most=True,
+    )  # fmt: skip
 
 
 def _copy_nets(task: Piece[_Selection]) -> tuple[int, Incidence]:

@@ -167,7 +167,10 @@ def _cut_phase(nets: Side, part_path: Path) -> Phase:
     lists = nets.lists
     ranges = lists.ranges(max(len(nets.ranges), -(-lists.num_ids // _SCAN_PINS)))
     reads, writes = lists.num_bytes + PART_BYTES * lists.num_ids, RING_BYTES * lists.num_rows
-    return phase_over(ranges, "find cut nets", _find_cut, (nets, part_path), reads=reads, writes=writes, files=3)
+    return phase_over(
+        ranges, "find cut nets", _find_cut, (nets, part_path),
+        reads=reads, writes=writes, files=3, buffers=lists.block_bytes(), at_most=True,
+    )  # fmt: skip
 
 
 def _ring_phases(work: _Ring, pins: int) -> list[Phase]:
@@ -188,6 +191,9 @@ def _ring_phases(work: _Ring, pins: int) -> list[Phase]:
         reads=RING_BYTES * source.lists.num_rows + lists,
         writes=size,
         files=4,
+        # All ids of the rows, sorted, and then each once.
+        buffers=(NUMBER_BYTES + 2 * source.lists.itemsize + RING_BYTES) * pins,
+        at_most=True,
     )
     to_nets = target.name == "nets"
     # A task reads its range of the lists of all.
@@ -200,6 +206,9 @@ def _ring_phases(work: _Ring, pins: int) -> list[Phase]:
         reads=size + read,
         writes=RING_BYTES * pins,
         files=len(source.ranges) + opened,
+        # As many as all tasks listed, each once, and the bounds of their lists.
+        buffers=(2 * source.lists.itemsize + RING_BYTES + 4 * NUMBER_BYTES) * pins,
+        at_most=True,
     )
     return [spread, replace(reach, arrays=1 + opened)]
 

@@ -17,6 +17,8 @@ from gnnloom.storage.matrix.permutation import mix
 #: Vertices in more nets than this join no cluster, though others may join theirs.  A hub says as little about which
 #: vertices belong together as a large net does, and a table of all clusters around it would take gigabytes.
 _MOST_NETS: Final = 1 << 16
+#: Bytes of the largest table of the clusters around a vertex: clusters, scores, and the half of the places in use.
+TABLE_BYTES: Final = (8 + 4 + 8 // 2) * 4 * SLOTS * _MOST_NETS
 
 
 @njit(cache=True, nogil=True)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.multilevel.cluster_joins import (
+    TABLE_BYTES,
     fitting_joins,
     join_profiles,
     leave_profiles,
@@ -31,7 +32,14 @@ from gnnloom.pipeline.partition.multilevel.cluster_joins import (
 from gnnloom.pipeline.partition.multilevel.cluster_state import RATING_BYTES, ClusterState, begin_phases, fill_phase
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates, route_rows
+from gnnloom.pipeline.partition.multilevel.net_updates import (
+    UPDATE_BYTES,
+    grouped_bytes,
+    net_updates,
+    route_rows,
+    run_bytes,
+    spread_bytes,
+)
 from gnnloom.pipeline.partition.multilevel.number_clusters import number_clusters, number_phases
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
@@ -212,7 +220,12 @@ def _propose_phase(work: _Round) -> Phase:
     of_pin = net + RATING_BYTES + work.state.profile_bytes + SLOTS * NUMBER_BYTES
     reads = work.hypergraph.pins_of(work.rows) * of_pin + rows * (3 * NUMBER_BYTES + work.hypergraph.label_bytes)
     pieces = range_pieces(work.rows, work.proposed.lanes.count)
-    return phase_over(pieces, "propose joins", _propose, work, reads=reads, writes=_JOIN_BYTES * rows, files=7)
+    return phase_over(
+        pieces, "propose joins", _propose, work, reads=reads, writes=_JOIN_BYTES * rows, files=7,
+        # Joins as they are found, together, and grouped by range; and the table of clusters around a vertex.
+        row_bytes=grouped_bytes(_JOIN_BYTES) + _JOIN_BYTES,
+        buffers=work.hypergraph.vertices.block_bytes(row_bytes=_JOIN_BYTES) + TABLE_BYTES, at_most=True,
+    )  # fmt: skip
 
 
 def _accept_phase(work: _Round, num_joins: int, proposing: int) -> Phase:
@@ -226,7 +239,11 @@ def _accept_phase(work: _Round, num_joins: int, proposing: int) -> Phase:
     numbers = range_pieces(range(count), reading_tasks(count, size, proposing))
     # A weight of the vertex and of the cluster, and two offsets.
     reads = size + 4 * NUMBER_BYTES * num_joins
-    return phase_over(numbers, "accept joins", _accept, work, reads=reads, writes=size, files=3, lanes=[proposing])
+    return phase_over(
+        numbers, "accept joins", _accept, work, reads=reads, writes=size, files=3, lanes=[proposing],
+        # Joins as they are read, by cluster, and those that fit; and two orders and two places of each.
+        buffers=(3 * _JOIN_BYTES + 4 * NUMBER_BYTES) * -(-num_joins // len(numbers)), at_most=True,
+    )  # fmt: skip
 
 
 def _spread_phase(work: _Round, num_joins: int, num_updates: int, accepting: int) -> Phase:
@@ -242,7 +259,10 @@ def _spread_phase(work: _Round, num_joins: int, num_updates: int, accepting: int
     reads = (_JOIN_BYTES + 3 * NUMBER_BYTES) * num_joins + num_updates * work.hypergraph.vertices.itemsize
     writes = updates + (4 * NUMBER_BYTES + work.hypergraph.label_bytes) * num_joins
     lanes = [shared_lanes(accepting, len(shares))]
-    return phase_over(shares, "spread joins", _spread, work, reads=reads, writes=writes, files=3, lanes=lanes)
+    return phase_over(
+        shares, "spread joins", _spread, work,
+        reads=reads, writes=writes, files=3, lanes=lanes, buffers=spread_bytes(), at_most=True,
+    )  # fmt: skip
 
 
 def _change_phase(work: _Round, num_updates: int, spreading: int) -> Phase:
@@ -257,7 +277,10 @@ def _change_phase(work: _Round, num_updates: int, spreading: int) -> Phase:
     # Pins leave in one scan of the updates, and join in another.
     reads = 2 * updates + 2 * RATING_BYTES * num_updates + 4 * NUMBER_BYTES * len(work.rows) + state
     lanes = [spreading, spreading]
-    return phase_over(work.nets, "change clusters", _change, work, reads=reads, writes=state, files=3, lanes=lanes)
+    return phase_over(
+        work.nets, "change clusters", _change, work,
+        reads=reads, writes=state, files=3, lanes=lanes, buffers=run_bytes(), at_most=True,
+    )  # fmt: skip
 
 
 def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns]:

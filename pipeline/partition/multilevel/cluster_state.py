@@ -82,9 +82,16 @@ def begin_phases(state: ClusterState) -> list[Phase]:
     read, ratings = hypergraph.nets.num_bytes + hypergraph.net_weight_bytes, RATING_BYTES * hypergraph.num_nets
     files = 2 + hypergraph.is_weighted
     return [
-        phase_over(pieces, "begin clusters", _begin, state, reads=weights, writes=weights + labels, files=1),
-        phase_over(nets, "rate nets", _rate, state, reads=read, writes=ratings, files=files),
-    ]
+        phase_over(
+            pieces, "begin clusters", _begin, state,
+            reads=weights, writes=weights + labels, files=1, row_bytes=NUMBER_BYTES,
+        ),
+        # The pins, the divisors and the ratings of the nets of a block, before these are rounded.
+        phase_over(
+            nets, "rate nets", _rate, state,
+            reads=read, writes=ratings, files=files, buffers=hypergraph.nets.block_bytes(row_bytes=4 * NUMBER_BYTES),
+        ),
+    ]  # fmt: skip
 
 
 def fill_phase(state: ClusterState) -> Phase:
@@ -92,7 +99,8 @@ def fill_phase(state: ClusterState) -> Phase:
     hypergraph, ranges = state.hypergraph, state.hypergraph.nets.ranges(net_tasks(state.hypergraph.num_pins))
     of_pins = hypergraph.nets.num_bytes + hypergraph.label_bytes * hypergraph.num_pins
     reads, writes = of_pins + RATING_BYTES * hypergraph.num_nets, state.profile_bytes * hypergraph.num_nets
-    return phase_over(ranges, "fill profiles", _fill, state, reads=reads, writes=writes, files=4)
+    held = hypergraph.nets.block_bytes()
+    return phase_over(ranges, "fill profiles", _fill, state, reads=reads, writes=writes, files=4, buffers=held)
 
 
 def _begin(task: Piece[ClusterState]) -> None:

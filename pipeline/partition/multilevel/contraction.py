@@ -46,14 +46,12 @@ from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.memory import rows_that_fit
+from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Bytes for each net of a task: hash and number as they are collected, joined and sorted.
 _NET_BYTES = 80
-#: Nets of a task that need no more memory than a worker has in any case.
-_FEW_NETS = 1 << 20
 #: Bytes of the hash and number of a net in a lane, of which every task that finds identical nets reads a range; those
 #: of the number and weight of a net that is kept.
 _HASH_BYTES = 16
@@ -84,7 +82,8 @@ class _Contraction:
     def of(cls, hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, memory: int) -> _Contraction:
         """Divide the nets, and the hashes, among tasks of ``memory`` bytes."""
         num_nets = hypergraph.num_nets
-        fewest = -(-num_nets // max(_FEW_NETS, rows_that_fit(memory, _NET_BYTES)))
+        room = working_memory(memory) - _block_bytes(hypergraph)
+        fewest = -(-num_nets // max(1, room // _NET_BYTES))
         merges = 1 << (max(NET_TASKS, fewest) - 1).bit_length()
         # More than 16 ranges of nets only if every range of hashes has 64 KiB or more in the lane of each.
         most = most_sources(_HASH_BYTES * num_nets, merges)
@@ -190,7 +189,10 @@ def _contract_phase(work: _Contraction) -> Phase:
     # Offsets, numbers and hashes.
     writes = pins + (2 * NUMBER_BYTES + _HASH_BYTES) * num_nets
     reads = hypergraph.nets.num_bytes + labels
-    return phase_over(work.ranges, "contract nets", _contract_nets, work, reads=reads, writes=writes, files=3)
+    return phase_over(
+        work.ranges, "contract nets", _contract_nets, work, reads=reads, writes=writes, files=3,
+        row_bytes=_NET_BYTES, buffers=_block_bytes(hypergraph), at_most=True,
+    )  # fmt: skip
 
 
 def _merge_phase(work: _Contraction) -> Phase:
@@ -198,8 +200,11 @@ def _merge_phase(work: _Contraction) -> Phase:
     hypergraph, numbers = work.hypergraph, single_rows(work.merges)
     reads = _HASH_BYTES * hypergraph.num_nets + hypergraph.net_weight_bytes
     files, lanes, size = int(hypergraph.is_weighted), [len(work.ranges)], _HASH_BYTES * hypergraph.num_nets
-    name = "find identical nets"
-    return phase_over(numbers, name, _merge_identical, work, reads=reads, writes=size, files=files, lanes=lanes)
+    name, held = "find identical nets", _NET_BYTES * -(-hypergraph.num_nets // work.merges)
+    return phase_over(
+        numbers, name, _merge_identical, work,
+        reads=reads, writes=size, files=files, lanes=lanes, buffers=held, at_most=True,
+    )  # fmt: skip
 
 
 def _select_phase(
@@ -218,7 +223,14 @@ def _select_phase(
     return phase_over(
         work.ranges, "select nets", _select, selection,
         reads=reads, writes=writes, files=3, lanes=[work.merges], firsts=firsts,
+        # Numbers, weights and places of those that are kept, in two orders.
+        row_bytes=6 * NUMBER_BYTES, buffers=_block_bytes(work.hypergraph), at_most=True,
     )  # fmt: skip
+
+
+def _block_bytes(hypergraph: DiskHypergraph) -> int:
+    """Bytes of a block of nets, and of what is left of it: pins, offsets, numbers and hashes."""
+    return hypergraph.nets.block_bytes(row_bytes=3 * NUMBER_BYTES, id_bytes=hypergraph.label_bytes + 1)
 
 
 def _contract_nets(task: Piece[_Contraction]) -> tuple[int, LaneRuns, Incidence]:

@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.pieces import PART_BYTES, Piece, net_tasks, phase_over
+from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, PART_BYTES, Piece, net_tasks, phase_over
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
@@ -37,7 +37,8 @@ def cut_phase(hypergraph: DiskHypergraph, part_path: Path, num_parts: int) -> Ph
     """The phase of :func:`rows_sent`."""
     work, ranges = _Cut(hypergraph, part_path, num_parts), hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
     reads = hypergraph.nets.num_bytes + PART_BYTES * hypergraph.num_pins + hypergraph.net_weight_bytes
-    return phase_over(ranges, "count cut", _count, work, reads=reads, files=3 + hypergraph.is_weighted)
+    held = hypergraph.nets.block_bytes() + NUMBER_BYTES * num_parts
+    return phase_over(ranges, "count cut", _count, work, reads=reads, files=3 + hypergraph.is_weighted, buffers=held)
 
 
 def _count(task: Piece[_Cut]) -> int:

@@ -133,10 +133,17 @@ def _phases(work: _Classes, num_vertices: int) -> list[Phase]:
     pieces, size = vertex_pieces(num_vertices), NUMBER_BYTES * num_vertices
     parts = PART_BYTES * num_vertices
     return [
-        phase_over(pieces, "count weights", _count, work, reads=size, writes=2 * size, files=1),
-        # The weights and their counts and ranks, and four files of what the parts get.
-        phase_over(pieces, "place vertices", _place, work, reads=4 * size, writes=parts, files=7),
-    ]
+        # The weights sorted, each once, and how many there are.
+        phase_over(
+            pieces, "count weights", _count, work,
+            reads=size, writes=2 * size, files=1, row_bytes=7 * NUMBER_BYTES, at_most=True,
+        ),
+        # The weights and their counts and ranks, and four files of what the parts get. Of the vertices of one weight,
+        # numbers as they are shuffled.
+        phase_over(
+            pieces, "place vertices", _place, work, reads=4 * size, writes=parts, files=7, row_bytes=9 * NUMBER_BYTES
+        ),
+    ]  # fmt: skip
 
 
 def _count(task: Piece[_Classes]) -> None:

@@ -1,7 +1,7 @@
 """Lists of ids on disk, one for each row, streamed block by block: the pins of nets, and the nets of vertices.
 
 Two plain files: ``offset`` (num_rows + 1,) int64 and ``id`` (num_ids,) int32 or int64.  Blocks hold at most
-``BLOCK_IDS`` ids, or one row.
+``BLOCK_IDS`` rows and ids, or one row.
 """
 
 from __future__ import annotations
@@ -18,13 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.raw_files import read_bytes
-from gnnloom.pipeline.partition.multilevel.pieces import Piece, consecutive, phase_over, range_pieces, run_pieces
+from gnnloom.pipeline.partition.multilevel.pieces import (
+    NUMBER_BYTES,
+    Piece,
+    consecutive,
+    phase_over,
+    range_pieces,
+    run_pieces,
+)
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.format.numpy_files import map_plain
 from gnnloom.storage.matrix.csr import index_dtype
 
-#: Most ids of a block, unless a single row has more: 8 MiB of int64.
+#: Most rows and ids of a block, unless a single row has more ids: 8 MiB of int64.
 BLOCK_IDS = 1 << 20
 
 
@@ -66,6 +73,16 @@ class Incidence:
         """Bytes of the files."""
         return 8 * (self.num_rows + 1) + self.itemsize * self.num_ids
 
+    def block_bytes(self, row_bytes: int = 0, id_bytes: int = 0) -> int:
+        """Bytes of a block while a task works on it, as if no row had more than ``BLOCK_IDS`` ids.
+
+        Args:
+            row_bytes, id_bytes: bytes that the task holds for each row and id of the block, besides these.
+        """
+        # The offsets are read, and then counted from the block's first.
+        rows, ids = (min(BLOCK_IDS, count) for count in (self.num_rows, self.num_ids))
+        return (2 * NUMBER_BYTES + row_bytes) * (rows + 1) + (self.itemsize + id_bytes) * ids
+
     def offset(self, mode: Literal["r", "r+"] = "r") -> NDArray[np.int64]:
         """Map the (num_rows + 1,) int64 offsets; pages are read on access.
 
@@ -94,7 +111,7 @@ class Incidence:
         while first < last:
             fitting = int(np.searchsorted(offset, offset[first] + BLOCK_IDS, side="right")) - 1
             # At least one row per block, however long that row is.
-            stop = min(last, max(fitting, first + 1))
+            stop = min(last, first + BLOCK_IDS, max(fitting, first + 1))
             yield self.block(first, stop)
             first = stop
 
@@ -205,8 +222,8 @@ def join_phase(name: str, pieces: Sequence[Incidence], result: Incidence) -> Pha
         consecutive(piece.num_rows for piece in pieces),
         accumulate((piece.num_ids for piece in pieces), initial=0),
     )
-    work, size = _Join(tuple(pieces), result), result.num_bytes
-    return phase_over(ranges, name, _place, work, reads=size, writes=size, files=2, firsts=firsts)
+    work, size, held = _Join(tuple(pieces), result), result.num_bytes, result.block_bytes(row_bytes=NUMBER_BYTES)
+    return phase_over(ranges, name, _place, work, reads=size, writes=size, files=2, firsts=firsts, buffers=held)
 
 
 def _place(task: Piece[_Join]) -> None:

@@ -27,7 +27,13 @@ from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.model.part_bits import WORD_BITS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, mask_bytes
-from gnnloom.pipeline.partition.multilevel.net_updates import UPDATE_BYTES, net_updates, route_rows
+from gnnloom.pipeline.partition.multilevel.net_updates import (
+    UPDATE_BYTES,
+    net_updates,
+    route_rows,
+    run_bytes,
+    spread_bytes,
+)
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
     PART_BYTES,
@@ -221,7 +227,14 @@ def _propose_phase(this: _Round, num_parts: int, num_words: int) -> Phase:
     reads = of_vertices + len(pieces) * _STATE_BYTES * num_parts
     # A move, and its class with its weight.
     writes, files = 2 * _MOVE_BYTES * rows, 6 + hypergraph.is_weighted
-    return phase_over(pieces, "propose moves", _propose, this, reads=reads, writes=writes, files=files)
+    most = max(map(len, pieces)), (this.work.buckets(num_parts) + 1) * num_parts**2
+    of_parts = 5 * NUMBER_BYTES * max(num_parts, WORD_BITS * num_words)
+    held = hypergraph.vertices.block_bytes(row_bytes=_MOVE_BYTES) + MoveClasses.most_bytes(*most) + of_parts
+    return phase_over(
+        pieces, "propose moves", _propose, this, reads=reads, writes=writes, files=files,
+        # Moves as they are found, and together.
+        row_bytes=2 * _MOVE_BYTES, buffers=held, at_most=True,
+    )  # fmt: skip
 
 
 def _spread_phase(this: _Round, num_parts: int, num_moves: int, num_updates: int, proposing: int) -> Phase:
@@ -237,7 +250,10 @@ def _spread_phase(this: _Round, num_parts: int, num_moves: int, num_updates: int
     of_nets = num_updates * this.work.hypergraph.vertices.itemsize
     reads = of_nets + num_moves * (_MOVE_BYTES + 2 * NUMBER_BYTES) + len(shares) * _STATE_BYTES * num_parts
     writes, lanes = size + PART_BYTES * num_moves, [shared_lanes(proposing, len(shares))]
-    return phase_over(shares, "spread moves", _spread, this, reads=reads, writes=writes, files=4, lanes=lanes)
+    return phase_over(
+        shares, "spread moves", _spread, this, reads=reads, writes=writes, files=4, lanes=lanes,
+        buffers=spread_bytes() + NUMBER_BYTES * num_parts, at_most=True,
+    )  # fmt: skip
 
 
 def _change_phase(this: _Round, num_words: int, num_updates: int, spreading: int) -> Phase:
@@ -251,7 +267,10 @@ def _change_phase(this: _Round, num_words: int, num_updates: int, spreading: int
     # Pins leave in one scan of the updates, and join in another.
     reads = 2 * UPDATE_BYTES * num_updates + masks
     lanes = [spreading]
-    return phase_over(this.nets, "change masks", _change_masks, this, reads=reads, writes=masks, files=1, lanes=lanes)
+    return phase_over(
+        this.nets, "change masks", _change_masks, this,
+        reads=reads, writes=masks, files=1, lanes=lanes, buffers=run_bytes(), at_most=True,
+    )  # fmt: skip
 
 
 def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns, LaneRuns, int]:
@@ -339,6 +358,12 @@ class MoveClasses:
         self._class, self._weight = np.empty((2, 0), dtype=np.int64)
         self._added: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._num_added = 0
+
+    @staticmethod
+    def most_bytes(moves: int, classes: int) -> int:
+        """Bytes while moves of so many different classes are merged: classes and weights, sorted, and numbered."""
+        merged = min(moves, classes)
+        return 9 * NUMBER_BYTES * (merged + min(moves, max(_MERGED_AT_ONCE, merged)))
 
     def add(self, move_class: NDArray[np.int64], weight: NDArray[np.int64]) -> None:
         """Add the weights of moves."""

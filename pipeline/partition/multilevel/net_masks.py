@@ -45,7 +45,8 @@ def fill_phase(
     """
     work, ranges = _Fill(nets, part_path, position_path, mask_path, first), nets.ranges(net_tasks(nets.num_ids))
     reads, writes = nets.num_bytes + PART_BYTES * nets.num_ids, mask_bytes(num_words) * nets.num_rows
-    return phase_over(ranges, "fill masks", _fill_blocks, work, reads=reads, writes=writes, files=4)
+    held = nets.block_bytes()
+    return phase_over(ranges, "fill masks", _fill_blocks, work, reads=reads, writes=writes, files=4, buffers=held)
 
 
 def mask_bytes(num_words: int) -> int:

@@ -14,13 +14,28 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
-from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.runs import BLOCK_BYTES, Index
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter
 
-#: Updates of a run: 24 MiB, and as many again while they are grouped.
-_RUN_UPDATES = 1 << 20
 #: Bytes of an update: a net, and what a pin of it leaves and joins.
 UPDATE_BYTES = 24
+#: Updates of a run: 24 MiB.
+_RUN_UPDATES = 1 << 20
+
+
+def grouped_bytes(row_bytes: int) -> int:
+    """Bytes of a row of ``row_bytes`` bytes while rows are grouped: twice the row, and the number of its range."""
+    return 2 * row_bytes + 8
+
+
+def run_bytes() -> int:
+    """Bytes of the updates of a run."""
+    return UPDATE_BYTES * _RUN_UPDATES
+
+
+def spread_bytes() -> int:
+    """Bytes that a task holds to find and group updates, the next as well, with the moves that make them."""
+    return (grouped_bytes(UPDATE_BYTES) + UPDATE_BYTES) * _RUN_UPDATES + 4 * BLOCK_BYTES
 
 
 def net_updates(moves: NDArray[np.int64], vertices: Incidence) -> Iterator[NDArray[np.int64]]:

@@ -75,7 +75,7 @@ def number_phases(num_vertices: int) -> list[Phase]:
 
 def _count_phase(work: _Numbering, num_vertices: int) -> Phase:
     pieces = vertex_pieces(num_vertices)
-    return phase_over(pieces, "count clusters", _count, work, reads=NUMBER_BYTES * num_vertices, files=1)
+    return phase_over(pieces, "count clusters", _count, work, reads=NUMBER_BYTES * num_vertices, files=1, row_bytes=1)
 
 
 def _number_phases(work: _Numbering, num_vertices: int, firsts: Sequence[int] | None = None) -> list[Phase]:
@@ -84,9 +84,14 @@ def _number_phases(work: _Numbering, num_vertices: int, firsts: Sequence[int] | 
     numbers = NUMBER_BYTES * num_vertices
     writes = label + numbers
     return [
-        phase_over(pieces, "number clusters", _number, work, reads=numbers, writes=writes, files=1, firsts=firsts),
-        phase_over(pieces, "name clusters", _relabel, work, reads=2 * label, writes=label, files=2),
-    ]
+        phase_over(
+            pieces, "number clusters", _number, work,
+            reads=numbers, writes=writes, files=1, firsts=firsts, row_bytes=3 * NUMBER_BYTES + 1, at_most=True,
+        ),
+        phase_over(
+            pieces, "name clusters", _relabel, work, reads=2 * label, writes=label, files=2, row_bytes=2 * NUMBER_BYTES
+        ),
+    ]  # fmt: skip
 
 
 def _count(task: Piece[_Numbering]) -> tuple[int, tuple[int, int]]:

@@ -44,7 +44,8 @@ def inherit_phase(clusters: Clusters, coarse_path: Path, part_path: Path, num_ve
     """
     work, size = _Inherit(clusters, coarse_path, part_path), PART_BYTES * num_vertices
     pieces, reads = vertex_pieces(num_vertices), size + clusters.label_bytes * num_vertices
-    return phase_over(pieces, "inherit parts", _inherit, work, reads=reads, writes=size, files=2)
+    held = NUMBER_BYTES + PART_BYTES
+    return phase_over(pieces, "inherit parts", _inherit, work, reads=reads, writes=size, files=2, row_bytes=held)
 
 
 def _inherit(task: Piece[_Inherit]) -> None:
@@ -77,8 +78,8 @@ def part_loads(
 def load_phase(name: str, weight_path: Path, part_path: Path, num_vertices: int, num_parts: int) -> Phase:
     """The phase of :func:`part_loads`."""
     read, pieces = (NUMBER_BYTES + PART_BYTES) * num_vertices, vertex_pieces(num_vertices)
-    work = _Weigh(weight_path, part_path, num_parts)
-    return phase_over(pieces, name, _sum, work, reads=read, writes=NUMBER_BYTES * num_parts * len(pieces), files=2)
+    work, loads = _Weigh(weight_path, part_path, num_parts), NUMBER_BYTES * num_parts
+    return phase_over(pieces, name, _sum, work, reads=read, files=2, buffers=loads)
 
 
 def _sum(task: Piece[_Weigh]) -> NDArray[np.int64]:
@@ -110,7 +111,7 @@ def fill_empty_from_files(
     work, pieces = _Weigh(weight_path, part_path, num_parts), vertex_pieces(num_vertices)
     read = (NUMBER_BYTES + PART_BYTES) * num_vertices
     size, lightest = np.zeros(num_parts, dtype=np.int64), np.empty((3, 0), dtype=np.int64)
-    phase = phase_over(pieces, "find the lightest vertices", _find, work, reads=read, files=2)
+    phase = phase_over(pieces, "find the lightest vertices", _find, work, reads=read, files=2, row_bytes=NUMBER_BYTES)
     for size_of_piece, found in results(phase, cluster):
         size += size_of_piece
         lightest = np.concatenate([lightest, found], axis=1)

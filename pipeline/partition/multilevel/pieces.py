@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Generic, TypeVar
 
-from gnnloom.pipeline.external_sort.lanes import num_shared_files
+from gnnloom.pipeline.external_sort.lanes import BLOCK_BYTES, num_shared_files
 from gnnloom.pipeline.external_sort.merge_levels import FEW_SOURCES, SOURCE_BYTES, most_sources
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.pipeline.tasks.phase import Needs, Phase
@@ -87,6 +87,9 @@ def phase_over(
     files: int = 0,
     lanes: Sequence[int] = (),
     firsts: Iterable[int] | None = None,
+    row_bytes: int = 0,
+    buffers: int = 0,
+    at_most: bool = False,
 ) -> Phase:
     """A phase with a task for each range.
 
@@ -96,13 +99,19 @@ def phase_over(
         files: arrays that each task reads from files of their own.
         lanes: for each further array that it reads, the number of tasks that wrote it, each to a lane.
         firsts: number of the first result of each task.
+        row_bytes, buffers: bytes that a task holds for each of its rows, and whatever their number. Pages of mapped
+            files are not counted, because the system takes them back when it needs them.
+        at_most: whether the other numbers depend on the data, and are the most that they can be.
     """
     num_rows, opens = max(1, sum(map(len, ranges))), files + sum(map(num_shared_files, lanes))
     tasks = []
     for number, (rows, first) in enumerate(zip(ranges, firsts or [0] * len(ranges), strict=False)):
         read, written = (-(-size * len(rows) // num_rows) for size in (reads, writes))
-        tasks.append(Piece(name, work, number, rows, Needs(read, written, opens), first))
-    return Phase(name, function, tasks, arrays=max(1, files + len(lanes)))
+        # The blocks at both ends of what is read of a lane.
+        held = 2 * BLOCK_BYTES * sum(lanes) + buffers + row_bytes * len(rows)
+        needs = Needs(read, written, opens, held)
+        tasks.append(Piece(name, work, number, rows, needs, first))
+    return Phase(name, function, tasks, arrays=max(1, files + len(lanes)), at_most=at_most)
 
 
 def run_pieces(phase: Phase, cluster: Cluster) -> None:
@@ -156,14 +165,16 @@ def round_tasks(num_vertices: int, workers: int) -> int:
 def reading_tasks(wanted: int, num_bytes: int, num_lanes: int) -> int:
     """Return the number of tasks that each read a range of every lane: fewer than wanted if ranges would be too short.
 
-    Lanes are in few files, but from a disk or over a network, a few bytes take about as long to read as 64 KiB.
+    Lanes are in few files, but from a disk or over a network, a few bytes take about as long to read as 64 KiB. None
+    holds the choices of more vertices than memory has room for.
 
     Args:
         num_bytes: of all lanes.
     """
     if num_lanes <= FEW_SOURCES:
         return wanted
-    return max(1, min(wanted, num_bytes // num_lanes // SOURCE_BYTES))
+    fewest = -(-num_bytes // (_CHOICE_BYTES * _TASK_VERTICES))
+    return max(1, min(wanted, max(fewest, num_bytes // num_lanes // SOURCE_BYTES)))
 
 
 def writing_tasks(wanted: int, num_bytes: int, readers: int) -> int:

@@ -121,7 +121,11 @@ def level_phases(levels: Sequence[DiskHypergraph], setting: Setting, preset: str
 
 def _coarsening(level: DiskHypergraph, coarse: DiskHypergraph | None, setting: Setting) -> list[Phase]:
     clusters = cluster_phases(level, CLUSTER_PASSES, setting.workers) if level.is_for_tasks else []
-    contracted = contract_phases(level, coarse or level, setting.memory)
+    # Where clusters are given up, it is not known what they would have left.
+    contracted = [
+        replace(phase, at_most=phase.at_most or coarse is None)
+        for phase in contract_phases(level, coarse or level, setting.memory)
+    ]
     memory, workers = working_memory(setting.memory), setting.workers
     return [
         *clusters,

@@ -25,7 +25,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, Piece, co
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
-from gnnloom.storage.artifacts.block_ranges import row_ranges
+from gnnloom.storage.artifacts.block_ranges import RANGE_ROWS, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import index_dtype
@@ -162,7 +162,11 @@ def _weights_phase(blocks: RowBlocks, weights: str, path: Path) -> Phase:
     """Write the weights of the rows of each block; tasks return their sum and the largest."""
     size = NUMBER_BYTES * blocks.num_vertices
     work = _Weights(blocks.path, weights, path)
-    return phase_over(consecutive(blocks.rows), "store weights", _store_weights, work, reads=size, writes=size)
+    # Pointers, also those that were read before, nonzeros and weights.
+    held = 6 * NUMBER_BYTES * min(RANGE_ROWS, max(blocks.rows))
+    return phase_over(
+        consecutive(blocks.rows), "store weights", _store_weights, work, reads=size, writes=size, buffers=held
+    )
 
 
 def _lists_phase(name: str, matrices: Sequence[RowBlocks], transpose: RowBlocks | None, folder: Path) -> Phase:
@@ -177,7 +181,10 @@ def _lists_phase(name: str, matrices: Sequence[RowBlocks], transpose: RowBlocks 
     writes = NUMBER_BYTES * num_rows + item * directions * sum(sizes)
     work = _Lists(blocks, transpose.path if transpose else None, folder)
     function = _store_both if transpose else _store_rows
-    return phase_over(consecutive(sizes), f"store {name}", function, work, reads=reads, writes=writes)
+    # The columns and pointers of a block, and the same with the rows' own numbers; of both directions, two blocks each.
+    pins, rows = max(sizes), max(rows for matrix in matrices for rows in matrix.rows)
+    held = directions**2 * (2 * label * pins + 4 * NUMBER_BYTES * (rows + 1)) + (directions - 1) * 2 * item * pins
+    return phase_over(consecutive(sizes), f"store {name}", function, work, reads=reads, writes=writes, buffers=held)
 
 
 def _store_rows(task: Piece[_Lists]) -> tuple[int, Incidence]:

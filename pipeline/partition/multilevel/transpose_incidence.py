@@ -66,7 +66,8 @@ class TransposeSizes:
             num_columns: all ids are below it.
             memory: bytes for the buffers of a task.
         """
-        capacity = max(1, min(memory // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
+        # An eighth is left for what is held of every lane.
+        capacity = max(1, min(memory * 7 // 8 // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
         runs = max(1, -(-num_ids // capacity))
         width = max(1, -(-num_columns // min(runs, 1 << BUCKET_BITS)))
         return cls(capacity, runs, -(-num_columns // width), width)
@@ -148,7 +149,8 @@ def _scatter_phase(work: _Transpose) -> Phase:
     ranges = work.incidence.ranges(work.sizes.num_ranges)
     keys, index = _keys_and_index(work)
     reads, writes = work.incidence.num_bytes, keys + index
-    return phase_over(ranges, "scatter pins", _scatter, work, reads=reads, writes=writes, files=2)
+    held = _KEY_BYTES * work.sizes.capacity
+    return phase_over(ranges, "scatter pins", _scatter, work, reads=reads, writes=writes, files=2, buffers=held)
 
 
 def _sort_phase(work: _Transpose, firsts: Sequence[int] | None = None) -> Phase:
@@ -160,11 +162,14 @@ def _sort_phase(work: _Transpose, firsts: Sequence[int] | None = None) -> Phase:
     sizes, num_columns = work.sizes, work.result.num_rows
     columns = [range(start, min(start + sizes.width, num_columns)) for start in range(0, num_columns, sizes.width)]
     keys, index = _keys_and_index(work)
-    # A bucket that does not fit in memory is scattered once more.
-    again = keys if -(-work.incidence.num_ids // sizes.num_buckets) > sizes.capacity else 0
+    # A bucket that does not fit in memory is scattered once more; on average, a bucket just fits.
+    again = keys if sizes.num_buckets > 1 else 0
     reads, writes = keys + index + again, work.result.num_bytes + again
-    lanes = [sizes.num_ranges]
-    return phase_over(columns, "sort pins", _sort, work, reads=reads, writes=writes, lanes=lanes, firsts=firsts)
+    lanes, held = [sizes.num_ranges], _KEY_BYTES * sizes.capacity
+    return phase_over(
+        columns, "sort pins", _sort, work,
+        reads=reads, writes=writes, lanes=lanes, firsts=firsts, buffers=held, at_most=True,
+    )  # fmt: skip
 
 
 def _keys_and_index(work: _Transpose) -> tuple[int, int]:
