@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import click
 
 from gnnloom.storage.option import Group
-from gnnloom.workflows.cli.terminal.help import declared
 from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.cli.terminal.help import declared
 
 
 def commands() -> str:

@@ -13,7 +13,7 @@ from gnnloom.storage.faults import VARIABLE, forget_plans
 from gnnloom.storage.runs import checkpoint as stored
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs, read_checkpoint
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.training import checkpoint_writer
+from gnnloom.trainer.training.state import checkpoint_writer
 from gnnloom.trainer.training.state.checkpoint import whole_state
 from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination
 from gnnloom.trainer.training.state.optimizer import SGD, Optimizer

@@ -128,7 +128,7 @@ def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> Non
         NotFoundError: the dataset or its shards do not exist.
         ExistsError, InputError: the training would be refused.
     """
-    from gnnloom.trainer.training.projection import project_training
+    from gnnloom.trainer.training.rehearsal.projection import project_training
 
     projection = project_training(config, restart=restart)
     title = f"plan: run {projection.run} of {projection.dataset}"
