@@ -50,7 +50,7 @@ class LoneLauncher:
 def opened_run(config: TrainConfig) -> OpenedRun:
     """The run of a configuration, and what it reads."""
     dataset = Catalog(config.catalog).dataset(config.dataset)
-    return OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, 1)
+    return OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks)
 
 
 def lone_session(config: TrainConfig) -> Session:

@@ -17,12 +17,12 @@ from torch.overrides import TorchFunctionMode
 
 import gnnloom.trainer
 from gnnloom.storage import Catalog
-from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse
 from support.lone import LoneCommunicator
+from support.lone_training import opened_run
 from support.problems import problem
 
 TRAINER = Path(gnnloom.trainer.__file__).parent
@@ -115,10 +115,9 @@ def test_ranks_of_every_grid_make_tensors_at_their_place(catalog: Catalog, algor
 
 
 def _rehearse(given: TrainConfig) -> None:
-    dataset = Catalog(given.catalog).dataset(given.dataset)
-    opened = given.chosen_algorithm.reads.open(dataset, given, 0, given.ranks, ReadCounter())
+    opened = opened_run(given)
     for rank in range(given.ranks):
-        assert rehearse(given, dataset, opened, rank) is not None
+        assert rehearse(opened, rank) is not None
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if MODES[mode].is_sampled])
