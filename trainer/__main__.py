@@ -19,7 +19,6 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from gnnloom.storage.format.files import write_json
 from gnnloom.storage.shared_memory import remove_abandoned
@@ -47,7 +46,12 @@ def main(arguments: Sequence[str]) -> int:
         # What killed jobs left.
         if comm.is_first_on_this_machine():
             remove_abandoned()
-        result = _run(comm, job, stop)
+        if isinstance(job.config, PredictConfig):
+            # A prediction has no checkpoint: it ends at once, and begins again.
+            stop.release()
+            result = predict(comm, job.config)
+        else:
+            result = train(comm, job.config, stop, restart=job.restart, begun=record_forecast)
     except CollectiveError as error:
         return report(error)
     except Exception as error:  # noqa: BLE001 - the other ranks would wait forever
@@ -60,14 +64,6 @@ def main(arguments: Sequence[str]) -> int:
 def _alike(job: Job) -> Alike:
     command = "predict" if isinstance(job.config, PredictConfig) else "train"
     return alike_command(command, {**job.config.to_json(), "restart": job.restart})
-
-
-def _run(comm: Communicator, job: Job, stop: StopRequest) -> dict[str, Any]:
-    if isinstance(job.config, PredictConfig):
-        # A prediction has no checkpoint: it ends at once, and begins again.
-        stop.release()
-        return predict(comm, job.config)
-    return train(comm, job.config, stop, restart=job.restart, begun=record_forecast)
 
 
 def _log_from_first_rank(comm: Communicator) -> None:

@@ -17,25 +17,22 @@ logger = logging.getLogger(__name__)
 
 
 def record_forecast(begun: Begun) -> None:
-    """Store the forecast of a training with its run; called by rank 0.
+    """Store the forecast of a training with its run; called by rank 0. Reads manifests.
 
     A model or an algorithm that the planner does not know has none, nor has a training whose graph or partition is
     gone: that is logged, and the training goes on.
     """
+    run = begun.opened.run
     try:
-        begun.opened.run.write_forecast(forecast(begun))
+        run.write_forecast(_forecast(begun))
     except GnnloomError as error:
-        logger.info("run %s: no forecast: %s", begun.opened.run.name, error)
+        logger.info("run %s: no forecast: %s", run.name, error)
 
 
-def forecast(begun: Begun) -> dict[str, Any]:
-    """The forecast of a training as JSON: that of its plan, and the profile that its times come from. Reads manifests.
+def _forecast(begun: Begun) -> dict[str, Any]:
+    """The forecast as JSON: that of the training's plan, and the profile that its times come from.
 
     Epochs of sampled modes depend on the batches that are drawn: their forecast has the memory only.
-
-    Raises:
-        InputError: the planner does not know the training, or the partition lacks a figure.
-        NotFoundError: the graph, the vertex data, or what batches are drawn from is gone.
     """
     dataset, shards = begun.opened.dataset, begun.opened.shards.shards
     profile = open_profile(dataset.path.parent, LOCAL)

@@ -30,9 +30,8 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.epochs.mode import Mode
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import Metrics
+from gnnloom.trainer.tasks.objectives.objective import Metrics, WithOwnMetric, own_figure
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
-from gnnloom.trainer.tasks.objectives.own_metric import WithOwnMetric, own_figure
 from gnnloom.trainer.tasks.task import Figure
 from gnnloom.trainer.training.build import class_weights
 from gnnloom.trainer.training.course import VAL_LOSS, Course
@@ -122,7 +121,12 @@ def train(
             begun(Begun(opened, training.loss.num_examples, memory))
         comm.barrier()
         with closing(training), recorded(run, config, start.first_epoch, comm.rank) as training.log:
-            stopped = training.run_epochs(stop)
+            try:
+                stopped = training.run_epochs(stop)
+            except CollectiveError:
+                # All ranks leave together, so the checkpoint before this error can still be finished.
+                training.writer.finish()
+                raise
             return training.finish(stopped)
 
 
@@ -225,14 +229,6 @@ class Training:
 
     def run_epochs(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
-        try:
-            return self._run_epochs(stop)
-        except CollectiveError:
-            # All ranks leave together, so the checkpoint before this error can still be finished.
-            self.writer.finish()
-            raise
-
-    def _run_epochs(self, stop: Callable[[], bool]) -> bool:
         for epoch in range(self.first_epoch, self.config.epochs):
             # A run that is resumed may have ended early already.
             if self.course.ends:

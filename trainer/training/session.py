@@ -20,8 +20,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.watchdog import WAITING, Watch, clear_reports
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_samples import open_samples
-from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows
+from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows, open_samples
 from gnnloom.trainer.data.vertex_data import Labels, normalize_feature, read_feature, settled_feature_norm
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows, whole_rows

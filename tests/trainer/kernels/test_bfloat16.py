@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from gnnloom.trainer.kernels import gemm
-from gnnloom.trainer.kernels.bfloat16 import narrow, widen
 from gnnloom.trainer.kernels.dispatch import (
     add_widened,
     column_sums,
@@ -17,6 +16,7 @@ from gnnloom.trainer.kernels.dispatch import (
     weight_gradient,
 )
 from gnnloom.trainer.kernels.elementwise import add_in_order, chunk_groups, in_chunks
+from gnnloom.trainer.kernels.numba_rows import narrow, widen
 from gnnloom.trainer.place.place import Place
 
 

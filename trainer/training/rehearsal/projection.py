@@ -20,8 +20,7 @@ from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.config.continuation import OpenedRun, find_start, with_its_run
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_samples import open_samples
-from gnnloom.trainer.data.open_shards import ROW_SHARDS
+from gnnloom.trainer.data.open_shards import ROW_SHARDS, open_samples
 from gnnloom.trainer.training.rehearsal.shard_sizes import RowSizes, ShardSizes, sizes_of
 
 #: A rank without any data, as measured at the end of a run: interpreter, torch, MPI, kernels in C, state of autograd,
