@@ -66,7 +66,7 @@ class Memory:
 
 def add_loggers(monkeypatch: pytest.MonkeyPatch, **memories: Memory) -> None:
     loggers = {name: Logger(name=name, order=0, help="", open=memory.open) for name, memory in memories.items()}
-    for module in ("loggers.registry", "training.run_log"):
+    for module in ("loggers.registry", "training.record"):
         monkeypatch.setattr(f"gnnloom.trainer.{module}.LOGGERS", MappingProxyType(loggers))
 
 
