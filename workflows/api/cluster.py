@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.errors import InputError
@@ -14,28 +14,32 @@ from gnnloom.storage.option import options_of, parse_bytes
 Result = TypeVar("Result")
 
 
-def choose_cluster(
-    workers: int | None,
-    memory: int | str,
-    scheduler: str | None,
-    performance_report: Path | str | None,
-    scratch: Path | str | None,
-) -> ClusterOptions:
-    """The cluster that the arguments of a function ask for; they mean what the options of the commands mean.
+#: The options that choose where the tasks of a stage run, by keyword.
+CLUSTER: Final = {option.flag: option for option in options_of(ClusterOptions).values()}
+
+
+def choose_cluster(options: Mapping[str, Any]) -> tuple[ClusterOptions, dict[str, Any]]:
+    """The cluster that the keywords of a function ask for, which mean what the options of the commands mean.
+
+    Returns:
+        The cluster, and the other keywords.
 
     Raises:
         InputError: ``memory`` is not a size, or ``workers`` is negative.
     """
+    given = {name: option.default for name, option in CLUSTER.items()} | dict(options)
+    others = {name: value for name, value in options.items() if name not in CLUSTER}
+    workers, memory, scheduler = given["workers"], given["memory"], given["scheduler"]
     if workers is not None and workers < 0:
         raise InputError(f"workers={workers}: expected 0 or more")
     try:
         size = parse_bytes(memory) if isinstance(memory, str) else memory
     except ValueError as error:
         raise InputError(f"memory: {error}") from error
-    report = None if performance_report is None else Path(performance_report)
-    folder = scratch or os.environ.get(options_of(ClusterOptions)["scratch"].variable or "")
-    aside = None if folder is None else Path(folder)
-    return ClusterOptions("address" if scheduler else "local", workers, size, scheduler, report, aside)
+    report = None if given["performance_report"] is None else Path(given["performance_report"])
+    scratch = given["scratch"] or os.environ.get(CLUSTER["scratch"].variable or "")
+    folder = None if scratch is None else Path(scratch)
+    return ClusterOptions("address" if scheduler else "local", workers, size, scheduler, report, folder), others
 
 
 def once_per_job(action: Callable[[], Result]) -> Result:

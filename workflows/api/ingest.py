@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
@@ -21,11 +21,14 @@ from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.arrays import is_location, stored_edges, stored_vertices
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
-from gnnloom.workflows.api.cluster import choose_cluster, once_per_job
+from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.keywords import check_known, plain_values, split_fields, with_options
 
+if TYPE_CHECKING:
+    from gnnloom.workflows.api.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
 
-@with_options(options_of(IngestOptions))
+
+@with_options(options_of(IngestOptions) | CLUSTER)
 def ingest(
     name: str,
     source: str | Path | Sequence[str | Path] | Any,
@@ -33,12 +36,7 @@ def ingest(
     format: str | None = None,  # noqa: A002 - the name of the option of the command
     add: bool = False,
     catalog: CatalogLike = None,
-    workers: int | None = None,
-    memory: int | str = "1G",
-    scheduler: str | None = None,
-    performance_report: Path | str | None = None,
-    scratch: Path | str | None = None,
-    **options: Any,
+    **options: Unpack[IngestKeywords],
 ) -> Dataset:
     """Store edges as the graph of a dataset, along with the vertex data that come with them.
 
@@ -53,15 +51,11 @@ def ingest(
         format: format of the files; by default guessed from their names.
         add: store another graph in a dataset that has one; other functions then choose with ``graph``.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
-        workers: worker processes; 0 for none. By default small graphs are sorted by threads of this process, and others
-            by one process per core, for which a script needs ``if __name__ == "__main__":``.
-        memory: memory per worker, in bytes or such as ``"512M"``.
-        scheduler: address of a Dask scheduler to use instead.
-        performance_report: HTML file for Dask's report on its workers.
-        scratch: folder for temporary files, which all workers must share; by default ``$GNNLOOM_SCRATCH``, or else in
-            the dataset.
-        options: how edges become a graph (``undirected``, ``self_loops``, ``ids``, ``merge``, ``codec``), and options
-            of the format, as in ``gnnloom ingest --help-all``.
+        options: how edges become a graph (``undirected``, ``self_loops``, ``ids``, ``merge``, ``codec``); options of
+            the format, as in ``gnnloom ingest --help-all``; and where tasks run: ``workers`` processes (0 for none; by
+            default small graphs are sorted by threads of this process, and others by one process per core, for which a
+            script needs ``if __name__ == "__main__":``), ``memory`` per worker in bytes or such as ``"512M"``, the
+            address of a Dask ``scheduler`` to use instead, and folder and file ``scratch`` and ``performance_report``.
 
     Raises:
         InputError: the source has no edges or something that is not one, an option is unknown, or an id is not a number
@@ -70,9 +64,9 @@ def ingest(
         ExistsError: the dataset has a graph from another source or with other options, and ``add`` is not given.
         BudgetError: the memory per worker or the disk is too small; raised before the work begins.
     """
-    chosen, others = split_fields(IngestOptions, options)
+    cluster, others = choose_cluster(options)
+    chosen, others = split_fields(IngestOptions, others)
     graph_options = IngestOptions(**chosen)
-    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
 
     def store() -> Dataset:
         with ExitStack() as stack:
@@ -86,6 +80,7 @@ def ingest(
     return once_per_job(store)
 
 
+@with_options(CLUSTER)
 def generate(
     name: str,
     model: str,
@@ -94,12 +89,7 @@ def generate(
     add: bool = False,
     codec: str = IngestOptions.codec,
     catalog: CatalogLike = None,
-    workers: int | None = None,
-    memory: int | str = "1G",
-    scheduler: str | None = None,
-    performance_report: Path | str | None = None,
-    scratch: Path | str | None = None,
-    **options: Any,
+    **options: Unpack[GenerateKeywords],
 ) -> Dataset:
     """Generate a graph from a seed as a dataset, without an intermediate file.
 
@@ -108,7 +98,7 @@ def generate(
         model: generator: ``sbm``, ``rmat`` or ``lattice``.
         directed: store every edge in its direction only.
         codec: compression of the graph: ``none``, ``fast`` or ``small``.
-        add, catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`ingest`.
+        add, catalog: as for :func:`ingest`, as are the options of the workers.
         options: options of the generator, as in ``gnnloom generate --help``, such as ``vertices``, ``edges``, ``seed``.
 
     Raises:
@@ -117,16 +107,15 @@ def generate(
     """
     if model not in generators():
         raise InputError(f"generate: no model {model!r}; there are {', '.join(generators())}")
-    generator = generators()[model]
-    check_known(f"generate {model}", options, [option.name for option in generator.options])
+    generator, (cluster, given) = generators()[model], choose_cluster(options)
+    check_known(f"generate {model}", given, [option.name for option in generator.options])
     for option in generator.options:
-        if option.name in options:
-            option.check(options[option.name])
-    values = {option.name: option.default for option in generator.options} | plain_values(options)
+        if option.name in given:
+            option.check(given[option.name])
+    values = {option.name: option.default for option in generator.options} | plain_values(given)
     edges = generator.open_edges(**values)
     vertices = generator.open_vertices(**values) if generator.open_vertices is not None else None
     chosen = IngestOptions(undirected=not directed, codec=codec)
-    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
 
     def store() -> Dataset:
         store_source(as_catalog(catalog), name, edges, vertices, chosen, cluster, add=add)
@@ -135,6 +124,7 @@ def generate(
     return once_per_job(store)
 
 
+@with_options(CLUSTER)
 def features(
     dataset: DatasetLike,
     synthetic: str | None = None,
@@ -148,12 +138,7 @@ def features(
     graph: str | None = None,
     add: bool = False,
     catalog: CatalogLike = None,
-    workers: int | None = None,
-    memory: int | str = "1G",
-    scheduler: str | None = None,
-    performance_report: Path | str | None = None,
-    scratch: Path | str | None = None,
-    **options: Any,
+    **options: Unpack[FeaturesKeywords],
 ) -> Dataset:
     """Store features, labels and a split for the vertices of a dataset: from files, arrays in memory, or synthetic.
 
@@ -171,7 +156,7 @@ def features(
         by_id: text and Parquet files: the first column is the id of the vertex.
         graph: key, to choose between several graphs.
         add: store other vertex data next to those that the graph has.
-        catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`ingest`.
+        catalog: as for :func:`ingest`, as are the options of the workers.
         options: options of the synthetic data: ``dim``, ``classes``, ``seed``.
 
     Raises:
@@ -181,12 +166,12 @@ def features(
     """
     found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=by_id or ids_file is not None)
     arrays = {"feature": feature, "label": label, "split": split, "target": target, "ids_file": ids_file}
-    arrays |= {option.name: options.pop(option.name) for option in FILE_OPTIONS if option.name in options}
-    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
+    cluster, others = choose_cluster(options)
+    arrays |= {option.name: others.pop(option.name) for option in FILE_OPTIONS if option.name in others}
 
     def store() -> Dataset:
         with stored_vertices(arrays) as files:
-            store_vertices(found, kind, files | plain_values(options), cluster, found.graph(graph), add=add)
+            store_vertices(found, kind, files | plain_values(others), cluster, found.graph(graph), add=add)
         return found
 
     return once_per_job(store)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.partition.options import PartitionOptions
@@ -16,26 +15,24 @@ from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.cluster import choose_cluster, once_per_job
+from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.keywords import check_known, with_options
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.api.option_types import ClusterKeywords, PartitionKeywords
 
 #: Options of a partition besides the number of parts, which is an argument.
 _OPTIONS = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}
 
 
-@with_options(_OPTIONS)
+@with_options(_OPTIONS | CLUSTER)
 def partition(
     dataset: DatasetLike,
     parts: int,
     *,
     graph: str | None = None,
     catalog: CatalogLike = None,
-    workers: int | None = None,
-    memory: int | str = "1G",
-    scheduler: str | None = None,
-    performance_report: Path | str | None = None,
-    scratch: Path | str | None = None,
-    **options: Any,
+    **options: Unpack[PartitionKeywords],
 ) -> Partition:
     """Partition the vertices so that ranks exchange few rows, and measure what they exchange.
 
@@ -43,7 +40,7 @@ def partition(
         dataset: the dataset or its name.
         parts: number of parts, one for each rank that trains.
         graph: key, to choose between several graphs.
-        catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`gnnloom.ingest`.
+        catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: options of the partition, as in ``gnnloom partition --help-all``: ``quality``, ``method``, ``preset``,
             ``imbalance``, and more.
 
@@ -57,9 +54,9 @@ def partition(
         BudgetError: the partitioner needs more memory than there is.
     """
     found = as_dataset(dataset, catalog)
-    check_known("partition", options, _OPTIONS)
-    settings = PartitionOptions(parts, **options)
-    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
+    cluster, others = choose_cluster(options)
+    check_known("partition", others, _OPTIONS)
+    settings = PartitionOptions(parts, **others)
 
     def make() -> Partition:
         with open_cluster(cluster) as opened:
@@ -68,6 +65,7 @@ def partition(
     return once_per_job(make)
 
 
+@with_options(CLUSTER)
 def shard(
     dataset: DatasetLike,
     parts: int | None = None,
@@ -81,11 +79,7 @@ def shard(
     seed: int = GridOptions.seed,
     reorder: str = "none",
     catalog: CatalogLike = None,
-    workers: int | None = None,
-    memory: int | str = "1G",
-    scheduler: str | None = None,
-    performance_report: Path | str | None = None,
-    scratch: Path | str | None = None,
+    **options: Unpack[ClusterKeywords],
 ) -> RowShards | GridShards:
     """Write the shards of a dataset, which hold everything that each rank reads.
 
@@ -101,27 +95,28 @@ def shard(
         permutation: order of rows and columns of grid shards: ``none``, ``single``, ``double`` or ``partition``.
         seed: seed of the permutation.
         reorder: order of the rows of row shards: ``none`` (by vertex id) or ``degree`` (largest first).
-        catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`gnnloom.ingest`.
+        catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
 
     Raises:
         InputError: neither row shards nor grid shards were asked for, or both; or grid shards with ``reorder``.
         NotFoundError: the dataset, its vertex data or the partition does not exist.
     """
     found = as_dataset(dataset, catalog)
-    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
+    cluster, others = choose_cluster(options)
+    check_known("shard", others, CLUSTER)
     if (parts is None) == (grid is None or permutation == "partition"):
         raise InputError(
             "shard: give either parts, for row shards, or grid, for grid shards; give both with permutation='partition'"
         )
     if grid is not None and reorder != "none":
         raise InputError("shard: reorder is for row shards; grid shards have permutation")
-    options = None if grid is None else GridOptions((grid[0], grid[1]), permutation, seed)
+    blocks = None if grid is None else GridOptions((grid[0], grid[1]), permutation, seed)
 
     def write() -> RowShards | GridShards:
         chosen = found.graph(graph) if graph is not None else None
         data = found.vertices(vertices) if vertices is not None else None
         ordering = None if parts is None else find_partition(found, parts, partition, method, chosen)
-        return write_shards(found, ordering, options, cluster, graph=chosen, vertices=data, reorder=reorder)
+        return write_shards(found, ordering, blocks, cluster, graph=chosen, vertices=data, reorder=reorder)
 
     return once_per_job(write)
 

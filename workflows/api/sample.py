@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.samples.options import SampleOptions
@@ -13,14 +12,17 @@ from gnnloom.storage import Graph, Partition
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.cluster import choose_cluster, once_per_job
+from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.keywords import check_known, with_options
 from gnnloom.workflows.api.partition import find_partition
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.api.option_types import SampleKeywords
 
 _OPTIONS = options_of(SampleOptions)
 
 
-@with_options(_OPTIONS)
+@with_options(_OPTIONS | CLUSTER)
 def sample(
     dataset: DatasetLike,
     *,
@@ -28,12 +30,7 @@ def sample(
     partition: str | None = None,
     method: str | None = None,
     catalog: CatalogLike = None,
-    workers: int | None = None,
-    memory: int | str = "1G",
-    scheduler: str | None = None,
-    performance_report: Path | str | None = None,
-    scratch: Path | str | None = None,
-    **options: Any,
+    **options: Unpack[SampleKeywords],
 ) -> Samples:
     """Draw the batches of some epochs, and pack the features that they read.
 
@@ -44,7 +41,7 @@ def sample(
         graph: key, to choose between several graphs.
         partition: key of the partition for several ranks, if there are several.
         method: method of that partition, if there are several.
-        catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`gnnloom.ingest`.
+        catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: as in ``gnnloom sample --help``: ``fanout``, ``batch_size``, ``epochs``, ``ranks``, ``seed``,
             ``replace``, ``cache_memory`` (bytes).
 
@@ -54,9 +51,9 @@ def sample(
         BudgetError: a batch may need more memory than a worker has.
     """
     found = as_dataset(dataset, catalog)
-    check_known("sample", options, _OPTIONS)
-    settings = SampleOptions(**options)
-    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
+    cluster, others = choose_cluster(options)
+    check_known("sample", others, _OPTIONS)
+    settings = SampleOptions(**others)
 
     def make() -> Samples:
         return make_samples(found, *find_sampled(found, settings, graph, partition, method), settings, cluster)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage.runs.run import Run as StoredRun
@@ -17,9 +17,14 @@ from gnnloom.workflows.api.train_options import train_options, training_fields
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.tables import check_file
 
+if TYPE_CHECKING:
+    from gnnloom.workflows.api.option_types import TrainKeywords
+
 
 @with_options(train_options())
-def train(dataset: DatasetLike, *, restart: bool = False, catalog: CatalogLike = None, **options: Any) -> Run:
+def train(
+    dataset: DatasetLike, *, restart: bool = False, catalog: CatalogLike = None, **options: Unpack[TrainKeywords]
+) -> Run:
     """Train on the whole graph of a dataset, or on samples of it.
 
     The ranks are new processes of this machine, which end with this call; scripts and notebooks need no

@@ -28,7 +28,7 @@ from gnnloom.workflows.cli.misuse import leave_if_another_answers, report_once, 
 _COMMANDS = {
     "ingest": ("data.ingest", "Store the edges of files as a graph."),
     "generate": ("data.generate", "Generate a graph, without an input file."),
-    "features": ("data.ingest", "Store features, labels and a split."),
+    "features": ("data.features", "Store features, labels and a split."),
     "partition": ("data.partition", "Partition the vertices so that ranks exchange few rows."),
     "shard": ("data.shard", "Write the shards that each rank reads."),
     "sample": ("data.sample", "Draw the batches of a training ahead of it."),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gnnloom.storage.machine_memory import memory_text
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
 
 _GIB = 1 << 30
@@ -38,7 +39,7 @@ def check_memory() -> Finding:
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     # MemAvailable rather than MemFree: Linux gives up its page cache when programs need the memory.
     total, available = (int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
-    found = f"{available / _GIB:.1f} GiB free of {total / _GIB:.1f}"
+    found = f"{memory_text(available)} free of {memory_text(total)}"
     if available < _LOW_MEMORY:
         return Finding("memory", WARNING, found, "use `--workers 1` and a small `--memory`, or close other programs")
     return Finding("memory", OK, found)
@@ -53,8 +54,8 @@ def check_shared_memory() -> Finding:
     size = shutil.disk_usage(shared).total
     if size < _LOW_SHARED_MEMORY:
         fix = "enlarge /dev/shm (in a container: --shm-size=1g), or ranks may end with a bus error"
-        return Finding("shared memory", WARNING, f"{size / _MIB:.0f} MiB", fix)
-    return Finding("shared memory", OK, f"{size / _GIB:.1f} GiB")
+        return Finding("shared memory", WARNING, memory_text(size), fix)
+    return Finding("shared memory", OK, memory_text(size))
 
 
 def check_catalog(folder: Path) -> Finding:
@@ -69,7 +70,7 @@ def check_catalog(folder: Path) -> Finding:
 def check_disk_space(folder: Path) -> Finding:
     """Check that the catalog's file system has room."""
     free = shutil.disk_usage(_existing(folder)).free
-    found = f"{free / _GIB:.1f} GiB free at {folder}"
+    found = f"{memory_text(free)} free at {folder}"
     if free < _GIB:
         return Finding("disk space", WARNING, found, "run `gnnloom catalog gc`, or choose another disk with --catalog")
     return Finding("disk space", OK, found)

@@ -31,7 +31,7 @@ from gnnloom.workflows.recipe.sources import (
     vertices_section,
     whole_path,
 )
-from gnnloom.workflows.recipe.toml.document import Document
+from gnnloom.workflows.recipe.toml.document import Document, Mistakes
 from gnnloom.workflows.recipe.toml.text import to_toml
 from gnnloom.workflows.recipe.unused_keys import (
     refuse_unused_partition,
@@ -83,30 +83,33 @@ class Recipe:
             settings: ``section.key=value`` each; they override the file.
 
         Raises:
-            InputError: a key is wrong; names its line and what is allowed.
+            InputError: keys are wrong; names their lines and what is allowed.
             NotFoundError: the recipe does not exist.
         """
         document = Document.read(find_recipe(path), settings)
-        document.check_sections(SECTIONS)
+        _check_each_section(document)
         dataset = document.build("dataset", DatasetSection)
         named = document.build("catalog", CatalogSection).path
         root = Path(named).expanduser() if named else catalog
-        train = _train(document, root, dataset)
-        shards = _shards(document, train)
-        return cls(
+        mistakes = Mistakes()
+        train = _train(document, root, dataset, mistakes)
+        shards = _shards(document, train, mistakes)
+        recipe = cls(
             document.name,
             root,
             dataset,
             document.build("source", source_section()),
             document.build("vertices", vertices_section()),
-            _partition(document, train, shards),
+            _partition(document, train, shards, mistakes),
             shards,
-            _samples(document, train),
+            _samples(document, train, mistakes),
             train,
-            _predict(document),
+            _predict(document, mistakes),
             document.build("cluster", ClusterSection),
             document.build("slurm", SlurmSection),
         )
+        mistakes.check()
+        return recipe
 
     @property
     def training(self) -> TrainConfig:
@@ -210,51 +213,84 @@ def _not_found(name: str) -> NotFoundError:
     return NotFoundError(f"{name}: no recipe found; give a file, or one that comes with gnnloom: {there}")
 
 
-def _train(document: Document, root: Path, dataset: DatasetSection) -> TrainConfig | None:
+def _check_each_section(document: Document) -> None:
+    """Check every section by itself, before those that depend on each other are compared."""
+    mistakes = Mistakes()
+    with mistakes.noted():
+        document.check_sections(SECTIONS)
+    kinds: dict[str, type[Any]] = {
+        "dataset": DatasetSection,
+        "catalog": CatalogSection,
+        "source": source_section(),
+        "vertices": vertices_section(),
+        "partition": PartitionOptions,
+        "shards": ShardsSection,
+        "samples": SamplesSection,
+        "train": TrainConfig,
+        "predict": PredictSection,
+        "cluster": ClusterSection,
+        "slurm": SlurmSection,
+    }
+    # Fields that follow from other sections; any values will do.
+    settled: dict[str, dict[str, Any]] = {
+        "train": dict.fromkeys(SETTLED) | {"catalog": "catalog", "dataset": "dataset"}
+    }
+    if "parts" not in document.sections.get("partition", {}):
+        settled["partition"] = {"parts": 1}
+    for name, kind in kinds.items():
+        with mistakes.noted():
+            document.build(name, kind, **settled.get(name, {}))
+    mistakes.check()
+
+
+def _train(document: Document, root: Path, dataset: DatasetSection, mistakes: Mistakes) -> TrainConfig | None:
     """Read the section on the training; None if there is none."""
     if "train" not in document.sections:
         return None
     settled = {"catalog": str(root.resolve()), "dataset": dataset.name}
     train = document.build("train", TrainConfig, **settled, **dict.fromkeys(_SELECTS_SHARDS))
-    refuse_unused_train_keys(document, train)
+    with mistakes.noted():
+        refuse_unused_train_keys(document, train)
     return train
 
 
-def _samples(document: Document, train: TrainConfig | None) -> SamplesSection:
+def _samples(document: Document, train: TrainConfig | None, mistakes: Mistakes) -> SamplesSection:
     section = document.build("samples", SamplesSection)
     if not section.epochs:
         return section
     where = document.where("samples", "epochs")
-    if train is None:
-        raise InputError(f"{where}: [samples] epochs: nothing is trained on the samples; add a section [train]")
-    try:
-        section.options(train)
-    except InputError as error:
-        raise InputError(f"{where}: [samples] {error}") from error
+    with mistakes.noted():
+        if train is None:
+            raise InputError(f"{where}: [samples] epochs: nothing is trained on the samples; add a section [train]")
+        try:
+            section.options(train)
+        except InputError as error:
+            raise InputError(f"{where}: [samples] {error}") from error
     return section
 
 
-def _predict(document: Document) -> PredictSection | None:
+def _predict(document: Document, mistakes: Mistakes) -> PredictSection | None:
     if "predict" not in document.sections:
         return None
-    section = document.build("predict", PredictSection)
-    if "train" not in document.sections:
-        raise InputError(f"{document.where('predict')}: [predict] needs a trained model; add a section [train]")
-    return section
+    with mistakes.noted():
+        if "train" not in document.sections:
+            raise InputError(f"{document.where('predict')}: [predict] needs a trained model; add a section [train]")
+    return document.build("predict", PredictSection)
 
 
-def _shards(document: Document, train: TrainConfig | None) -> ShardsSection:
+def _shards(document: Document, train: TrainConfig | None, mistakes: Mistakes) -> ShardsSection:
     """Read the section on shards and settle their layout: the one that the algorithm reads, if the recipe trains."""
     shards = document.build("shards", ShardsSection)
     needed = train.chosen_algorithm.reads.name if train else shards.layout or _layout_meant(document)
-    if train is not None and shards.layout not in {None, needed}:
-        where = document.where("shards", "layout")
-        raise InputError(
-            f"{where}: [shards] layout {shards.layout!r}: algorithm {train.algorithm} reads {needed} shards; remove"
-            " the key, or change [train] algorithm"
-        )
     settled = dataclasses.replace(shards, layout=needed)
-    refuse_unused_shards_keys(document, settled, train.algorithm if train else None)
+    with mistakes.noted():
+        if train is not None and shards.layout not in {None, needed}:
+            where = document.where("shards", "layout")
+            raise InputError(
+                f"{where}: [shards] layout {shards.layout!r}: algorithm {train.algorithm} reads {needed} shards; remove"
+                " the key, or change [train] algorithm"
+            )
+        refuse_unused_shards_keys(document, settled, train.algorithm if train else None)
     return settled
 
 
@@ -263,18 +299,20 @@ def _layout_meant(document: Document) -> str:
     return "grid" if document.sections.get("shards", {}).keys() - {"reorder"} else "row"
 
 
-def _partition(document: Document, train: TrainConfig | None, shards: ShardsSection) -> PartitionOptions | None:
+def _partition(
+    document: Document, train: TrainConfig | None, shards: ShardsSection, mistakes: Mistakes
+) -> PartitionOptions | None:
     """Read the section on the partition, by default with one part per rank; None if the shards need no partition."""
     given = document.sections.get("partition", {})
     ranks = train.ranks if train else TrainConfig.ranks
     options = document.build("partition", PartitionOptions, **({} if "parts" in given else {"parts": ranks}))
-    # Built first all the same, so that errors in an unused section are reported.
-    if shards.layout == "grid" and shards.permutation != "partition":
-        refuse_unused_partition(document, shards)
-        return None
-    if train is not None and shards.layout == "row" and options.parts != train.ranks:
-        raise InputError(
-            f"{document.where('partition', 'parts')}: [partition] parts = {options.parts}, but [train] ranks ="
-            f" {train.ranks}: algorithm {train.algorithm} needs one part per rank; remove parts, or make them equal"
-        )
-    return options
+    is_unused = shards.layout == "grid" and shards.permutation != "partition"
+    with mistakes.noted():
+        if is_unused:
+            refuse_unused_partition(document, shards)
+        elif train is not None and shards.layout == "row" and options.parts != train.ranks:
+            raise InputError(
+                f"{document.where('partition', 'parts')}: [partition] parts = {options.parts}, but [train] ranks ="
+                f" {train.ranks}: algorithm {train.algorithm} needs one part per rank; remove parts, or make them equal"
+            )
+    return None if is_unused else options

@@ -7,7 +7,7 @@ from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.workflows.recipe.sections import ShardsSection
-from gnnloom.workflows.recipe.toml.document import Document
+from gnnloom.workflows.recipe.toml.document import Document, Mistakes
 
 _ALGORITHM = ("train", "algorithm")
 _MODEL = ("train", "model")
@@ -47,9 +47,11 @@ def refuse_unused_train_keys(document: Document, train: TrainConfig) -> None:
     Raises:
         InputError: one was given; names its line.
     """
-    models = _model_options()
+    models, mistakes = _model_options(), Mistakes()
     for name, why in unused_train_keys(train).items():
-        document.refuse_unused("train", [name], why, [_MODEL if name in models else _ALGORITHM])
+        with mistakes.noted():
+            document.refuse_unused("train", [name], why, [_MODEL if name in models else _ALGORITHM])
+    mistakes.check()
 
 
 def refuse_unused_shards_keys(document: Document, shards: ShardsSection, algorithm: str | None) -> None:

@@ -15,6 +15,7 @@ from gnnloom.pipeline.sources.formats import formats
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.workflows.cli.main import cli
+from support.option_types import FILE, option_types
 
 #: What only a command can do: print, or stop before anything is stored.
 _PRINTS = {
@@ -72,3 +73,7 @@ def _of_function(name: str) -> set[str]:
 @pytest.mark.parametrize("name", sorted(set(gnnloom.__all__) & set(cli.list_commands(click.Context(cli)))))
 def test_functions_have_the_options_of_their_command(name: str) -> None:
     assert _of_function(name) == _of_command(name)
+
+
+def test_editors_and_type_checkers_know_every_keyword() -> None:
+    assert FILE.read_text() == option_types(), "run: python tests/support/option_types.py"

@@ -9,7 +9,6 @@ import click
 from gnnloom.storage.upkeep.garbage import Garbage
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, key_option
 from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
-from gnnloom.workflows.interop.metis import write_metis_part
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -120,6 +119,9 @@ def part_command(
     """
     if (out is None) == (read is None):
         raise click.UsageError("give either --out to write a file, or --read to read one")
+    # Imported here, as it takes long, and the other commands of this file do not need it.
+    from gnnloom.workflows.interop.metis import store_metis_part, write_metis_part
+
     dataset = current_catalog()[name]
     if out is not None:
         found = dataset.partition(parts, partition, method=method)
@@ -128,7 +130,6 @@ def part_command(
         if read is None or method is not None or partition is not None:
             raise click.UsageError("--method and --partition choose what --out writes; remove them, as --read is given")
         from gnnloom.pipeline.tasks.cluster import InProcessCluster
-        from gnnloom.workflows.interop.metis import store_metis_part
 
         found = store_metis_part(dataset, dataset.graph(graph), read, parts, InProcessCluster())
     content = {

@@ -6,7 +6,8 @@ import dataclasses
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -16,6 +17,40 @@ from gnnloom.workflows.recipe.toml.text import find_lines
 from gnnloom.workflows.recipe.toml.values import Given, Raw, convert
 
 Section = TypeVar("Section")
+
+
+class MistakesError(InputError):
+    """Several mistakes of a file; the message has a line for each."""
+
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__("\n  ".join([f"{len(messages)} mistakes:", *messages]))
+        self.messages = messages
+
+
+class Mistakes:
+    """Collects the mistakes of a file, to report all of them at once."""
+
+    def __init__(self) -> None:
+        self._messages: list[str] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Go on after the block if it finds a mistake."""
+        try:
+            yield
+        except InputError as error:
+            self._messages += error.messages if isinstance(error, MistakesError) else [str(error)]
+
+    def check(self) -> None:
+        """Report the mistakes so far.
+
+        Raises:
+            InputError: there are some.
+        """
+        if len(self._messages) > 1:
+            raise MistakesError(self._messages)
+        if self._messages:
+            raise InputError(self._messages[0])
 
 
 @dataclass(frozen=True)
@@ -72,13 +107,16 @@ class Document:
         """Refuse sections with other names.
 
         Raises:
-            InputError: a section is unknown; names its line and the closest known section.
+            InputError: sections are unknown; names their lines and the closest known sections.
         """
+        mistakes = Mistakes()
         for section, values in self.sections.items():
             if section not in set(known):
                 # A section that only --set mentions has no line, so name the place of one of its keys.
                 where = next((given.where for given in values.values()), self.section_lines[section])
-                raise InputError(f"{where}: unknown section [{section}]{_nearest(section, known)}")
+                with mistakes.noted():
+                    raise InputError(f"{where}: unknown section [{section}]{_nearest(section, known)}")
+        mistakes.check()
 
     def where(self, section: str, key: str = "") -> str:
         """Return where a key was given, or else its section."""
@@ -101,13 +139,15 @@ class Document:
                 file are accepted, because options are how one tries another value without editing the file.
 
         Raises:
-            InputError: one of the keys was given; names its line.
+            InputError: some of the keys were given; names their lines.
         """
-        is_tried = any(self.is_set(*cause) for cause in causes)
+        is_tried, mistakes = any(self.is_set(*cause) for cause in causes), Mistakes()
         for key in keys:
             given = self.sections.get(section, {}).get(key)
             if given is not None and (self.is_set(section, key) or not is_tried):
-                raise InputError(f"{given.where}: [{section}] {key} has no effect: {why}")
+                with mistakes.noted():
+                    raise InputError(f"{given.where}: [{section}] {key} has no effect: {why}")
+        mistakes.check()
 
     def build(self, section: str, kind: type[Section], **settled: Any) -> Section:
         """Build the dataclass of one section; keys that are not given take their defaults.
@@ -116,15 +156,17 @@ class Document:
             settled: values of fields that the section cannot set.
 
         Raises:
-            InputError: a key is unknown or missing, or its value has another type or is refused by the dataclass.
+            InputError: keys are unknown or missing, or their values have another type or are refused by the dataclass.
         """
         hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in settled}
         names = [field.name for field in dataclasses.fields(kind) if field.name in hints]  # type: ignore[arg-type]
-        values = {}
+        values, mistakes = {}, Mistakes()
         for key, given in self.sections.get(section, {}).items():
-            if key not in names:
-                raise InputError(f"{given.where}: [{section}] has no key {key!r}{_nearest(key, names)}")
-            values[key] = convert(given, f"[{section}] {key}", hints[key])
+            with mistakes.noted():
+                if key not in names:
+                    raise InputError(f"{given.where}: [{section}] has no key {key!r}{_nearest(key, names)}")
+                values[key] = convert(given, f"[{section}] {key}", hints[key])
+        mistakes.check()
         # First, because the TypeError of a dataclass that lacks a value knows neither file nor line.
         self._check_required(section, kind, {**settled, **values})
         try:

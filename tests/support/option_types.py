@@ -1,0 +1,69 @@
+"""Writes the types of the keywords of the Python API, for type checkers and editors, from the options.
+
+python tests/support/option_types.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import gnnloom.workflows.api
+from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.sources.formats import formats
+from gnnloom.pipeline.sources.generators.generator import generators
+from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
+from gnnloom.storage.option import Option, options_of
+from gnnloom.workflows.api.cluster import CLUSTER
+from gnnloom.workflows.api.train_options import train_options
+
+FILE = Path(gnnloom.workflows.api.__file__).with_name("option_types.pyi")
+_HEAD = """\
+# The keywords of the functions, for type checkers and editors. `python tests/support/option_types.py` writes this file.
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+"""
+_NAMES = {tuple[int, ...]: "int | Sequence[int]", tuple[str, ...]: "Sequence[str]", Path: "Path | str"}
+
+
+def option_types() -> str:
+    """The text of the file."""
+    in_signatures = {"feature", "label", "split", "target", "ids_file"}
+    features = {name: option for name, option in _of(vertex_kinds().values()).items() if name not in in_signatures}
+    partition = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}
+    classes = {
+        "IngestKeywords": options_of(IngestOptions) | _of(formats().values()),
+        "GenerateKeywords": _of(generators().values()),
+        "FeaturesKeywords": features,
+        "PartitionKeywords": partition,
+        "SampleKeywords": options_of(SampleOptions),
+    }
+    blocks = [_HEAD, _class("ClusterKeywords", "TypedDict", CLUSTER)]
+    blocks += [_class(name, "ClusterKeywords", options) for name, options in classes.items()]
+    return "\n".join([*blocks, _class("TrainKeywords", "TypedDict", train_options())])
+
+
+def _of(sources: Iterable[object]) -> dict[str, Option]:
+    """The options of all descriptors of a kind."""
+    return {option.name: option for source in sources for option in getattr(source, "options")}  # noqa: B009
+
+
+def _class(name: str, base: str, options: Mapping[str, Option]) -> str:
+    lines = [f"    {key}: {_type(option)}\n" for key, option in options.items()]
+    return f"class {name}({base}, total=False):\n{''.join(lines)}"
+
+
+def _type(option: Option) -> str:
+    name = _NAMES.get(option.kind) or option.kind.__name__
+    texts = " | str" if option.words or (option.is_size and option.name == "memory") else ""
+    none = " | None" if option.default is None or option.default is dataclasses.MISSING else ""
+    return name + texts + none
+
+
+if __name__ == "__main__":
+    FILE.write_text(option_types())

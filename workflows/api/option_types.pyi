@@ -1,0 +1,149 @@
+# The keywords of the functions, for type checkers and editors. `python tests/support/option_types.py` writes this file.
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+
+class ClusterKeywords(TypedDict, total=False):
+    workers: int | None
+    memory: int | str
+    scheduler: str | None
+    performance_report: Path | str | None
+    scratch: Path | str | None
+
+class IngestKeywords(ClusterKeywords, total=False):
+    undirected: bool
+    self_loops: str
+    ids: str
+    merge: str
+    codec: str
+    weights: bool | None
+    header: bool | None
+    extra_columns: bool | None
+    columns: str | None
+    packed: bool | None
+
+class GenerateKeywords(ClusterKeywords, total=False):
+    vertices: int
+    edges: int
+    classes: int
+    homophily: float
+    skew: float
+    dim: int
+    noise: float
+    seed: int
+    scale: int
+    edge_factor: int
+    scramble: bool
+    size: int | Sequence[int]
+    shortcuts: float
+
+class FeaturesKeywords(ClusterKeywords, total=False):
+    dim: int
+    classes: int
+    seed: int
+
+class PartitionKeywords(ClusterKeywords, total=False):
+    method: str
+    imbalance: float
+    seed: int
+    model: str
+    time_limit: float | None
+    threads: int | None
+    preset: str
+    weights: str
+    directions: str
+    memory_limit: int | None
+    batches: str
+    batch_rate: float
+    quality: str
+    method_options: Sequence[str]
+
+class SampleKeywords(ClusterKeywords, total=False):
+    mode: str
+    fanout: int | Sequence[int]
+    batch_size: int
+    epochs: int
+    ranks: int
+    seed: int
+    replace: bool
+    cache_memory: int
+
+class TrainKeywords(TypedDict, total=False):
+    ranks: int
+    algorithm: str
+    grid: int | Sequence[int] | None
+    summa_width: int
+    aggregation_blocks: int
+    gradient_product: str
+    threads: int
+    shards: str | None
+    method: str | None
+    permutation: str | None
+    adjacency: str
+    feature_norm: str
+    mode: str
+    batch_size: int
+    batches: int
+    sampler: str
+    frontier: int
+    enlargement: float
+    degree_cap: int
+    walk_length: int
+    cluster_parts: int
+    cluster_key: str
+    parts_per_batch: int
+    presamples: int | str
+    fanout: int | Sequence[int]
+    replace: bool
+    samples: str | None
+    cache_memory: int
+    sampler_threads: int
+    pool: int
+    model: str
+    hidden: int | Sequence[int]
+    bias: bool
+    norm: str
+    residual: bool
+    unit_embedding: bool
+    heads: int
+    negative_slope: float
+    normalization: str
+    train_features: bool
+    dropout: float
+    input_dropout: bool
+    precision: str
+    product_order: str
+    cache_input_product: bool
+    skip_input_gradient: bool
+    model_options: Sequence[str]
+    epochs: int
+    lr: float
+    optimizer: str
+    weight_decay: float
+    weight_decay_layers: str
+    schedule: str
+    warmup_epochs: int
+    schedule_epochs: int
+    step_epochs: int
+    plateau_epochs: int
+    lr_factor: float
+    min_lr: float
+    clip_norm: float
+    task: str
+    loss: str
+    class_weights: str
+    metric: str
+    patience: int
+    monitor: str
+    keep_best: str
+    seed: int
+    eval_every: int
+    final_eval: bool
+    checkpoint_every: int
+    keep: int
+    run: str | None
+    log: Sequence[str]
+    save_embeddings: bool
+    wait_timeout: float
+    profile: bool
