@@ -24,6 +24,7 @@ from gnnloom.trainer.config.mode_config import ModeConfig, other_mode_options
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingConfig
 from gnnloom.trainer.config.run_config import RunConfig
+from gnnloom.trainer.models.registry import MODELS
 
 #: Hexadecimal digits of the hash in a name: 32 bits, which make a collision among the runs of a dataset unlikely.
 _DIGITS = 8
@@ -92,6 +93,9 @@ class TrainConfig(
             message = "training from samples does not predict; run `gnnloom predict` afterwards"
             raise InputError(f"save_embeddings: {message}")
         self._check_adjacency()
+        # The layers of the user's own model are known only where it is built.
+        if self.model in MODELS:
+            self.fanouts(len(self.hidden) + 1)
 
     def _check_adjacency(self) -> None:
         if self.adjacency == "memory":

@@ -17,10 +17,12 @@ from types import FrameType
 from typing import IO, Any
 
 from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.descriptors import code_of_named, load_named
 from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, LaunchError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.option import options_of
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.transports.registry import chosen_transport
@@ -33,6 +35,8 @@ from gnnloom.trainer.job.leftovers import remove_segments_since
 from gnnloom.trainer.job.signals import handling
 from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, StoppedError
 from gnnloom.trainer.loggers.registry import check_loggers
+from gnnloom.trainer.tasks.registry import task_of_data
+from gnnloom.trainer.training.requested import check_graph
 
 logger = logging.getLogger(__name__)
 
@@ -71,15 +75,30 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
     Raises:
         NotFoundError: the dataset or its shards do not exist.
         ExistsError: the run is another training, or another process writes it.
-        InputError: the run was trained on other data, or for more epochs.
+        InputError: the run was trained on other data, or for more epochs; the shards do not fit the model or the task;
+            or a file of the user's cannot be imported.
     """
     config = with_its_run(config)
     dataset = Catalog(config.catalog).dataset(config.dataset)
     opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
+    shards = opened.shards
+    check_graph(config.model, shards)
+    task_of_data(config.task, shards, shards.artifact.path)
+    _check_named(config)
     run = Run(dataset.run_path(config.run_name))
     with sole_writer(run):
         pass  # only a check: the ranks take the lock themselves
-    return config, find_start(run, config, inputs_of(opened.shards.artifact), restart=restart)
+    return config, find_start(run, config, inputs_of(shards.artifact), restart=restart)
+
+
+def _check_named(config: TrainConfig) -> None:
+    """Check that the modules exist from which the ranks are to import."""
+    for name, option in options_of(TrainConfig).items():
+        value = getattr(config, name)
+        is_named = option.importable and isinstance(value, str) and value not in option.choices
+        # Importing it takes long, and says what is wrong: only a module without a file is imported here.
+        if is_named and code_of_named(value) is None:
+            load_named(name, value)
 
 
 def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = False) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from typing import Any, Final, TypeVar
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import options_of, parse_bytes
+from gnnloom.storage.option import Option, options_of, parse_bytes
 
 Result = TypeVar("Result")
 
 
 #: The options that choose where the tasks of a stage run, by keyword.
-CLUSTER: Final = {option.flag: option for option in options_of(ClusterOptions).values()}
+CLUSTER: Final[dict[str, Option]] = {option.flag: option for option in options_of(ClusterOptions).values()}
 
 
 def choose_cluster(options: Mapping[str, Any]) -> tuple[ClusterOptions, dict[str, Any]]:

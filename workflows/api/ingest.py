@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
 
 
-@with_options(options_of(IngestOptions) | CLUSTER)
+@with_options({**options_of(IngestOptions), **CLUSTER})
 def ingest(
     name: str,
     source: str | Path | Sequence[str | Path] | Any,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OPTIONS = options_of(SampleOptions)
 
 
-@with_options(_OPTIONS | CLUSTER)
+@with_options({**_OPTIONS, **CLUSTER})
 def sample(
     dataset: DatasetLike,
     *,

@@ -254,3 +254,23 @@ def test_stages_in_the_wrong_order_or_before_their_inputs_are_refused(tmp_path: 
         workload.within("shards", "graph")
     with pytest.raises(InputError, match="the stages of this recipe"):
         workload.within(None, "predict")
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(
+        '[dataset]\nname = "Tiny"\n[source]\nformat = "sbm"\nedges = "many"\n[trian]\n[train]\nlrr = 1\nepochs = "x"\n'
+    )
+    with pytest.raises(InputError) as found:
+        Recipe.read(path, tmp_path)
+    heading, *lines = str(found.value).splitlines()
+    assert heading == "5 mistakes:"
+    assert [int(line.partition("line ")[2].partition(":")[0]) for line in lines] == [6, 2, 5, 8, 9]
+    path.write_text(
+        '[dataset]\nname = "tiny"\n[source]\nformat = "sbm"\nvertices = 9\nedges = 9\n[shards]\ngrid = [2, 2]\n'
+        "[partition]\nparts = 4\n[train]\nranks = 3\nheads = 2\nsumma_width = 64\n[samples]\nepochs = 3\n"
+    )
+    with pytest.raises(InputError) as found:
+        Recipe.read(path, tmp_path)
+    lines = str(found.value).splitlines()[1:]
+    assert sorted(int(line.partition("line ")[2].partition(":")[0]) for line in lines) == [8, 10, 13, 14, 16]
