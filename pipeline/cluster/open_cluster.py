@@ -78,6 +78,11 @@ class ClusterOptions:
         variable="GNNLOOM_SCRATCH",
     )
 
+    @property
+    def tasks_at_once(self) -> int:
+        """Tasks that run at a time on processes of this machine."""
+        return available_cores() if self.workers is None else max(1, self.workers)
+
 
 @contextmanager
 def open_cluster(options: ClusterOptions) -> Iterator[Cluster]:

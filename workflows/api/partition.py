@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.partition.options import PartitionOptions
@@ -111,14 +112,8 @@ def shard(
     if grid is not None and reorder != "none":
         raise InputError("shard: reorder is for row shards; grid shards have permutation")
     blocks = None if grid is None else GridOptions((grid[0], grid[1]), permutation, seed)
-
-    def write() -> RowShards | GridShards:
-        chosen = found.graph(graph) if graph is not None else None
-        data = found.vertices(vertices) if vertices is not None else None
-        ordering = None if parts is None else find_partition(found, parts, partition, method, chosen)
-        return write_shards(found, ordering, blocks, cluster, graph=chosen, vertices=data, reorder=reorder)
-
-    return once_per_job(write)
+    keys = {"method": method, "partition": partition, "graph": graph, "vertices": vertices}
+    return once_per_job(lambda: WantedShards.find(found, parts, blocks, **keys, reorder=reorder).write(cluster))
 
 
 def find_partition(
@@ -139,30 +134,69 @@ def find_partition(
         raise NotFoundError(f"{error}; make one with `gnnloom partition {dataset.name} --parts {parts}`") from error
 
 
-def write_shards(
-    dataset: StoredDataset,
-    partition: Partition | None,
-    grid: GridOptions | None,
-    cluster: ClusterOptions,
-    *,
-    graph: Graph | None = None,
-    vertices: Vertices | None = None,
-    reorder: str = "none",
-) -> RowShards | GridShards:
-    """Write grid shards if ``grid`` is given, in the order of the partition if there is one; row shards otherwise.
+@dataclass(frozen=True)
+class WantedShards:
+    """Shards that were asked for: grid shards, or without a grid the row shards of a partition.
 
-    Args:
-        graph: one of several graphs of the dataset, for grid shards without a partition.
+    Attributes:
+        partition: what row shards follow, and grid shards in the order of one.
         vertices: vertex data to include; by default those of the graph.
         reorder: order of the rows of row shards.
-
-    Raises:
-        InputError: neither is given.
     """
-    with open_cluster(cluster) as opened:
-        if grid is not None:
-            matrix = dataset.graph(partition.artifact.inputs["graph"]) if partition else graph or dataset.graph()
-            return shard_grid(dataset, matrix, grid, opened, vertices.artifact if vertices else None, partition)
-        if partition is None:
+
+    dataset: StoredDataset
+    partition: Partition | None
+    grid: GridOptions | None
+    graph: Graph | None
+    vertices: Vertices | None
+    reorder: str
+
+    @classmethod
+    def find(
+        cls,
+        dataset: StoredDataset,
+        parts: int | None,
+        grid: GridOptions | None,
+        *,
+        method: str | None,
+        partition: str | None,
+        graph: str | None,
+        vertices: str | None,
+        reorder: str,
+    ) -> Self:
+        """Find what shards are made from, by the keys that were given.
+
+        Raises:
+            NotFoundError: the graph, the vertex data or the partition does not exist.
+        """
+        chosen = dataset.graph(graph) if graph is not None else None
+        ordering = None if parts is None else find_partition(dataset, parts, partition, method, chosen)
+        data = dataset.vertices(vertices) if vertices is not None else None
+        return cls(dataset, ordering, grid, chosen, data, reorder)
+
+    @property
+    def matrix(self) -> Graph:
+        """The graph of grid shards."""
+        if self.partition is not None:
+            return self.dataset.graph(self.partition.artifact.inputs["graph"])
+        return self.graph or self.dataset.graph()
+
+    @property
+    def parts(self) -> Partition:
+        """The partition of row shards.
+
+        Raises:
+            InputError: there is none.
+        """
+        if self.partition is None:
             raise InputError("row shards need a partition")
-        return shard_rows(dataset, partition, opened, vertices, reorder)
+        return self.partition
+
+    def write(self, cluster: ClusterOptions) -> RowShards | GridShards:
+        """Write the shards on a cluster that is open as long as this takes."""
+        data = self.vertices
+        with open_cluster(cluster) as opened:
+            if self.grid is None:
+                return shard_rows(self.dataset, self.parts, opened, data, self.reorder)
+            artifact = data.artifact if data else None
+            return shard_grid(self.dataset, self.matrix, self.grid, opened, artifact, self.partition)

@@ -77,11 +77,7 @@ def find_sampled(
 
 
 def make_samples(
-    dataset: StoredDataset,
-    graph: Graph,
-    partition: Partition | None,
-    options: SampleOptions,
-    cluster: ClusterOptions,
+    dataset: StoredDataset, graph: Graph, partition: Partition | None, options: SampleOptions, cluster: ClusterOptions
 ) -> Samples:
     """Draw the samples on a cluster that is open as long as this takes."""
     with open_cluster(cluster) as opened:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.projection import IngestProjection
-from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
+from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
-from gnnloom.pipeline.tasks.cluster import available_cores, threads_suffice
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import store_source
@@ -229,11 +227,10 @@ def show_plan(
     Raises:
         BudgetError: it does not fit.
     """
-    workers = available_cores() if cluster.workers is None else max(1, cluster.workers)
-    projection = project_ingest(source, options, _existing(catalog.root), workers, cluster.memory)
-    # An ingest makes the same choice if no number of workers was asked for.
-    if cluster.kind == "local" and cluster.workers is None and threads_suffice(workers, projection.work):
-        projection = projection.in_one_process()
+    # Imported here, as it loads the planning code of every stage.
+    from gnnloom.workflows.recipe.plan.stage_inputs import projected_ingest
+
+    projection = projected_ingest(source, options, catalog.root, cluster)
     content = projection.to_json() if as_json else _for_people(projection, compact=options.ids != "keep")
     show(content, as_json=as_json, title="plan")
 
@@ -262,9 +259,3 @@ def show_outcome(figures: Mapping[str, Mapping[str, Any]]) -> None:
         for name, both in figures.items()
     ]
     show_rows(("", "planned", "measured"), rows)
-
-
-def _existing(folder: Path) -> Path:
-    """Return the folder, or its nearest parent that exists."""
-    folder = folder.absolute()
-    return next(path for path in (folder, *folder.parents) if path.is_dir())

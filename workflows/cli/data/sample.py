@@ -10,7 +10,6 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.partition.options import METHODS
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
-from gnnloom.pipeline.tasks.cluster import available_cores
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.workflows.api.sample import find_sampled, make_samples
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -60,8 +59,7 @@ def sample_command(
     dataset = current_catalog()[name]
     stored, parts = find_sampled(dataset, options, graph, partition, method)
     if plan:
-        workers = available_cores() if cluster.workers is None else max(1, cluster.workers)
-        projection = project_samples(dataset, stored, parts, options, workers)
+        projection = project_samples(dataset, stored, parts, options, cluster.tasks_at_once)
         show(projection.to_json(), as_json=as_json, title=f"plan: samples of {name} (memory and disk are upper bounds)")
         return
     with shown_progress():

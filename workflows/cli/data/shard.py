@@ -12,14 +12,11 @@ from gnnloom.pipeline.partition.options import METHODS
 from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_shards
 from gnnloom.pipeline.shards.rows.row_options import REORDER
-from gnnloom.pipeline.tasks.cluster import available_cores
-from gnnloom.storage import Dataset, Graph, Partition, RowShards
+from gnnloom.storage import RowShards
 from gnnloom.storage.artifacts.grid_shards import GridShards
-from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Group, Option, options_of
-from gnnloom.workflows.api.partition import find_partition, write_shards
+from gnnloom.workflows.api.partition import WantedShards
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,
@@ -93,17 +90,14 @@ def shard_command(
         )
     if grid is not None and reorder != "none":
         raise click.UsageError("--reorder is for row shards; grid shards have --permutation")
-    chosen = dataset.graph(graph) if graph is not None else None
-    found = None if parts is None else find_partition(dataset, parts, partition, method, chosen)
-    data = None if vertices is None else dataset.vertices(vertices)
     options = None if grid is None else GridOptions(grid, permutation, seed)
+    keys = {"method": method, "partition": partition, "graph": graph, "vertices": vertices}
+    wanted = WantedShards.find(dataset, parts, options, **keys, reorder=reorder)
     if plan:
-        show_shards_plan(
-            dataset, found, options, cluster, graph=chosen, vertices=data, reorder=reorder, as_json=as_json
-        )
+        _show_plan(wanted, cluster, as_json=as_json)
         return
     with shown_progress():
-        shards = write_shards(dataset, found, options, cluster, graph=chosen, vertices=data, reorder=reorder)
+        shards = wanted.write(cluster)
     result = shard_result(name, shards) if isinstance(shards, RowShards) else grid_result(name, shards)
     show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
 
@@ -143,34 +137,18 @@ def _shards_result(name: str, artifact: Artifact) -> dict[str, Any]:
     }
 
 
-def show_shards_plan(
-    dataset: Dataset,
-    partition: Partition | None,
-    options: GridOptions | None,
-    cluster: ClusterOptions,
-    *,
-    graph: Graph | None,
-    vertices: Vertices | None,
-    reorder: str,
-    as_json: bool,
-) -> None:
-    """Print what grid shards, or without ``options`` the row shards of a partition, are projected to need.
+def _show_plan(wanted: WantedShards, cluster: ClusterOptions, *, as_json: bool) -> None:
+    """Print what shards are projected to need.
 
     Raises:
-        InputError: neither is given, or there are several graphs or vertex data to choose from.
+        InputError: there are several graphs or vertex data to choose from.
         BudgetError: the memory per worker is too small.
     """
-    workers = _workers(cluster)
-    if options is not None:
-        matrix = dataset.graph(partition.artifact.inputs["graph"]) if partition else graph or dataset.graph()
-        projection = project_grid_shards(dataset, matrix, options, partition, workers, cluster.memory, vertices)
-    elif partition is not None:
-        projection = project_row_shards(dataset, partition, workers, vertices, reorder)
+    dataset, workers, data = wanted.dataset, cluster.tasks_at_once, wanted.vertices
+    if wanted.grid is None:
+        projection = project_row_shards(dataset, wanted.parts, workers, data, wanted.reorder)
     else:
-        raise InputError("row shards need a partition")
+        ordering, memory = wanted.partition, cluster.memory
+        projection = project_grid_shards(dataset, wanted.matrix, wanted.grid, ordering, workers, memory, data)
     title = f"plan: {projection.layout} shards of {projection.dataset} (memory, disk and time are estimates)"
     show(projection.to_json(), as_json=as_json, title=title)
-
-
-def _workers(cluster: ClusterOptions) -> int:
-    return available_cores() if cluster.workers is None else max(1, cluster.workers)

@@ -7,8 +7,6 @@ from typing import Any
 import click
 
 from gnnloom.storage.catalog import check_name
-from gnnloom.trainer.job.launch import launch_program
-from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
 from gnnloom.workflows.cli.terminal.output import show, show_rows
@@ -37,6 +35,8 @@ def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: fl
       gnnloom calibrate --ranks 4
       srun -n 64 gnnloom calibrate --name cluster
     """
+    from gnnloom.trainer.job.launch import launch_program
+    from gnnloom.trainer.job.ranks import ranks_of_job
     from gnnloom.trainer.planner.profile import MachineProfile, store_profile
 
     check_name(name, "profile")

@@ -42,13 +42,7 @@ from gnnloom.workflows.run.stages import summary
 )
 @click_option(Option("until", str, "Stop after this stage.", group=Group.STAGES, choices=STAGES))
 @click_option(
-    Option(
-        "from",
-        str,
-        "Begin at this stage; the stages before it must be done.",
-        group=Group.STAGES,
-        choices=STAGES,
-    ),
+    Option("from", str, "Begin at this stage; the stages before it must be done.", group=Group.STAGES, choices=STAGES),
     "first",
 )
 @flag_option("restart", "Start the training over instead of continuing it; earlier stages are kept.", Group.STAGES)

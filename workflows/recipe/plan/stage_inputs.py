@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.preparation import preparation_phases
 from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
-from gnnloom.pipeline.ingest.stage import project_ingest
+from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.partition.method_costs import MethodProjection, project_methods
 from gnnloom.pipeline.partition.partition_plan import partition_counts
 from gnnloom.pipeline.partition.partitioner import PartitionWorkload
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
-from gnnloom.pipeline.shards.projection import (
-    ShardNeeds,
-    grid_needs,
-    known_work,
-    row_needs,
-)
+from gnnloom.pipeline.shards.projection import ShardNeeds, grid_needs, known_work, row_needs
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.sources.source import EdgeSource
-from gnnloom.pipeline.tasks.cluster import available_cores, threads_suffice
+from gnnloom.pipeline.tasks.cluster import threads_suffice
 from gnnloom.pipeline.tasks.phase import PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
@@ -45,6 +42,26 @@ from gnnloom.workflows.recipe.request import Assignment
 _ASSUMED_CLASSES = 64
 
 
+def projected_ingest(
+    source: EdgeSource, options: IngestOptions, folder: Path, cluster: ClusterOptions
+) -> IngestProjection:
+    """What an ingest on a cluster will need.
+
+    Args:
+        folder: where it writes; need not exist.
+
+    Raises:
+        InputError: the source cannot be read.
+        BudgetError: the ingest does not fit the memory or the disk.
+    """
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    found = project_ingest(source, options, existing, cluster.tasks_at_once, cluster.memory)
+    # An ingest makes the same choice if no number of workers was asked for.
+    if cluster.kind == "local" and cluster.workers is None and threads_suffice(cluster.tasks_at_once, found.work):
+        return found.in_one_process()
+    return found
+
+
 @dataclass(frozen=True)
 class StageInputs:
     """What every stage reads. An artifact that does not exist is estimated from those before it."""
@@ -56,12 +73,6 @@ class StageInputs:
         return self.assignment.recipe
 
     @cached_property
-    def workers(self) -> int:
-        """Tasks at a time."""
-        given = self.assignment.cluster.workers
-        return available_cores() if given is None else max(1, given)
-
-    @cached_property
     def ingest(self) -> IngestProjection:
         """The projected ingest.
 
@@ -69,13 +80,8 @@ class StageInputs:
             InputError: the source cannot be read.
             BudgetError: it does not fit the memory or the disk.
         """
-        recipe, cluster = self.recipe, self.assignment.cluster
-        folder = next(path for path in recipe.dataset_path.parents if path.is_dir())
-        found = project_ingest(self._edges, recipe.dataset.options(), folder, self.workers, cluster.memory)
-        # An ingest makes the same choice if no number of workers was asked for.
-        if cluster.kind == "local" and cluster.workers is None and threads_suffice(self.workers, found.work):
-            return found.in_one_process()
-        return found
+        recipe = self.recipe
+        return projected_ingest(self._edges, recipe.dataset.options(), recipe.dataset_path, self.assignment.cluster)
 
     @cached_property
     def _edges(self) -> EdgeSource:
@@ -127,7 +133,7 @@ class StageInputs:
             self.graph,
             self._transpose or self.graph,
             self.recipe.partition,
-            self.workers,
+            self.assignment.cluster.tasks_at_once,
             self.assignment.cluster.memory,
         )
 
@@ -217,7 +223,7 @@ class StageInputs:
         grid, memory = self.recipe.grid, self.assignment.cluster.memory
         if grid is not None:
             return grid_needs(source, grid, memory)
-        return row_needs(source, self.parts, self.recipe.shards.reorder, self.workers)
+        return row_needs(source, self.parts, self.recipe.shards.reorder, self.assignment.cluster.tasks_at_once)
 
     @cached_property
     def shard_seconds(self) -> float | None:

@@ -8,14 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from gnnloom.workflows.report.facts import (
-    COMPUTING,
-    WAITING,
-    RunFacts,
-    is_row_shards,
-    mean_ratio,
-    shard_nonzeros,
-)
+from gnnloom.workflows.report.facts import COMPUTING, WAITING, RunFacts, is_row_shards, mean_ratio, shard_nonzeros
 from gnnloom.workflows.report.pictures.hover import Spot, chosen, column_spots
 from gnnloom.workflows.report.pictures.style import (
     Picture,
