@@ -18,7 +18,7 @@ from gnnloom.pipeline.external_sort.spill import unit_shift
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
 from gnnloom.pipeline.shuffle.run_list import RunList
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.memory import MIB, working_memory
+from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, rows_that_fit
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
@@ -74,19 +74,14 @@ class MatrixForm:
         return first, last
 
 
-def _sorting_memory(memory: int) -> int:
-    """Bytes for the rows and entries of a block; the rest is for chunks that are being compressed."""
-    return working_memory(memory) * 3 // 4
-
-
 def block_rows_limit(memory: int) -> int:
     """Maximum number of rows of a block that leaves 8 MiB to sort in a worker with ``memory`` bytes."""
-    return (_sorting_memory(memory) - 8 * MIB) // ROW_MEMORY
+    return rows_that_fit(memory, ROW_MEMORY, WRITING_BYTES + 8 * MIB)
 
 
 def block_capacity(num_rows: int, memory: int, form: MatrixForm) -> int:
     """Entries of a block that are sorted at a time."""
-    return max(1, (_sorting_memory(memory) - ROW_MEMORY * num_rows) // form.sort_bytes)
+    return rows_that_fit(memory, form.sort_bytes, WRITING_BYTES + ROW_MEMORY * num_rows)
 
 
 @dataclass(frozen=True)
@@ -146,7 +141,7 @@ class _Block:
                 f"{self.task.writer.path}: block {self.task.number} has {self.num_rows:,} rows, too many for"
                 f" {self.task.memory // MIB} MiB per worker; increase --memory"
             )
-        return max(1, min(block_capacity(self.num_rows, self.task.memory, self.form), self.task.entries))
+        return min(block_capacity(self.num_rows, self.task.memory, self.form), max(1, self.task.entries))
 
     def write(self) -> list[ArrayRecord]:
         """Write the block under a temporary name, then rename it."""

@@ -15,7 +15,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_shift
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
-from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
@@ -123,14 +123,6 @@ def _gathered(task: ScatterRangeTask) -> Iterator[list[EdgeChunk]]:
             edges += len(chunk.source)
     if group:
         yield group
-
-
-def gathered_memory(memory: int) -> int:
-    """Bytes that a task gathers of a source before it writes them, on a worker that may use ``memory`` bytes.
-
-    The rest is for the chunk that is being read, what it is parsed from, and pages of a mapped file.
-    """
-    return working_memory(memory) // 4
 
 
 def spill_edges(memory: int, undirected: bool) -> int:

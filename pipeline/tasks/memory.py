@@ -20,6 +20,13 @@ BASE_MEMORY = 320 * MIB
 #: Minimum memory of a worker: 128 MiB more than ``BASE_MEMORY``, enough room for useful buffers.
 MINIMUM_MEMORY = 448 * MIB
 
+#: Bytes that a task holds to write up to four arrays: a chunk of 4 MiB of each, and its compressed copy.
+WRITING_BYTES = 32 * MIB
+
+#: Share of its buffers that a task fills with what it reads of a source before it writes that. The rest is for a second
+#: order of the same rows, the chunk that is being read, what it is parsed from, and pages of a mapped file.
+_GATHERED_SHARE = 1 / 4
+
 
 def working_memory(memory: int) -> int:
     """Bytes for the buffers of a worker that may use ``memory`` bytes in total.
@@ -35,16 +42,26 @@ def working_memory(memory: int) -> int:
     return memory - BASE_MEMORY
 
 
-def rows_that_fit(memory: int, row_bytes: int) -> int:
+def rows_that_fit(memory: int, row_bytes: int, held: int = 0) -> int:
     """How many rows a task may hold, at least one, on a worker that may use ``memory`` bytes in total.
 
     Args:
         row_bytes: bytes that the task holds for a row at its peak, all copies and temporary arrays counted.
+        held: bytes that it holds besides, whatever the number of rows.
 
     Raises:
         BudgetError: the memory leaves no room for buffers.
     """
-    return max(1, working_memory(memory) // row_bytes)
+    return max(1, (working_memory(memory) - held) // row_bytes)
+
+
+def gathered_memory(memory: int) -> int:
+    """Bytes that a task gathers of a source before it writes them, on a worker that may use ``memory`` bytes in total.
+
+    Raises:
+        BudgetError: the memory leaves no room for buffers.
+    """
+    return int(working_memory(memory) * _GATHERED_SHARE)
 
 
 def keep_freed_memory() -> None:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
-from gnnloom.pipeline.matrix_sort.scatter import gathered_memory, range_name
+from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
+from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError

@@ -38,6 +38,9 @@ RANGE_BYTES = 32 << 20
 #: the keys of the range and wait for short reads.
 FILE_RANGE_BYTES = 64 << 10
 
+#: Bytes of a key's number, within its range and as it is routed, while the distinct keys are still in memory.
+_NUMBER_BYTES = 24
+
 #: Bits of a routed number that are the place of a key within its range; those above are the number of the range.
 PLACE_BITS: Final = 40
 
@@ -49,12 +52,6 @@ def num_key_ranges(collected: int, num_files: int) -> int:
         collected: bytes of the keys in all files.
     """
     return max(1, collected // max(RANGE_BYTES, num_files * FILE_RANGE_BYTES))
-
-
-def merge_memory(memory: int) -> int:
-    """Bytes that merging keys may take in a worker that may use ``memory`` bytes."""
-    # The rest is for the numbers of the keys, and for names, which may be longer than the average.
-    return working_memory(memory) // 2
 
 
 def number_shuffle(num_files: int, num_source_ranges: int, name: str) -> Shuffle:
@@ -197,7 +194,7 @@ def merge_range(task: MergeKeysTask) -> Done:
         blocks: list[KeyBlock] = []
         first = task.number << PLACE_BITS
         with writable(work, task.keys) as lane, ranges.shuffle.routed(output, task.numbers) as numbers:
-            for pieces in _fitting(segments, merge_memory(task.memory)):
+            for pieces in _fitting(segments, working_memory(task.memory)):
                 # Pieces ascend and do not share a key, so their results follow each other without another merge.
                 keys, positions = ranges.keys.distinct([piece.read() for piece in pieces])
                 stop = blocks[-1].stop if blocks else 0
@@ -226,7 +223,8 @@ class _Segment:
     def memory(self) -> int:
         """Approximate bytes that merging these keys takes."""
         keys = self.block.keys
-        return sort_memory(keys, keys.counts(self.block.elements, self.start, self.stop))
+        sorting = sort_memory(keys, keys.counts(self.block.elements, self.start, self.stop))
+        return sorting + _NUMBER_BYTES * len(self)
 
     def read(self) -> Any:
         return self.block.keys.read(self.block.elements, self.start, self.stop)

@@ -20,16 +20,15 @@ from gnnloom.pipeline.ingest.keys.merge import (
     KeyLanes,
     KeyRanges,
     MergeKeysTask,
-    merge_memory,
     merge_range,
     num_key_ranges,
     number_shuffle,
 )
-from gnnloom.pipeline.matrix_sort.scatter import gathered_memory
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.memory import gathered_memory, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, records_of, run
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.ranges import split_range
@@ -116,8 +115,8 @@ class KeyPlan:
         sizes = self.sizes
         ranges = self.source.ranges() if self.source is not None else [SourceRange(0, 0, 0)] * sizes.num_ranges
         lanes, count = LaneSet.named("keys/collected", len(ranges)), max(1, len(ranges))
-        # Half as much again for the chunk that is being read, and what it is parsed from.
-        memory = min(gathered_memory(self.memory), -(-sizes.source_bytes // count) * 8) * 3 // 2
+        # Along with what is gathered, the chunk that is being read, and what it is parsed from.
+        memory = min(gathered_memory(self.memory) + 20 * CHUNK_EDGES, -(-sizes.source_bytes // count) * 12)
         needs = Needs(-(-sizes.source_bytes // count), -(-(sizes.num_bytes + sizes.edge_bytes) // count), 0, memory)
         tasks = [
             CollectKeysTask(self.writer, number, self.source, span, sizes.ids, self.memory, lanes.lane(number), needs)
@@ -143,7 +142,7 @@ class KeyPlan:
             keys,
             (8 * sizes.num_keys + sizes.merged_bytes) // count,
             num_shared_files(sizes.num_ranges),
-            min(merge_memory(self.memory), keys * 8),
+            min(working_memory(self.memory), keys * 8),
         )
         tasks = [
             MergeKeysTask(

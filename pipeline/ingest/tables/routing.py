@@ -18,13 +18,14 @@ from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
 from gnnloom.pipeline.ingest.tables.lookup import BucketBounds, first_ids
 from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable
-from gnnloom.pipeline.matrix_sort.scatter import gathered_memory, range_name
+from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.shuffle.columns import row_bytes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.source import KeyedSource, SourceRange
+from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
