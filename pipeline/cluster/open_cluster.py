@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from gnnloom.pipeline.cluster.certificate import make_certificate
 from gnnloom.pipeline.cluster.dask_cluster import DaskCluster, LostClusterError
-from gnnloom.pipeline.cluster.main_guard import check_main_guard
-from gnnloom.pipeline.cluster.performance import check_report, reported
 from gnnloom.pipeline.cluster.quiet import dask_silenced, start_quiet_tracker
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, LazyCluster, available_cores
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, KEPT_ALLOCATION
@@ -25,6 +23,12 @@ from gnnloom.storage.shared_memory import remove_abandoned
 
 if TYPE_CHECKING:
     from distributed import Client, SpecCluster
+import ast
+import sys
+from importlib.util import find_spec
+from types import FrameType
+
+from gnnloom.storage.errors import MissingPackageError
 
 #: Far more than the cores of any machine.
 _MOST_WORKERS = 4096
@@ -266,3 +270,68 @@ def _on_ranks(options: ClusterOptions) -> Iterator[Cluster]:
                 yield DaskCluster(client, workers, options.memory, options.scratch)
         finally:
             client.shutdown()  # otherwise the other ranks would serve forever
+
+
+def check_main_guard() -> None:
+    """Check that the script that runs may start worker processes; notebooks and ``python -c`` always may.
+
+    Raises:
+        InputError: the script reached this call outside of ``if __name__ == "__main__":``.
+    """
+    main = sys.modules.get("__main__")
+    path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    # Workers do not import the file behind `python -m package`.
+    if path is None or (spec is not None and spec.name.endswith("__main__")):
+        return
+    frame = _module_frame(sys._getframe(), vars(main))  # noqa: SLF001 - the documented way to look at the stack
+    if frame is not None and not _is_guarded(Path(path), frame.f_lineno):
+        raise InputError(
+            f'{path}:{frame.f_lineno}: this starts worker processes, so it must be inside `if __name__ == "__main__":`;'
+            " or pass workers=0 to do all work in this process"
+        )
+
+
+def _module_frame(frame: FrameType | None, names: dict[str, object]) -> FrameType | None:
+    """The frame that executes the body of the module with these names; None from other threads and after its end."""
+    while frame is not None and not (frame.f_globals is names and frame.f_code.co_name == "<module>"):
+        frame = frame.f_back
+    return frame
+
+
+def _is_guarded(script: Path, line: int) -> bool:
+    """Whether a line of a script is inside an ``if`` about ``__name__``; True if the script cannot be read."""
+    try:
+        body = ast.parse(script.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return True
+    holders = [each for each in body if isinstance(each, ast.If) and each.lineno <= line <= (each.end_lineno or line)]
+    return any(isinstance(name, ast.Name) and name.id == "__name__" for each in holders for name in ast.walk(each.test))
+
+
+def check_report(file: Path | None, workers: int | None) -> None:
+    """Check that a report can be written, before anything runs.
+
+    Raises:
+        InputError: the file's folder does not exist, or there are no workers to report on.
+        MissingPackageError: bokeh, which Dask needs for the report, is not installed.
+    """
+    if file is None:
+        return
+    if workers == 0:
+        raise InputError("a performance report is about worker processes; pass --workers 1 or more")
+    if not file.absolute().parent.is_dir():
+        raise InputError(f"{file}: no folder {file.absolute().parent}; create it first")
+    if find_spec("bokeh") is None:
+        raise MissingPackageError("a performance report needs bokeh: `pip install 'gnnloom[report]'`")
+
+
+@contextmanager
+def reported(file: Path | None) -> Iterator[None]:
+    """Report on what the current Dask client's cluster does inside the ``with`` block, if there is a file for it."""
+    if file is None:
+        yield
+        return
+    from distributed import performance_report  # noqa: PLC0415 - takes a second to import
+
+    with performance_report(filename=str(file)):
+        yield

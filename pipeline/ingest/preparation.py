@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.sources.binary import stored_arrays
 from gnnloom.pipeline.sources.binary.archive import combined_crc
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, StoredMember, unpack_array
-from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
+from gnnloom.pipeline.sources.reading.files import SUFFIXES
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange, SurveyedSource
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles, records_of, run
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles, records_of, run
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
@@ -60,37 +60,24 @@ def preparation_phases(source: object) -> list[Phase]:
 
 
 @dataclass(frozen=True)
-class UnpackTask:
+class UnpackTask(Task):
     """Unpacks one array."""
 
-    writer: ArtifactWriter
     array: StoredArray
-    number: int
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"unpack/{self.number:04d}"
 
     @property
     def path(self) -> Path:
-        return self.writer.work / "unpacked" / f"{self.number:04d}.npy"
+        return self.writer.work / f"{self.name}.npy"
 
 
 @dataclass(frozen=True)
-class CheckTask:
-    """Computes the checksum of bytes ``start`` to ``stop`` of a file."""
+class CheckTask(Task):
+    """Computes the checksum of bytes ``start`` to ``stop`` of a file, in member ``number`` of all that are checked."""
 
-    writer: ArtifactWriter
     path: Path
     number: int
     start: int
     stop: int
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"check/{self.number:04d}/{self.start}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +118,7 @@ def _archive_phases(source: object, writer: ArtifactWriter = _NOWHERE) -> list[P
     """The phases that check the members of large archives that are mapped, and unpack those that are compressed."""
     members = [(array, array.stored) for array in _members(source) if array.stored is not None]
     checks = [
-        CheckTask(writer, array.file.path, number, start, stop, Needs(stop - start))
+        CheckTask(writer, f"check/{number:04d}/{start}", Needs(stop - start), array.file.path, number, start, stop)
         for number, (array, stored) in enumerate(members)
         for start in range(stored.start, stored.start + stored.size, CHECK_BYTES)
         for stop in [min(start + CHECK_BYTES, stored.start + stored.size)]
@@ -156,8 +143,9 @@ def packed_arrays(source: object) -> list[StoredArray]:
 
 def _unpack_tasks(source: object, writer: ArtifactWriter) -> list[UnpackTask]:
     return [
-        UnpackTask(writer, array, number, Needs(array.data_end, array.data_end, memory=stored_arrays.BLOCK_BYTES))
+        UnpackTask(writer, f"unpack/{number:04d}", Needs(size, size, memory=stored_arrays.BLOCK_BYTES), array)
         for number, array in enumerate(packed_arrays(source))
+        for size in [array.data_end]
     ]
 
 
@@ -199,27 +187,20 @@ def _unpack(task: UnpackTask) -> int:
 
 
 @dataclass(frozen=True)
-class SurveyTask:
+class SurveyTask(Task):
     """Counts what one range holds."""
 
-    writer: ArtifactWriter
-    source: Any
-    round: int
-    number: int
+    source: SurveyedSource
     range: SourceRange
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"survey/{self.round}/{range_name(self.number, self.range)}"
 
 
 def _survey_phase(source: object, writer: ArtifactWriter = _NOWHERE, number: int = 0) -> Phase:
     """The phase that surveys the ranges of a source after ``number`` rounds; without tasks if it can be read."""
-    tasks = [
-        SurveyTask(writer, source, number, at, span, Needs(max(0, span.stop - span.start)))
-        for at, span in enumerate(source.surveys() if isinstance(source, SurveyedSource) else ())
-    ]
+    tasks = []
+    if isinstance(source, SurveyedSource):
+        for at, span in enumerate(source.surveys()):
+            name, needs = f"survey/{number}/{range_name(at, span)}", Needs(max(0, span.stop - span.start))
+            tasks.append(SurveyTask(writer, name, needs, source, span))
     return Phase("survey", _survey, tasks, "ranges", files=(WorkFiles(),), repeats=_ROUNDS)
 
 

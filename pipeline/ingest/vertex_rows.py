@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
+from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets
 from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, RowCounts
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.binary.edge_columns import rebatch
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import table_ranges
-from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import FormatError, InputError
@@ -42,7 +42,7 @@ _ID_BYTES = 8
 
 
 @dataclass(frozen=True)
-class VertexArrayTask:
+class VertexArrayTask(Task):
     """Writes rows ``start`` to ``stop`` of one array.
 
     Attributes:
@@ -50,18 +50,12 @@ class VertexArrayTask:
         compacted: folder of the graph artifact, if the source's rows must be chosen by its original ids.
     """
 
-    writer: ArtifactWriter
     source: VertexSource | RoutedTable
     array: str
     start: int
     stop: int
     piece_rows: int
     compacted: Path | None
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"{self.array}/{self.start:012d}"
 
 
 def task_rows(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
@@ -102,8 +96,8 @@ class ArrayPlan:
         source = self.table.routed if self.table is not None else self.source
         for start in range(0, max(1, num_rows), step):
             stop = min(start + step, num_rows)
-            needs = self._needs(start, stop, min(piece, stop - start))
-            yield VertexArrayTask(self.writer, source, self.array, start, stop, piece, self.compacted, needs)
+            needs, name = self._needs(start, stop, min(piece, stop - start)), f"{self.array}/{start:012d}"
+            yield VertexArrayTask(self.writer, name, needs, source, self.array, start, stop, piece, self.compacted)
 
     def _needs(self, start: int, stop: int, piece: int) -> Needs:
         row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:]))

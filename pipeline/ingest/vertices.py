@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gnnloom.pipeline.ingest.preparation import prepared_source
-from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
-from gnnloom.pipeline.ingest.tables.lookup import id_bytes
+from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, id_bytes
 from gnnloom.pipeline.ingest.tables.routed_table import RowCounts
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
 from gnnloom.pipeline.ingest.vertex_rows import ArrayPlan, add_facts, task_rows, vertex_phases

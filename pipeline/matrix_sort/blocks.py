@@ -1,10 +1,10 @@
-"""Pass 2 of the bucket sort: the entries of a range of rows become a stored row block."""
+"""Pass 2 of the bucket sort: the entries of a range of rows become a stored row block, and these give the degrees."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -19,11 +19,11 @@ from gnnloom.pipeline.matrix_sort.spilled import unit_rows
 from gnnloom.pipeline.shuffle.run_list import RunList
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, rows_that_fit
-from gnnloom.pipeline.tasks.phase import Needs
+from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
 from gnnloom.storage.errors import BudgetError
-from gnnloom.storage.format.arrays import ArrayRecord
+from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
@@ -85,7 +85,7 @@ def block_capacity(num_rows: int, memory: int, form: MatrixForm) -> int:
 
 
 @dataclass(frozen=True)
-class BlockTask:
+class BlockTask(Task):
     """Makes one row block.
 
     Attributes:
@@ -95,18 +95,12 @@ class BlockTask:
         memory: bytes that the worker may use.
     """
 
-    writer: ArtifactWriter
     number: int
     spilled: Shuffle
     form: MatrixForm
     units: Span
     entries: int
     memory: int
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return block_path(self.number)
 
 
 def make_block(task: BlockTask) -> Done:
@@ -267,3 +261,50 @@ def _emit(
             return count
         count += 1
         loop_key = (loop_row << column_bits) | (first_row + loop_row)
+
+
+#: Vertices of a chunk of int64.
+CHUNK_VERTICES = CHUNK_BYTES // 8
+
+#: Vertices of a task: whole chunks, so that no two tasks write the same one.
+TASK_VERTICES = 4 * CHUNK_VERTICES
+
+
+@dataclass(frozen=True)
+class DegreeTask(Task):
+    """Writes the degrees of a range of vertices.
+
+    Attributes:
+        vertices: first and last (exclusive) vertex.
+        blocks: number, first row and last (exclusive) row of the blocks that have these vertices.
+    """
+
+    vertices: Span
+    blocks: Sequence[tuple[int, int, int]]
+
+
+def create_degree_array(writer: ArtifactWriter, num_vertices: int, codec: str) -> None:
+    """Create the array that the tasks fill, unless it exists."""
+    # Creating an array deletes its chunks, and an earlier command may have recorded some of them.
+    if not (writer.path / "degree" / "zarr.json").exists():
+        create_array(writer.path, "degree", (num_vertices,), "int64", ("vertex",), CHUNK_VERTICES, codec)
+
+
+def write_degrees(task: DegreeTask) -> Done:
+    """Write the degrees of a range of vertices; returns the number of vertices."""
+    with task.writer.task(task.name) as output:
+        output.add(write_rows(task.writer.path, "degree", task.vertices[0], _degrees(task)))
+    return Done(task.vertices[1] - task.vertices[0])
+
+
+def _degrees(task: DegreeTask) -> NDArray[np.int64]:
+    """(num_vertices,) row lengths, from the row pointers of the blocks that overlap the range."""
+    start, stop = task.vertices
+    degrees = np.empty(stop - start, dtype=np.int64)
+    for number, first_row, stop_row in task.blocks:
+        first, last = max(start, first_row), min(stop, stop_row)
+        # The task knows the shape of the pointers, so no metadata has to be read per block.
+        record = ArrayRecord(f"{block_path(number)}/indptr", (stop_row - first_row + 1,), "int64", ("row+1",), ())
+        indptr = ArrayReader(task.writer.path, record).read(first - first_row, last - first_row + 1)
+        np.subtract(indptr[1:], indptr[:-1], out=degrees[first - start : last - start])
+    return degrees

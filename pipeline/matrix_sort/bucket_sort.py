@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
-from gnnloom.pipeline.matrix_sort.degrees import create_degree_array
+from gnnloom.pipeline.matrix_sort.blocks import create_degree_array
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortPlan, SortSizes, cut_blocks
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
 from gnnloom.pipeline.shuffle.run_list import RunList

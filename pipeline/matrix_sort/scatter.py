@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,9 @@ from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_s
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
-from gnnloom.pipeline.tasks.phase import Needs
+from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Maximum number of entries in a spill file (32 to 96 MiB). Larger files would make neither pass faster.
 MAX_SPILL_ENTRIES = 1 << 23
@@ -29,11 +27,10 @@ _IDS_BYTES = 20
 
 
 @dataclass(frozen=True)
-class ScatterRangeTask:
+class ScatterRangeTask(Task):
     """Reads one range of the source and writes its spill files.
 
     Attributes:
-        number: number of the range.
         undirected: also spill the reverse of every edge.
         drop_loops: leave out edges from a vertex to itself.
         memory: bytes that the worker may use.
@@ -41,8 +38,6 @@ class ScatterRangeTask:
         lane: where they go, relative to the work folder.
     """
 
-    writer: ArtifactWriter
-    number: int
     source: EdgeSource
     range: SourceRange
     undirected: bool
@@ -50,12 +45,6 @@ class ScatterRangeTask:
     memory: int
     spill: str
     lane: Lane
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        # With the digest of all ranges: a record of another range is not about this task.
-        return f"scatter/{self.number:05d}-{Path(self.spill).name}"
 
 
 def range_name(number: int, source_range: SourceRange) -> str:

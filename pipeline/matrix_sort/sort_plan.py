@@ -22,8 +22,16 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import grouped
 from gnnloom.pipeline.external_sort.spill import entry_bytes, unit_shift
-from gnnloom.pipeline.matrix_sort.blocks import ROW_MEMORY, BlockTask, MatrixForm, block_capacity, make_block
-from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES, DegreeTask, write_degrees
+from gnnloom.pipeline.matrix_sort.blocks import (
+    ROW_MEMORY,
+    TASK_VERTICES,
+    BlockTask,
+    DegreeTask,
+    MatrixForm,
+    block_capacity,
+    make_block,
+    write_degrees,
+)
 from gnnloom.pipeline.matrix_sort.scatter import (
     ScatterRangeTask,
     range_name,
@@ -35,6 +43,7 @@ from gnnloom.pipeline.matrix_sort.spilled import SpillPlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
@@ -238,22 +247,14 @@ class SortPlan:
         reading = self.reading or [Needs(16 * sizes.edges // count)] * count
         memory = scatter_memory(-(-sizes.edges // count), self.memory, self.options.undirected)
         written = -(-sizes.spill_bytes // count)
-        drop_loops, name = self.options.self_loops == "remove", self.spilled.shuffle.name
-        tasks = [
-            ScatterRangeTask(
-                self.writer,
-                number,
-                self.source,
-                source_range,
-                self.options.undirected,
-                drop_loops,
-                self.memory,
-                name,
-                self.spilled.lane(number),
-                replace(each, writes=written, memory=each.memory + memory),
-            )
-            for number, (source_range, each) in enumerate(zip(self.ranges, reading, strict=False))
-        ]
+        drop_loops, spill = self.options.self_loops == "remove", self.spilled.shuffle.name
+        tasks = []
+        for number, (source_range, each) in enumerate(zip(self.ranges, reading, strict=False)):
+            # With the digest of all ranges: a record of another range is not about this task.
+            name = f"scatter/{number:05d}-{Path(spill).name}"
+            needs = replace(each, writes=written, memory=each.memory + memory)
+            what = (self.source, source_range, self.options.undirected, drop_loops, self.memory)
+            tasks.append(ScatterRangeTask(self.writer, name, needs, *what, spill, self.spilled.lane(number)))
         # Keys with their edges, numbers, and their index.
         arrays = 3 if self.reading else 1
         return Phase("scatter", scatter_range, tasks, files=(self.spilled.files,), arrays=arrays)
@@ -285,7 +286,8 @@ class SortPlan:
             opens=self.spilled.opens(units),
             memory=min(entries, block_capacity(num_rows, self.memory, form)) * form.sort_bytes + ROW_MEMORY * num_rows,
         )
-        return BlockTask(self.writer, number, self.spilled.shuffle, form, units, entries, self.memory, needs)
+        name, spilled = block_path(number), self.spilled.shuffle
+        return BlockTask(self.writer, name, needs, number, spilled, form, units, entries, self.memory)
 
     @cached_property
     def _vertices(self) -> Phase:
@@ -296,5 +298,5 @@ class SortPlan:
             blocks = range(bisect_right(rows, start) - 1, bisect_left(rows, stop))
             own = tuple((block, rows[block], rows[block + 1]) for block in blocks)
             needs = Needs(8 * (stop - start), 8 * (stop - start), memory=24 * (stop - start))
-            tasks.append(DegreeTask(self.writer, number, (start, stop), own, needs))
+            tasks.append(DegreeTask(self.writer, f"vertex/{number:05d}", needs, (start, stop), own))
         return Phase("vertices", write_degrees, tasks, "vertices", makes_arrays=True)

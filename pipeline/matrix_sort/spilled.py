@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,8 @@ from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels
 from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift
 from gnnloom.pipeline.shuffle.merges import MergeTask
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
-from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
-from gnnloom.pipeline.tasks.phase import Needs, Phase
-from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.pipeline.shuffle.run_list import LaneRuns
+from gnnloom.pipeline.tasks.phase import Phase, PlannedTask
 from gnnloom.storage.matrix.ranges import Span
 
 #: Most files that one task reads. A row block of ``sort_plan.BLOCK_ENTRIES`` entries then reads 64 KiB or more from
@@ -59,7 +58,7 @@ class SpillPlan(ShufflePlan):
             replace(
                 phase,
                 function=merge_spilled,
-                tasks=[MergeSpilledTask(cast("MergeTask", task), self.num_vertices) for task in phase.tasks],
+                tasks=[MergeSpilledTask.of(task, self.num_vertices) for task in phase.tasks],
                 unit="entries",
                 arrays=4,
             )
@@ -68,23 +67,16 @@ class SpillPlan(ShufflePlan):
 
 
 @dataclass(frozen=True)
-class MergeSpilledTask:
+class MergeSpilledTask(MergeTask):
     """Merges the spill files of some lanes, for a span of units of rows."""
 
-    of: MergeTask
     num_vertices: int
 
-    @property
-    def name(self) -> str:
-        return self.of.name
-
-    @property
-    def writer(self) -> ArtifactWriter:
-        return self.of.writer
-
-    @property
-    def needs(self) -> Needs:
-        return replace(self.of.needs, memory=_STEP_ENTRIES * _ENTRY_BYTES)
+    @classmethod
+    def of(cls, task: PlannedTask, num_vertices: int) -> Self:
+        """The same as a merge of any rows, but for what it has in memory."""
+        needs = replace(task.needs, memory=_STEP_ENTRIES * _ENTRY_BYTES)
+        return cls(**vars(task) | {"needs": needs, "num_vertices": num_vertices})
 
 
 class UnitRows:
@@ -146,18 +138,17 @@ def unit_rows(
 
 def merge_spilled(task: MergeSpilledTask) -> int:
     """Write one merged file; returns its number of entries."""
-    of, work = task.of, task.writer.work
-    with task.writer.task(task.name) as output, OpenFiles(work) as files, writable(work, of.lane) as lane:
-        lanes = RunList.read(work / of.list_path).of(range(of.span, of.span + 1), of.group)[of.span]
-        rows, sizes = unit_rows(files, lanes, task.num_vertices, of.positions)
+    work = task.writer.work
+    with task.writer.task(task.name) as output, OpenFiles(work) as files, writable(work, task.lane) as lane:
+        rows, sizes = unit_rows(files, task.lanes(), task.num_vertices, task.positions)
         merged = _write(lane, task, rows, sizes)
-        output.facts = {"runs": {of.shuffle: LaneRuns(of.lane, merged.stop, merged.entries).to_json()}}
+        task.record(output, merged.stop, merged.entries)
     return merged.entries
 
 
 def _write(lane: LaneWriter, task: MergeSpilledTask, rows: Sequence[UnitRows], sizes: NDArray[np.int64]) -> SpillFile:
     shift, bits = unit_shift(task.num_vertices - 1), (task.num_vertices - 1).bit_length()
-    first, last = task.of.positions
+    first, last = task.positions
     # Offsets of all units, including those before the span: the file is an ordinary spill file.
     offsets = np.zeros(last + 1, np.int64)
     np.cumsum(sizes, out=offsets[first + 1 :])

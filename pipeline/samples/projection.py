@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.samples.inputs import SampleInputs
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.samples.sizes import SampleSizes, sample_phases
-from gnnloom.pipeline.samples.stage import checked_inputs, samples_key
+from gnnloom.pipeline.samples.stage import SampleSizes, checked_inputs, sample_phases, samples_key
 from gnnloom.pipeline.tasks.phase import count, total_tasks
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.mapped_vertices import vertices_contents

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.samples.inputs import SampleInputs
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.tasks.phase import Needs
+from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.samples import PACKED, pack_structure, rank_path, segment_path
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
@@ -25,23 +25,17 @@ from gnnloom.storage.sampling.neighbor import NeighborSampler
 
 
 @dataclass(frozen=True)
-class RankTask:
+class RankTask(Task):
     """Finds the seeds of a rank, and its frequent vertices; writes both, and the features of these.
 
     Attributes:
         hot_rows: most frequent vertices to keep the features of.
     """
 
-    writer: ArtifactWriter
     inputs: SampleInputs
     options: SampleOptions
     hot_rows: int
     rank: int
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"rank/{self.rank}"
 
     def path(self, name: str) -> str:
         return f"{rank_path(self.rank)}/{name}"
@@ -68,7 +62,7 @@ def prepare_rank(task: RankTask) -> int:
 
 
 @dataclass(frozen=True)
-class SegmentTask:
+class SegmentTask(Task):
     """Draws consecutive batches of one epoch of a rank, and packs what they read.
 
     Attributes:
@@ -81,11 +75,6 @@ class SegmentTask:
     number: int
     first: int
     stop: int
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"segment/{self.of.rank}/{self.epoch}/{self.number}"
 
     @property
     def path(self) -> str:

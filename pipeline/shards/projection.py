@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
+from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose, find_vertices
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes, total_tasks

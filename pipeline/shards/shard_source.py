@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
+from gnnloom.pipeline.matrix_sort.blocks import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.pipeline.tasks.sizes import GraphSizes, VertexSizes

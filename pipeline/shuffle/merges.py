@@ -13,20 +13,21 @@ from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
 from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
 from gnnloom.pipeline.shuffle.runs import RunLayout, RunWriter, Section
-from gnnloom.pipeline.tasks.phase import Needs
-from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.pipeline.tasks.phase import Task
+from gnnloom.storage.format.artifact import TaskOutput
 from gnnloom.storage.matrix.ranges import Span
 
 #: Bytes of the rows that are in memory at a time; sorting them by position takes as many again.
 _STEP_BYTES: Final = 24 << 20
+#: Bytes that a merge holds: two copies of a step, as read and in the order of the positions, and their positions.
+MERGE_MEMORY: Final = 3 * _STEP_BYTES
 
 
 @dataclass(frozen=True)
-class MergeTask:
+class MergeTask(Task):
     """Merges the rows of some positions from several runs.
 
     Attributes:
-        name: name of the task.
         shuffle: name of the shuffle, for the record.
         columns: of the rows.
         list_path: list of the runs of the level before, relative to the work folder.
@@ -34,12 +35,8 @@ class MergeTask:
         group: numbers of the sources of that span, whose runs are merged; rows of one position keep their order.
         positions: first and last (exclusive) position.
         lane: where the merged run goes.
-        num_bytes: of the rows, about.
-        num_files: with the runs.
     """
 
-    writer: ArtifactWriter
-    name: str
     shuffle: str
     columns: tuple[Column, ...]
     list_path: str
@@ -47,23 +44,24 @@ class MergeTask:
     group: range
     positions: Span
     lane: Lane
-    num_bytes: int = 0
-    num_files: int = 0
 
-    @property
-    def needs(self) -> Needs:
-        # Two copies of a step: as read, and in the order of the positions.
-        return Needs(self.num_bytes, self.num_bytes, self.num_files, 3 * _STEP_BYTES)
+    def lanes(self) -> list[LaneRuns]:
+        """The runs to merge."""
+        listed = RunList.read(self.writer.work / self.list_path)
+        return listed.of(range(self.span, self.span + 1), self.group)[self.span]
+
+    def record(self, output: TaskOutput, num_bytes: int, num_rows: int) -> None:
+        """Record the merged run."""
+        output.facts = {"runs": {self.shuffle: LaneRuns(self.lane, num_bytes, num_rows).to_json()}}
 
 
 def merge_runs(task: MergeTask) -> int:
     """Write one merged run; returns its rows."""
     work = task.writer.work
     with task.writer.task(task.name) as output, OpenFiles(work) as files, writable(work, task.lane) as lane:
-        lanes = RunList.read(work / task.list_path).of(range(task.span, task.span + 1), task.group)[task.span]
-        runs = [run for found in lanes if found.num_rows for run in found.open(files, task.columns)]
+        runs = [run for found in task.lanes() if found.num_rows for run in found.open(files, task.columns)]
         layout = _write(lane, task, [run.section(task.positions) for run in runs])
-        output.facts = {"runs": {task.shuffle: LaneRuns(task.lane, layout.stop, layout.num_rows).to_json()}}
+        task.record(output, layout.stop, layout.num_rows)
     return layout.num_rows
 
 

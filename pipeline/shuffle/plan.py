@@ -15,10 +15,10 @@ from pathlib import Path
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet
 from gnnloom.pipeline.external_sort.merge_levels import SOURCE_BYTES, Level, Merge, merge_levels, merges, most_sources
-from gnnloom.pipeline.shuffle.merges import MergeTask, merge_runs
+from gnnloom.pipeline.shuffle.merges import MERGE_MEMORY, MergeTask, merge_runs
 from gnnloom.pipeline.shuffle.run_list import At, LaneRuns, save_sources
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.phase import Phase, WorkFiles
+from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.matrix.ranges import Span
 
@@ -99,9 +99,12 @@ class ShufflePlan:
 
     def _merge(self, level: Level, number: int, merge: Merge) -> MergeTask:
         before, files = self._levels[level.number - 1][1], self._levels[level.number][1]
+        num_bytes = self._bytes(merge.positions, len(merge.group) / self.levels[level.number - 1].sources)
+        num_files = before.num_files((merge.span_before, source) for source in merge.group)
         return MergeTask(
             self.writer,
             f"merge/{self.shuffle.name}/{self._tag(level)}-{merge.span:06d}-{merge.source:06d}",
+            Needs(num_bytes, num_bytes, num_files, MERGE_MEMORY),
             self.shuffle.name,
             self.shuffle.columns,
             before.list_path,
@@ -109,8 +112,6 @@ class ShufflePlan:
             merge.group,
             merge.positions,
             files.lanes.lane(number),
-            self._bytes(merge.positions, len(merge.group) / self.levels[level.number - 1].sources),
-            before.num_files((merge.span_before, source) for source in merge.group),
         )
 
     def opens(self, positions: Span) -> int:

@@ -1,25 +1,48 @@
-"""OGB's raw layout of a dataset for node property prediction: a folder of (compressed) CSV files.
+"""OGB's layouts of a dataset for node property prediction: a folder of (compressed) CSV files, or of NumPy archives.
 
     raw/edge.csv.gz   num-node-list.csv.gz   num-edge-list.csv.gz   node-feat.csv.gz   node-label.csv.gz
     split/NAME/{train,valid,test}.csv.gz
 
 Each file may also be uncompressed, without ``.gz``. Features, labels and splits are optional. A single column of labels
-contains classes; several columns contain zeros and ones, one column per class, as in ogbn-proteins. Hu et al., Open
-Graph Benchmark (NeurIPS 2020).
+contains classes; several columns contain zeros and ones, one column per class, as in ogbn-proteins.
+
+The binary layout, which papers100M uses, has the same splits:
+
+    raw/data.npz                    edge_index (2, m), node_feat (n, F), num_nodes_list, num_edges_list
+    raw/node-label.npz              node_label (n, 1) classes or (n, C) zeros and ones, NaN for none
+
+Members are streamed, whether stored or deflated; the two rows of edge_index are two streams, read in step. The path of
+``data.npz`` may stand for the folder. Hu et al., Open Graph Benchmark (NeurIPS 2020).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.format import SPLIT_NAME, BundledVertices, Format
+from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.text_columns import read_count
-from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, VertexSource
 from gnnloom.pipeline.sources.text import TextEdges
-from gnnloom.pipeline.sources.vertex_data.ogb_vertices import OgbVertices, has_vertices, ogb_root, required_file
-from gnnloom.storage.errors import InputError
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays
+from gnnloom.pipeline.sources.vertex_data.ogb_vertices import (
+    OgbVertices,
+    SplitFiles,
+    find_split,
+    has_vertices,
+    ogb_root,
+    required_file,
+)
+from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
+from gnnloom.storage.errors import InputError, NotFoundError
+
+#: The archive of the binary layout.
+_DATA = "raw/data.npz"
 
 
 @dataclass(frozen=True)
@@ -83,12 +106,100 @@ class OgbEdges:
             )
 
 
-FORMAT = Format(
-    name="ogb",
-    order=80,
-    help="OGB's raw CSV layout",
-    open_edges=OgbEdges.open,
-    is_fallback=True,
-    one_location=True,
-    vertices=BundledVertices(OgbVertices.open, has_vertices, (SPLIT_NAME,)),
+def open_binary_edges(folder: str) -> NumpyEdges:
+    """Open the edges of a binary OGB folder.
+
+    Raises:
+        NotFoundError: the folder, or an array in its file, does not exist.
+        InputError: the file is not an archive, or the stated numbers do not match one graph.
+    """
+    file = _file(folder, _DATA)
+    num_vertices, num_edges = _count(file, "num_nodes_list"), _count(file, "num_edges_list")
+    pairs = NumpyEdges.open([file.location]).arrays[0]
+    if pairs.num_edges != num_edges:
+        raise InputError(f"{file.location}: {pairs.num_edges:,} edges, num_edges_list states {num_edges:,}")
+    return NumpyEdges((replace(pairs, num_vertices=num_vertices),), format_name="ogb-binary")
+
+
+def open_binary_vertices(folder: str, *, split: str | None = None) -> VertexSource:
+    """Open the features, labels and split of a binary OGB folder.
+
+    Args:
+        split: folder below ``split/``; required if there are several.
+
+    Raises:
+        NotFoundError: the folder or the split does not exist, or the folder has no vertex data.
+        InputError: an array has the wrong shape or dtype, or there are several splits and none is chosen.
+    """
+    sources = _vertex_sources(folder, split)
+    if not sources:
+        raise NotFoundError(f"{folder}: found no node_feat, raw/node-label.npz or split/")
+    return JoinedVertices(sources)
+
+
+def _vertex_sources(folder: str, split: str | None = None) -> tuple[VertexSource, ...]:
+    data = _file(folder, _DATA)
+    num_vertices = _count(data, "num_nodes_list")
+    feature = open_array(data, "node_feat") if "node_feat" in member_names(data) else None
+    found = {"feature": feature, "label": _label(folder)}
+    given = checked_arrays({option: array for option, array in found.items() if array})
+    for (array,) in given.values():
+        if array.shape[0] != num_vertices:
+            raise InputError(f"{array}: {array.shape[0]:,} rows, num_nodes_list states {num_vertices:,} vertices")
+    files = find_split(_root(folder), split)
+    sources = (
+        NumpyVertices(given, num_vertices) if given else None,
+        SplitFiles(files, num_vertices) if files else None,
+    )
+    return tuple(source for source in sources if source is not None)
+
+
+def _is_binary(folder: Path) -> bool:
+    return (folder / _DATA).is_file()
+
+
+def _root(folder: str) -> str:
+    return folder.rstrip("/").removesuffix(f"/{_DATA}")
+
+
+def _file(folder: str, name: str) -> SourceFile:
+    return open_files([f"{_root(folder)}/{name}"])[0]
+
+
+def _label(folder: str) -> StoredArray | None:
+    try:
+        file = _file(folder, "raw/node-label.npz")
+    except NotFoundError:
+        return None
+    return open_array(file, "node_label")
+
+
+def _count(file: SourceFile, member: str) -> int:
+    array = open_array(file, member)
+    if array.size != 1 or array.dtype.kind not in "iu":
+        raise InputError(f"{array}: expected one number for one graph, found {array.dtype} of shape {array.shape}")
+    return int(array.read_all().reshape(-1)[0])
+
+
+FORMAT = (
+    Format(
+        name="ogb",
+        order=80,
+        help="OGB's raw CSV layout",
+        open_edges=OgbEdges.open,
+        is_fallback=True,
+        one_location=True,
+        vertices=BundledVertices(OgbVertices.open, has_vertices, (SPLIT_NAME,)),
+    ),
+    Format(
+        name="ogb-binary",
+        order=90,
+        help="OGB's binary layout of papers100M",
+        open_edges=open_binary_edges,
+        is_folder=_is_binary,
+        one_location=True,
+        vertices=BundledVertices(
+            open_binary_vertices, lambda folder: bool(_vertex_sources(folder, None)), (SPLIT_NAME,)
+        ),
+    ),
 )

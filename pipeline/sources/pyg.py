@@ -22,8 +22,8 @@ from gnnloom.pipeline.sources.format import WEIGHTS, BundledVertices, Format
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.source import OneArray, VertexSource
-from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays, checked_column
+from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 

@@ -57,6 +57,21 @@ class PlannedTask(Protocol):
     def needs(self) -> Needs: ...
 
 
+@dataclass(frozen=True)
+class Task:
+    """What most tasks begin with.
+
+    Attributes:
+        writer: of the artifact that they are for.
+        name: of the record.
+        needs: what the task will do.
+    """
+
+    writer: ArtifactWriter
+    name: str
+    needs: Needs
+
+
 class WorkFiles:
     """What the tasks of one phase leave for those of later phases; compared by identity.
 

@@ -16,10 +16,10 @@ from scale.scale_graphs import GRAPHS, MEMORY, Described
 from gnnloom.pipeline.ingest.projection import ingest_phases
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
-from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
+from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes, count, total_tasks

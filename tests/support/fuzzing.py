@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.files import read_json, write_json

@@ -18,7 +18,7 @@ from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
-from gnnloom.pipeline.sources.formats import open_edges, open_vertices
+from gnnloom.pipeline.sources.format import open_edges, open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.format.artifact import Artifact

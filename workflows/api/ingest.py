@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.formats import bundled_vertices, open_edges, open_vertices
+from gnnloom.pipeline.sources.format import bundled_vertices, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds

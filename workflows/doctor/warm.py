@@ -203,7 +203,7 @@ def _call_sources(folder: Path) -> list[str]:
 
 def _sources(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     """Return a source for each way in which edges are read, with the options of its ingest."""
-    from gnnloom.pipeline.sources.formats import open_edges
+    from gnnloom.pipeline.sources.format import open_edges
     from gnnloom.pipeline.sources.generators.lattice import LatticeEdges
 
     rng = np.random.default_rng(0)

@@ -149,7 +149,7 @@ def _sample(graph: Graph) -> None:
 def read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) -> None:
     """Read features and labels from text, in the order of the vertices and by id: by name, if the graph has names."""
     from gnnloom.pipeline.ingest.vertices import ingest_vertices
-    from gnnloom.pipeline.sources.formats import open_vertices
+    from gnnloom.pipeline.sources.format import open_vertices
 
     ids = graph.original_name() if graph.has_names else [str(vertex) for vertex in range(graph.num_vertices)]
     feature, label = [f"0.5,{row}e-1" for row in range(len(ids))], [str(row % 3) for row in range(len(ids))]

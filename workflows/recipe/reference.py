@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.sources.formats import formats
+from gnnloom.pipeline.sources.format import formats
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.errors import ExistsError, NotFoundError

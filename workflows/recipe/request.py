@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
-from gnnloom.pipeline.cluster.performance import check_report
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, check_report
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact

@@ -9,8 +9,7 @@ from pathlib import Path
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.shards.grid.grid_options import GridOptions
-from gnnloom.pipeline.shards.rows.row_options import REORDER
+from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import check_options, option, option_field, options_of, parse_bytes

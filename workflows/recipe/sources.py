@@ -9,8 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from gnnloom.pipeline.sources.format import merge_options
-from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges, open_vertices, vertex_identity
+from gnnloom.pipeline.sources.format import (
+    bundled_vertices,
+    formats,
+    merge_options,
+    open_edges,
+    open_vertices,
+    vertex_identity,
+)
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.reading.files import is_local
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource

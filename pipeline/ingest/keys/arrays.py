@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, OpenBlock
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.ingest.keys.merge import merged_blocks
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.phase import Needs, Phase, run
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, run
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.format.arrays import CHUNK_BYTES, create_array, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
@@ -170,23 +170,17 @@ KEY_ARRAYS = {
 
 
 @dataclass(frozen=True)
-class KeyArrayTask:
+class KeyArrayTask(Task):
     """Writes elements ``start`` to ``stop`` of one array.
 
     Attributes:
         table: file of the table of the keys.
     """
 
-    writer: ArtifactWriter
     table: Path
     array: KeyArray
     start: int
     stop: int
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"{self.array.name}/{self.start:015d}"
 
 
 def write_key_arrays(writer: ArtifactWriter, table_path: Path, codec: str, cluster: Cluster) -> list[str]:
@@ -220,7 +214,7 @@ def array_phases(writer: ArtifactWriter, table: KeyTable, table_path: Path) -> l
             num_bytes = np.dtype(array.dtype).itemsize * (stop - start)
             opens = table.num_files(array.stored, max(start - array.before, 0), stop - array.before)
             needs = Needs(num_bytes, num_bytes, opens, 2 * num_bytes)
-            tasks.append(KeyArrayTask(writer, table_path, array, start, stop, needs))
+            tasks.append(KeyArrayTask(writer, f"{array.name}/{start:015d}", needs, table_path, array, start, stop))
         phases.append(Phase(f"write {array.name}", write_key_array, tasks, "elements", makes_arrays=True))
     return phases
 

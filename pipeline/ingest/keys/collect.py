@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
-from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
-from gnnloom.pipeline.tasks.phase import Needs
+from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.format.artifact import TaskRecord
 
 #: Keys that each file contributes to the sample that cuts the ranges of keys. With 64 from each of F files, a range is
 #: off its intended size by about 1/sqrt(64 F) of all keys.
@@ -42,7 +41,7 @@ def file_edges(memory: int, ids: str, name_bytes: float = 0.0) -> int:
 
 
 @dataclass(frozen=True)
-class CollectKeysTask:
+class CollectKeysTask(Task):
     """Collects the keys of one range of the source.
 
     Attributes:
@@ -51,18 +50,11 @@ class CollectKeysTask:
         lane: where the files go, relative to the work folder.
     """
 
-    writer: ArtifactWriter
-    number: int
     source: EdgeSource
     range: SourceRange
     ids: str
     memory: int
     lane: Lane
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"collect/{range_name(self.number, self.range)}"
 
 
 def collected_files(record: TaskRecord, keys: KeyType[Any]) -> list[KeyFile]:

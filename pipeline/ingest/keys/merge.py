@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -26,9 +26,9 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase import Needs, WorkFiles
+from gnnloom.pipeline.tasks.phase import Task, WorkFiles
 from gnnloom.pipeline.tasks.progress import Done
-from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.format.artifact import TaskRecord
 from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 
 #: Approximate number of collected bytes of a range of keys: a second of work for ids, a few for names.
@@ -141,29 +141,21 @@ class KeyRanges:
 
 
 @dataclass(frozen=True)
-class MergeKeysTask:
+class MergeKeysTask(Task):
     """Merges range ``number`` of the keys.
 
     Attributes:
         ranges: file of the ranges of keys.
-        digest: their digest.
         memory: bytes that the worker may use.
         keys: where the distinct keys go, relative to the work folder.
         numbers: where the numbers for the files go.
     """
 
-    writer: ArtifactWriter
     number: int
     ranges: Path
-    digest: str
     memory: int
     keys: Lane
     numbers: Lane
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"merge-keys/{self.digest}-{self.number:05d}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from gnnloom.pipeline.ingest.keys.merge import (
     num_key_ranges,
     number_shuffle,
 )
+from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
@@ -119,8 +120,9 @@ class KeyPlan:
         memory = min(gathered_memory(self.memory) + 20 * CHUNK_EDGES, -(-sizes.source_bytes // count) * 12)
         needs = Needs(-(-sizes.source_bytes // count), -(-(sizes.num_bytes + sizes.edge_bytes) // count), 0, memory)
         tasks = [
-            CollectKeysTask(self.writer, number, self.source, span, sizes.ids, self.memory, lanes.lane(number), needs)
+            CollectKeysTask(self.writer, name, needs, self.source, span, sizes.ids, self.memory, lanes.lane(number))
             for number, span in enumerate(ranges)
+            for name in [f"collect/{range_name(number, span)}"]
         ]
         return Phase("collect", collect_range, tasks, files=(KeyLanes(self.writer.work, lanes),))
 
@@ -144,19 +146,10 @@ class KeyPlan:
             num_shared_files(sizes.num_ranges),
             min(working_memory(self.memory), keys * 8),
         )
-        tasks = [
-            MergeKeysTask(
-                self.writer,
-                number,
-                self.ranges_path,
-                sizes.digest,
-                self.memory,
-                lanes.lane(number),
-                numbers.lane(number),
-                needs,
-            )
-            for number in range(sizes.key_ranges)
-        ]
+        tasks = []
+        for number in range(sizes.key_ranges):
+            name, to = f"merge-keys/{sizes.digest}-{number:05d}", (lanes.lane(number), numbers.lane(number))
+            tasks.append(MergeKeysTask(self.writer, name, needs, number, self.ranges_path, self.memory, *to))
         files = (KeyLanes(self.writer.work, lanes), numbers.files)
         return [Phase("merge keys", merge_range, tasks, "keys", files=files), *numbers.merges("merge numbers")]
 

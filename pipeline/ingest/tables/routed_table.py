@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
-from gnnloom.pipeline.ingest.tables.lookup import VertexLookup
+from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, VertexLookup
 from gnnloom.pipeline.shuffle.columns import row_bytes
 from gnnloom.pipeline.shuffle.runs import BLOCK_BYTES, Section
 from gnnloom.pipeline.shuffle.shuffle import Shuffle

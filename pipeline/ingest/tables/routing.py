@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count, pairwise, starmap
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
-from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
-from gnnloom.pipeline.ingest.tables.lookup import BucketBounds, first_ids
+from gnnloom.pipeline.ingest.tables.lookup import BucketBounds, VertexBuckets, first_ids
 from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable
 from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.shuffle.columns import row_bytes
@@ -26,7 +26,7 @@ from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.source import KeyedSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
-from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 
@@ -41,25 +41,18 @@ GATHERED_ROW_BYTES: Final = 64
 
 
 @dataclass(frozen=True)
-class CutIdsTask:
+class CutIdsTask(Task):
     """Finds the ids at which buckets ``start`` to ``stop`` begin."""
 
-    writer: ArtifactWriter
-    array: str
     graph: Path
     buckets: VertexBuckets
     start: int
     stop: int
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"cut/{self.array}/{self.start:08d}"
 
 
 @dataclass(frozen=True)
-class RouteTableTask:
-    """Routes the rows of range ``number`` of a table to their buckets.
+class RouteTableTask(Task):
+    """Routes the rows of a range of a table to their buckets.
 
     Attributes:
         bounds: file with the ids at which buckets begin.
@@ -67,20 +60,12 @@ class RouteTableTask:
         lane: where the runs go, relative to the work folder.
     """
 
-    writer: ArtifactWriter
     source: KeyedSource
-    array: str
     bounds: Path
     shuffle: Shuffle
-    number: int
     range: SourceRange
     memory: int
     lane: Lane
-    needs: Needs = field(default_factory=Needs)
-
-    @property
-    def name(self) -> str:
-        return f"route/{self.array}/{range_name(self.number, self.range)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +111,8 @@ class TablePlan:
         """Cut the buckets, route rows, and merge what was routed."""
         buckets, step = self.buckets, BOUNDS_PER_TASK
         cuts = [
-            CutIdsTask(self.writer, self.array, self.graph, buckets, start, min(start + step, buckets.num_buckets))
-            for start in range(0, buckets.num_buckets, step)
+            CutIdsTask(self.writer, f"cut/{self.array}/{start:08d}", Needs(), self.graph, buckets, start, stop)
+            for start, stop in pairwise([*range(0, buckets.num_buckets, step), buckets.num_buckets])
         ]
         bounds = BoundsFile(self.writer.work / "bounds" / f"{self.array}.json")
         route = Phase("route rows", route_rows, self._routes(bounds.path), "rows", (bounds,), (self.shuffled.files,))
@@ -141,14 +126,14 @@ class TablePlan:
         return ShufflePlan(self.writer, buckets.shuffle(self.array), count, buckets.num_bytes, self._num_keys)
 
     def _routes(self, bounds: Path) -> list[RouteTableTask]:
-        count = max(1, len(self.ranges))
-        written = -(-(self.row_bytes * self.num_rows + 8 * self._num_keys) // count)
+        tasks = max(1, len(self.ranges))
+        written = -(-(self.row_bytes * self.num_rows + 8 * self._num_keys) // tasks)
         # Rows are in the order of the table and by bucket.
-        needs = Needs(-(-self.num_bytes // count), written, 0, 2 * min(run_bytes(self.memory), self._gathered))
-        of_table = (self.writer, self.source, self.array, bounds, self.shuffled.shuffle)
+        needs = Needs(-(-self.num_bytes // tasks), written, 0, 2 * min(run_bytes(self.memory), self._gathered))
+        what, names = (self.source, bounds, self.shuffled.shuffle), starmap(range_name, enumerate(self.ranges))
         return [
-            RouteTableTask(*of_table, number, span, self.memory, self.shuffled.lane(number), needs)
-            for number, span in enumerate(self.ranges)
+            RouteTableTask(self.writer, f"route/{self.array}/{name}", needs, *what, span, self.memory, lane)
+            for name, span, lane in zip(names, self.ranges, map(self.shuffled.lane, count()), strict=False)
         ]
 
     @property

@@ -13,11 +13,10 @@ from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shards.grid.grid_scatter import column_bits
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import rows_that_fit
-from gnnloom.pipeline.tasks.phase import Needs
+from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
 from gnnloom.storage.artifacts.grid_shards import cell_path, crop_chunk_rows
 from gnnloom.storage.format.arrays import ArrayAppender, write_array
-from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import split_range
@@ -27,33 +26,26 @@ SORT_BYTES = 32
 
 
 @dataclass(frozen=True)
-class WriteCellTask:
+class WriteCellTask(Task):
     """Sorts and writes one cell of a variant.
 
     Attributes:
         cell: (row, column) of the cell in ``grid``.
         shuffle: of the variant's entries.
         memory: bytes that the worker may use in total.
-        needs: what the task will do.
     """
 
-    writer: ArtifactWriter
     variant: str
     cell: tuple[int, int]
     grid: tuple[int, int]
     num_vertices: int
     shuffle: Shuffle
     memory: int
-    needs: Needs
 
     @property
     def path(self) -> str:
         """The cell's group in the artifact."""
         return cell_path(self.variant, *self.cell)
-
-    @property
-    def name(self) -> str:
-        return cell_name(self.variant, *self.cell)
 
     @property
     def weighted(self) -> bool:

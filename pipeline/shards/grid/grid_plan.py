@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from gnnloom.pipeline.shards.grid.grid_cells import SORT_BYTES, WriteCellTask, write_cell
-from gnnloom.pipeline.shards.grid.grid_options import GridOptions
+from gnnloom.pipeline.shards.grid.grid_cells import SORT_BYTES, WriteCellTask, cell_name, write_cell
 from gnnloom.pipeline.shards.grid.grid_scatter import (
     SCATTER_BYTES,
     ScatterToCellsTask,
@@ -20,10 +19,18 @@ from gnnloom.pipeline.shards.grid.grid_scatter import (
     run_entries,
     scatter_to_cells,
 )
-from gnnloom.pipeline.shards.grid.grid_vertex_order import WriteBucketTask, write_bucket
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import Bucket, VertexPlan
-from gnnloom.pipeline.shards.grid.grid_vertex_routing import RouteRangeTask, StoredVertexRows, route_range, vertex_types
+from gnnloom.pipeline.shards.grid.grid_vertex_routing import (
+    RouteRangeTask,
+    StoredVertexRows,
+    WriteBucketTask,
+    bucket_prefix,
+    route_range,
+    vertex_types,
+    write_bucket,
+)
 from gnnloom.pipeline.shards.grid.part_order import Order
+from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.memory import rows_that_fit
@@ -149,10 +156,8 @@ class GridPlan:
                 writes=nnz * self._key_bytes + 8 * (self._num_cells + 1) * self._runs(nnz),
                 memory=min(nnz, run_entries(self.memory)) * SCATTER_BYTES + 8 * rows + self._order_bytes,
             )
-            lane = plan.lane(block)
-            tasks.append(
-                ScatterToCellsTask(places.writer, path, plan.shuffle, block, *sides, grid, self.memory, lane, needs)
-            )
+            name, what = f"scatter/{plan.shuffle.name}/{block:05d}", (path, plan.shuffle, block, *sides, grid)
+            tasks.append(ScatterToCellsTask(places.writer, name, needs, *what, self.memory, plan.lane(block)))
         return tasks
 
     @property
@@ -174,9 +179,8 @@ class GridPlan:
                 memory=min(entries, rows_that_fit(self.memory, SORT_BYTES)) * SORT_BYTES + 16 * (n // rows),
             )
             cell = divmod(number, columns)
-            tasks.append(
-                WriteCellTask(self.places.writer, variant, cell, (rows, columns), n, plan.shuffle, self.memory, needs)
-            )
+            name, what = cell_name(variant, *cell), (variant, cell, (rows, columns), n, plan.shuffle, self.memory)
+            tasks.append(WriteCellTask(self.places.writer, name, needs, *what))
         return tasks
 
     # Vertex data
@@ -235,8 +239,10 @@ class GridPlan:
             start, stop = plan.vertices_of(number)
             size = (stop - start) * plan.routed_row_bytes
             memory = plan.range_memory(stop - start) + self._order_bytes
-            where = (self.places.writer, shuffled.shuffle, self.places.orders[order], self._table, plan, number)
-            tasks.append(RouteRangeTask(*where, shuffled.lane(number), Needs(size, size, 0, memory)))
+            # A resumed run may have another memory, and then other ranges.
+            name = f"route/{shuffled.shuffle.name}/{plan.range_rows}/{number:05d}"
+            what = (shuffled.shuffle, self.places.orders[order], self._table, plan, number, shuffled.lane(number))
+            tasks.append(RouteRangeTask(self.places.writer, name, Needs(size, size, 0, memory), *what))
         return tasks
 
     def _bucket_task(self, order: str, bucket: Bucket) -> WriteBucketTask:
@@ -245,4 +251,5 @@ class GridPlan:
         read, written, last = plan.bucket_bytes(bucket)
         opens = shuffled.opens((bucket.start, last)) if shuffled is not None else 0
         needs = Needs(read, written, opens, plan.bucket_memory(bucket))
-        return WriteBucketTask(self.places.writer, order, self._table, plan, shuffle, bucket, needs)
+        name = f"{bucket_prefix(order)}{bucket.row:03d}/{bucket.number:05d}"
+        return WriteBucketTask(self.places.writer, name, needs, order, self._table, plan, shuffle, bucket)

@@ -21,9 +21,9 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import rows_that_fit
-from gnnloom.pipeline.tasks.phase import Needs
+from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.artifact import Artifact
 
 #: Most entries of one run: 32 MiB of keys and 16 MiB of weights.
 MAX_RUN_ENTRIES = 1 << 22
@@ -34,7 +34,7 @@ Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class ScatterToCellsTask:
+class ScatterToCellsTask(Task):
     """Scatters one row block of a matrix into the cells of one variant.
 
     Attributes:
@@ -43,10 +43,8 @@ class ScatterToCellsTask:
         grid: (p, q) cells.
         memory: bytes that the worker may use in total.
         lane: where the runs go, relative to the work folder.
-        needs: what the task will do.
     """
 
-    writer: ArtifactWriter
     matrix_path: Path
     shuffle: Shuffle
     block: int
@@ -55,11 +53,6 @@ class ScatterToCellsTask:
     grid: tuple[int, int]
     memory: int
     lane: Lane
-    needs: Needs
-
-    @property
-    def name(self) -> str:
-        return f"scatter/{self.shuffle.name}/{self.block:05d}"
 
 
 def cell_shuffle(variant: str, grid: tuple[int, int], *, weighted: bool) -> Shuffle:

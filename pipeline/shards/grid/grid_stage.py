@@ -12,10 +12,10 @@ import numpy as np
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.grid.grid_cells import cell_name
-from gnnloom.pipeline.shards.grid.grid_options import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
-from gnnloom.pipeline.shards.grid.grid_vertex_order import bucket_prefix, create_order
+from gnnloom.pipeline.shards.grid.grid_vertex_routing import bucket_prefix, create_order
 from gnnloom.pipeline.shards.grid.part_order import PartOrder
+from gnnloom.pipeline.shards.shard_options import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run

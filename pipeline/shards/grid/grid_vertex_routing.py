@@ -1,24 +1,32 @@
-"""Vertex data on their way to a permuted order: what is stored for each vertex, routed by position."""
+"""Vertex data of the grid shards: ranges are routed to their positions, and buckets of positions are written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane
-from gnnloom.pipeline.shards.grid.grid_vertex_plan import Types, VertexPlan
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.shards.grid.grid_vertex_plan import Bucket, Types, VertexPlan, row_bytes
 from gnnloom.pipeline.shards.grid.part_order import Order
+from gnnloom.pipeline.shuffle.gathered import Gathered
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.phase import Needs
+from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows, order_path
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.arrays import create_array, write_rows
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.matrix.ranges import split_range
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class StoredVertexRows:
 
 
 @dataclass(frozen=True)
-class RouteRangeTask:
+class RouteRangeTask(Task):
     """Sorts one range of vertices by their positions in an order.
 
     Attributes:
@@ -53,22 +61,14 @@ class RouteRangeTask:
         number: number of the range.
         permutation: of the order; a plan that is only counted may lack it.
         lane: where its rows go, relative to the work folder.
-        needs: what the task will do.
     """
 
-    writer: ArtifactWriter
     shuffle: Shuffle
     permutation: Order | None
     table: StoredVertexRows
     plan: VertexPlan
     number: int
     lane: Lane
-    needs: Needs
-
-    @property
-    def name(self) -> str:
-        # A resumed run may have another memory, and then other ranges.
-        return f"route/{self.shuffle.name}/{self.plan.range_rows}/{self.number:05d}"
 
 
 def vertex_types(given: Types, *, weighted: bool, with_ids: bool) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -108,3 +108,76 @@ def _weighted_degree(graph: Graph, start: int, stop: int) -> NDArray[np.float64]
             values = csr.data if csr.data is not None else np.ones(csr.nnz)
             sums += np.bincount(rows[inside] - start, weights=values[inside], minlength=stop - start)
     return sums
+
+
+@dataclass(frozen=True)
+class WriteBucketTask(Task):
+    """Writes the vertex data of one bucket of positions.
+
+    Attributes:
+        order: ``rows`` or ``columns``.
+        shuffle: of the order; None for the order of the ids.
+    """
+
+    order: str
+    table: StoredVertexRows
+    plan: VertexPlan
+    shuffle: Shuffle | None
+    bucket: Bucket
+
+
+def bucket_prefix(order: str) -> str:
+    """How the names of an order's tasks begin."""
+    return f"bucket/{order}/"
+
+
+def create_order(path: Path, order: str, plan: VertexPlan) -> None:
+    """Create the arrays of an order, without chunks; those that exist are emptied.
+
+    Args:
+        path: folder of the artifact.
+        order: ``rows`` or ``columns``.
+    """
+    write_group(path / "order", {})
+    write_group(path / "order" / order, {})
+    for row in range(plan.grid_rows):
+        first, last = split_range(plan.num_vertices, plan.grid_rows, row)
+        folder = order_path(order, row)
+        write_group(path / folder, {"encoding-type": "gnnloom-vertex-rows", "row_offset": first})
+        for name, (dtype, trailing) in plan.types.items():
+            dims = SCHEMAS["shards"][f"order/*/*/{name}"].dims
+            chunk_rows = crop_chunk_rows(last - first, row_bytes(plan.types, name))
+            create_array(path, f"{folder}/{name}", (last - first, *trailing), dtype, dims, chunk_rows)
+
+
+def write_bucket(task: WriteBucketTask) -> int:
+    """Gather and write the rows of one bucket; returns their number."""
+    plan = task.plan
+    first, last = split_range(plan.num_vertices, plan.grid_rows, task.bucket.row)
+    with task.writer.task(task.name) as output, OpenFiles(task.writer.work) as files:
+        read = task.table.read if task.shuffle is None else _reader(task, task.shuffle, files)
+        for name in plan.types:
+            start, stop = plan.written(task.bucket, name)
+            # An array without rows still needs its record.
+            if start < stop or first == last:
+                path = f"{order_path(task.order, task.bucket.row)}/{name}"
+                output.add(write_rows(task.writer.path, path, start - first, read(name, start, stop)))
+    return task.bucket.stop - task.bucket.start
+
+
+def _reader(task: WriteBucketTask, shuffle: Shuffle, files: OpenFiles) -> Callable[[str, int, int], NDArray[Any]]:
+    """A function that reads the rows of an array with positions ``start`` to ``stop``."""
+    rows = shuffle.rows(task.writer.work, files)
+
+    # Most arrays of a bucket have the same range.
+    @lru_cache(maxsize=1)
+    def gathered(start: int, stop: int) -> Gathered:
+        found = rows.read(start, stop)
+        if found.num_rows != stop - start:
+            raise CorruptError(
+                f"{task.writer.work}: {found.num_rows:,} rows for positions {start:,} to {stop:,} of order"
+                f" {task.order}; remove the unfinished artifact and start again"
+            )
+        return found
+
+    return lambda name, start, stop: gathered(start, stop).column(name)

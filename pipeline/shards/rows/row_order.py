@@ -17,8 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.rows.row_routed import RowSegment, row_spans
-from gnnloom.pipeline.shards.rows.row_routing import gather_ranges
+from gnnloom.pipeline.shards.rows.row_routed import RowSegment, gather_ranges, row_spans
 
 #: Bytes of vertex data that are moved at a time.
 _MOVED_BYTES: Final = 8 << 20
@@ -38,7 +37,7 @@ class OwnRows:
 
     @classmethod
     def of(cls, ascending: NDArray[np.int64], degree: NDArray[np.int64], reorder: str) -> OwnRows:
-        """Number the vertices as one of :data:`gnnloom.pipeline.shards.rows.row_options.REORDERS` says.
+        """Number the vertices as one of :data:`gnnloom.pipeline.shards.shard_options.REORDERS` says.
 
         Args:
             degree: (num_own,) int64 nonzeros of their rows.

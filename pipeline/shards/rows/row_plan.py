@@ -14,18 +14,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
+from gnnloom.pipeline.shards.rows.row_halo import SendListTask, halo_shuffle, write_send_lists
 from gnnloom.pipeline.shards.rows.row_rank import ShardRankTask, shard_rank
-from gnnloom.pipeline.shards.rows.row_routed import SEGMENT_NONZEROS, RoutedMatrix, RoutedVertices
-from gnnloom.pipeline.shards.rows.row_routing import (
+from gnnloom.pipeline.shards.rows.row_routed import (
+    SEGMENT_NONZEROS,
     RouteBlockTask,
+    RoutedMatrix,
+    RoutedVertices,
     RouteVerticesTask,
+    rank_folder,
     route_block,
     route_vertices,
     row_shuffle,
     vertex_shuffle,
 )
-from gnnloom.pipeline.shards.rows.row_send_lists import SendListTask, write_send_lists
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
@@ -185,16 +187,17 @@ class _RowPlan:
         return route_block, [
             RouteBlockTask(
                 places.writer,
-                places.matrices[number],
-                places.part_path,
-                plan.shuffle,
-                block,
-                plan.lane(block),
+                f"route-{plan.shuffle.name}/{block:05d}",
                 Needs(
                     reads=nnz * graph.entry_bytes + 8 * rows,
                     writes=routed_bytes(rows, nnz, graph.entry_bytes) + 8 * self._num_parts,
                     memory=2 * nnz * graph.entry_bytes + _BLOCK_ROW_BYTES * rows + self._mapped_bytes,
                 ),
+                places.matrices[number],
+                places.part_path,
+                plan.shuffle,
+                block,
+                plan.lane(block),
             )
             for block, (rows, nnz) in enumerate(zip(graph.block_rows, graph.block_nnz, strict=True))
         ]
@@ -207,8 +210,8 @@ class _RowPlan:
         for number, (start, stop) in enumerate(pairwise(self._bounds)):
             num_bytes = (stop - start) * row_bytes
             needs = Needs(num_bytes, num_bytes + 8 * self._num_parts, 0, 2 * num_bytes + self._mapped_bytes)
-            where = (places.writer, places.vertices, places.part_path, plan.shuffle, number)
-            tasks.append(RouteVerticesTask(*where, start, stop, plan.lane(number), needs))
+            name, where = f"route-{plan.shuffle.name}/{number:05d}", (places.vertices, places.part_path, plan.shuffle)
+            tasks.append(RouteVerticesTask(places.writer, name, needs, *where, start, stop, plan.lane(number)))
         return tasks
 
     @cached_property
@@ -232,7 +235,8 @@ class _RowPlan:
 
     def _shard_task(self, rank: int) -> ShardRankTask:
         lanes = tuple(plan.lane(rank) for plan in self._halo_plans)
-        return ShardRankTask(**self._of_rank(rank), needs=self._shard_needs(rank), halo_lanes=lanes)
+        needs = self._shard_needs(rank)
+        return ShardRankTask(**self._of_rank(rank), name=rank_folder(rank), needs=needs, halo_lanes=lanes)
 
     def _shard_needs(self, rank: int) -> Needs:
         parts, graph = self.parts, self.source.graph
@@ -257,4 +261,4 @@ class _RowPlan:
         sent = self.parts.sent[rank] + (self.parts.sent_back[rank] if self.parts.sent_back else 0)
         index, opens = 24 * self._num_parts, sum(plan.opens((rank, rank + 1)) for plan in self._halo_plans)
         needs = Needs(8 * sent + index, 4 * sent + 8 * self._num_parts, opens, 24 * (sent + self.parts.vertices[rank]))
-        return SendListTask(**self._of_rank(rank), needs=needs)
+        return SendListTask(**self._of_rank(rank), name=f"send/{rank:05d}", needs=needs)

@@ -33,10 +33,6 @@ class ShardRankTask(RoutedRank):
 
     halo_lanes: tuple[Lane, ...]
 
-    @property
-    def name(self) -> str:
-        return self.folder
-
 
 def shard_rank(task: ShardRankTask) -> int:
     """Write one rank's vertices, matrices, halos and vertex data; returns its number of vertices."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnloom.pipeline.sources.reading.compressed import decompressed
-from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.files import SourceFile, decompressed
 
 #: Places at which a plain file is sampled, and bytes of each sample.
 PLACES, SAMPLE_BYTES = 48, 1 << 17

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
-from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.files import SUFFIXES, SourceFile
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, whole_lines
 from gnnloom.pipeline.sources.reading.numerals import COMMA, SPACE, TAB
 from gnnloom.storage.errors import InputError

@@ -16,10 +16,10 @@ from typing import Any
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
-from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, IDS_FILE, VertexKind
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, open_one_array
+from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file

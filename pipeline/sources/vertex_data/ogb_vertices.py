@@ -20,9 +20,9 @@ from gnnloom.pipeline.sources.reading.text_columns import (
     read_ids,
 )
 from gnnloom.pipeline.sources.source import OneArray
-from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, mark_split
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
+from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import array_in_file
 

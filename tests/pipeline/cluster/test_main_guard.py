@@ -13,7 +13,7 @@ import pytest
 
 from gnnloom.storage.errors import InputError
 
-CHECK = "from gnnloom.pipeline.cluster.main_guard import check_main_guard\n"
+CHECK = "from gnnloom.pipeline.cluster.open_cluster import check_main_guard\n"
 GUARDED = [
     'if __name__ == "__main__":\n    check_main_guard()\n',
     'if "__main__" == __name__ and True:\n    check_main_guard()\n',

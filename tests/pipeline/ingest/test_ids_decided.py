@@ -10,7 +10,7 @@ import scipy.io
 import scipy.sparse
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
-from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import InputError

@@ -22,7 +22,7 @@ from gnnloom.pipeline.external_sort.lanes import MOST_FILES, LaneSet, OpenFiles,
 from gnnloom.pipeline.ingest.keys import blocks
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
-from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog

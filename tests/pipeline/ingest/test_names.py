@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.keys.arrays import KeyTable
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
-from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.checks.invariants import check_artifact
@@ -299,7 +299,7 @@ import json, sys
 from pathlib import Path
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.storage import Catalog
 folder, memory = Path(sys.argv[1]), int(sys.argv[2])
 source, options = open_edges(None, [str(folder / "edges.txt")]), IngestOptions(ids="compact")

@@ -19,7 +19,7 @@ from gnnloom.pipeline.ingest.calibration import Calibration, calibrate
 from gnnloom.pipeline.ingest.projection import Resources, extrapolate
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
 from gnnloom.pipeline.matrix_sort import sort_plan
-from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -146,7 +146,7 @@ def test_edges_are_estimated_for_every_kind_of_file(tmp_path: Path, name: str) -
 
 
 def test_edges_of_a_long_stream_are_estimated_from_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.ingest.sample.READ_SECONDS", 0.0)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.calibration.READ_SECONDS", 0.0)
     source = TextEdges.open([str(_text(tmp_path / "edges.txt.gz", 300_000))])
     found = calibrate(replace(source, block_bytes=1 << 18), True, "keep", "fast", tmp_path)
     assert found.edges == pytest.approx(300_000, rel=0.3)

@@ -19,19 +19,19 @@ from gnnloom.pipeline.external_sort import lanes, merge_levels
 from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.ingest import vertex_rows
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.ingest.tables import buckets, routed_table, routing
-from gnnloom.pipeline.ingest.tables.buckets import VertexBuckets
+from gnnloom.pipeline.ingest.tables import lookup, routed_table, routing
+from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets
 from gnnloom.pipeline.ingest.tables.routing import GatheredRows, TablePlan
 from gnnloom.pipeline.ingest.vertex_rows import ArrayPlan, vertex_phases
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.shuffle import merges
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter
-from gnnloom.pipeline.sources.formats import open_edges, open_vertices
+from gnnloom.pipeline.sources.format import open_edges, open_vertices
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.source import KeyedSource
 from gnnloom.pipeline.sources.vertex_data import keyed_rows
-from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Dataset
@@ -96,7 +96,7 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make many chunks, buckets, ranges, runs and merges of little data."""
     monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 512)
     monkeypatch.setattr(vertex_rows, "TASK_PIECES", 2)
-    monkeypatch.setattr(buckets, "BUCKET_BYTES", 1500)
+    monkeypatch.setattr(lookup, "BUCKET_BYTES", 1500)
     monkeypatch.setattr(routing, "BOUNDS_PER_TASK", 4)
     monkeypatch.setattr(routing, "RUN_BYTES", 1000)
     monkeypatch.setattr(keyed_rows, "_BLOCK_BYTES", 400)
@@ -246,7 +246,7 @@ def test_tasks_and_opens_are_those_that_are_counted(
     fewer_buckets: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(buckets, "BUCKET_BYTES", bucket_bytes)
+    monkeypatch.setattr(lookup, "BUCKET_BYTES", bucket_bytes)
     # One run for each range, so that their number is known.
     monkeypatch.setattr(routing, "RUN_BYTES", 1 << 20)
     dataset, cluster = store(catalog, tmp_path, "kept"), OpenCounter()

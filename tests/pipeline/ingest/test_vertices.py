@@ -17,7 +17,7 @@ import pytest
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest import vertex_rows
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.formats import guess_format, open_edges, open_vertices
+from gnnloom.pipeline.sources.format import guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.text import TextEdges

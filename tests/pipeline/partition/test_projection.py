@@ -11,7 +11,7 @@ from benchmarks.processes import watch
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.partition.method_costs import MethodProjection, project_methods
 from gnnloom.pipeline.partition.options import METHODS
-from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError

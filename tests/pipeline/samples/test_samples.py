@@ -14,8 +14,7 @@ import pytest
 from gnnloom.pipeline.samples.inputs import find_inputs
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
-from gnnloom.pipeline.samples.sizes import SampleSizes, sample_phases
-from gnnloom.pipeline.samples.stage import samples_key, write_samples
+from gnnloom.pipeline.samples.stage import SampleSizes, sample_phases, samples_key, write_samples
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Dataset
@@ -94,7 +93,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One batch per segment, so that there are many tasks.
-    monkeypatch.setattr("gnnloom.pipeline.samples.sizes.SEGMENT_BYTES", 1)
+    monkeypatch.setattr("gnnloom.pipeline.samples.stage.SEGMENT_BYTES", 1)
     dataset = store(tmp_path / "one")
     expected = content(sample(dataset, ranks=3).artifact.path)
     other = store(tmp_path / "two")
@@ -113,7 +112,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
 
 
 def test_the_counted_tasks_are_those_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.samples.sizes.SEGMENT_BYTES", 1)
+    monkeypatch.setattr("gnnloom.pipeline.samples.stage.SEGMENT_BYTES", 1)
     dataset, cluster, options = store(tmp_path), StoppingCluster(), SampleOptions(**OPTIONS, ranks=3)
     graph, partition = dataset.graph(), dataset.partition(parts=3)
     write_samples(dataset, graph, partition, options, cluster)

@@ -17,7 +17,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
-from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import CSR, Catalog, Dataset, ReadCounter
 from gnnloom.storage.artifacts.grid_shards import GridShards

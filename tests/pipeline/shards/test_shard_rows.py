@@ -18,8 +18,7 @@ from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shards.rows import row_routed
-from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RowSegment
-from gnnloom.pipeline.shards.rows.row_routing import row_shuffle
+from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RowSegment, row_shuffle
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.cluster import InProcessCluster

@@ -13,10 +13,10 @@ import pytest
 
 from gnnloom.pipeline.external_sort import lanes, merge_levels
 from gnnloom.pipeline.external_sort.lanes import MOST_FILES
-from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid.grid_stage import shard_grid
 from gnnloom.pipeline.shards.rows import row_plan
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.format.artifact import Artifact

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.formats import open_vertices
+from gnnloom.pipeline.sources.format import open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError

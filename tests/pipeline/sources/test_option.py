@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnloom.pipeline.sources.format import checked_options, merge_options
-from gnnloom.pipeline.sources.formats import formats, open_edges
+from gnnloom.pipeline.sources.format import checked_options, formats, merge_options, open_edges
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.errors import InputError

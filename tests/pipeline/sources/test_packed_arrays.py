@@ -128,7 +128,7 @@ def test_what_prepares_archives_is_counted(tmp_path: Path, monkeypatch: pytest.M
         prepared_source(writer, source, cluster)
         (counted,) = count(preparation_phases(source))
         assert (counted.phase, counted.tasks) == (phase, len(cluster.ran))
-        unpacked = sum(path.stat().st_size for path in (writer.work / "unpacked").glob("*.npy"))
+        unpacked = sum(path.stat().st_size for path in (writer.work / "unpack").glob("*.npy"))
         assert counted.bytes_written == unpacked
         assert counted.bytes_read == PAIRS.nbytes + WEIGHTS.nbytes + 2 * 128
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.sources.formats import guess_format, open_edges
+from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.pipeline.sources.metis import MetisEdges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog

@@ -19,7 +19,7 @@ import scipy.sparse
 import torch
 
 from gnnloom.pipeline.sources.binary.restricted_pickle import read_pickle
-from gnnloom.pipeline.sources.formats import open_edges, open_vertices
+from gnnloom.pipeline.sources.format import open_edges, open_vertices
 from gnnloom.pipeline.sources.matrix_market import MatrixMarketEdges
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage.errors import InputError, NotFoundError

@@ -15,7 +15,7 @@ import torch
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.formats import bundled_vertices, guess_format, open_edges, open_vertices
+from gnnloom.pipeline.sources.format import bundled_vertices, guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.planetoid import PlanetoidVertices
 from gnnloom.pipeline.sources.reading import text_columns
 from gnnloom.pipeline.sources.source import SeparableSource, VertexSource

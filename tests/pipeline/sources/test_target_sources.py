@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.formats import open_vertices
+from gnnloom.pipeline.sources.format import open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.checks.verify import verify_dataset

@@ -12,7 +12,7 @@ import torch
 
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
-from gnnloom.pipeline.sources.formats import open_vertices
+from gnnloom.pipeline.sources.format import open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.checkpoint import read_checkpoint

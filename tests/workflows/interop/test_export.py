@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.sources.formats import open_edges, open_vertices
+from gnnloom.pipeline.sources.format import open_edges, open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, GnnloomError
 from gnnloom.storage.errors import InputError, NotFoundError

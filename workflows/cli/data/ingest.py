@@ -10,7 +10,7 @@ import click
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges
+from gnnloom.pipeline.sources.format import bundled_vertices, formats, open_edges
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option

@@ -1,17 +1,17 @@
-"""What a user can choose about grid shards: the grid, and the order of the vertices."""
+"""What a user can choose about shards: the grid and the order of the vertices, or the order of a rank's rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from gnnloom.pipeline.shards.grid.part_order import Order
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import KeyedPermutation, mix
-from gnnloom.storage.option import Group, check_options, option
+from gnnloom.storage.option import Group, Option, check_options, option
 
 PERMUTATIONS = ("none", "single", "double", "partition")
 
@@ -69,3 +69,16 @@ class GridOptions:
         """
         chosen = {"layout": "grid", "grid": list(self.grid), "permutation": self.permutation, "seed": self.seed}
         return chosen | ({"parts": parts, "method": method} if parts is not None else {})
+
+
+#: Orders of a rank's rows: by vertex id, or by degree, largest first.
+REORDERS: Final = ("none", "degree")
+REORDER: Final = Option(
+    "reorder",
+    str,
+    "Row shards: order of a rank's rows; degree, largest first, makes products of skewed graphs faster. Results stay in"
+    " the order of the vertices.",
+    "none",
+    group=Group.SHARDS,
+    choices=REORDERS,
+)
