@@ -106,7 +106,7 @@ def project_ingest(
         InputError: the sample cannot be read.
         BudgetError: the memory per worker is too small, or the ingest needs more memory or disk than there is.
     """
-    return _project(source, _decided(source, options), Resources.at(folder, workers, memory), folder)
+    return _project(source, options, Resources.at(folder, workers, memory), folder)[1]
 
 
 def _decided(source: EdgeSource, options: IngestOptions) -> IngestOptions:
@@ -125,8 +125,11 @@ def _decided(source: EdgeSource, options: IngestOptions) -> IngestOptions:
     return options
 
 
-def _project(source: EdgeSource, options: IngestOptions, resources: Resources, folder: Path) -> IngestProjection:
-    """Project an ingest with decided options, and refuse what does not fit."""
+def _project(
+    source: EdgeSource, options: IngestOptions, resources: Resources, folder: Path
+) -> tuple[IngestOptions, IngestProjection]:
+    """Decide whether ids are names, project an ingest, and refuse what does not fit."""
+    options = _decided(source, options)
     found = calibrate(source, options.undirected, options.ids, options.codec, folder)
     projection = extrapolate(found, options.undirected, resources)
     unpacked = temporary_bytes(preparation_phases(source))
@@ -137,7 +140,7 @@ def _project(source: EdgeSource, options: IngestOptions, resources: Resources, f
         compressed_bytes=largest_compressed(source),
     )
     projection.check()
-    return projection
+    return options, projection
 
 
 @repairing
@@ -167,8 +170,7 @@ def ingest_graph(
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         try:
-            prepared = prepared_source(writer, source, cluster)
-            return Graph(_sort(writer, prepared, _decided(prepared, options), cluster))
+            return Graph(_store(writer, source, options, cluster))
         except UnreachableError:
             # The server may answer later, and what was read is kept.
             raise
@@ -188,9 +190,11 @@ def graph_key(source: EdgeSource, options: IngestOptions) -> str:
     return artifact_key("graph", options.parameters(source), {})
 
 
-def _sort(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
-    """Number the ids unless they are kept, sort the edges, and publish the graph."""
-    projection = _project(source, options, Resources.at(writer.work, cluster.workers, cluster.memory), writer.work)
+def _store(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
+    """Make the source ready, number its ids unless they are kept, sort the edges, and publish the graph."""
+    source = prepared_source(writer, source, cluster)
+    resources = Resources.at(writer.work, cluster.workers, cluster.memory)
+    options, projection = _project(source, options, resources, writer.work)
     # Threads, if that is faster than starting workers.
     chosen = for_work(cluster, projection.work)
     if isinstance(chosen, ThreadedCluster):

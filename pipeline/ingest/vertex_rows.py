@@ -109,13 +109,20 @@ class ArrayPlan:
 
 
 def vertex_phases(arrays: Sequence[ArrayPlan]) -> list[Phase]:
-    """The phases that write the arrays: the rows of each table get to the vertices, and then all arrays are written."""
-    tables = [each.table for each in arrays if each.table is not None]
-    reads = tuple(table.shuffled.read_files for table in tables)
-    most = max((len(table.shuffled.shuffle.columns) + 1 for table in tables), default=1)
-    tasks = [task for each in arrays for task in each.tasks()]
-    write = Phase("write rows", write_vertex_rows, tasks, "rows", reads, makes_arrays=True, arrays=most)
-    return [*(phase for table in tables for phase in table.phases()), write]
+    """The phases that write the arrays.
+
+    The rows of a table get to the vertices and are written before the next table is read, so that temporary files hold
+    one table at a time.
+    """
+    plain = [task for each in arrays if each.table is None for task in each.tasks()]
+    phases = [Phase("write rows", write_vertex_rows, plain, "rows", makes_arrays=True)] if plain else []
+    for each in arrays:
+        if each.table is not None:
+            reads, columns = (each.table.shuffled.read_files,), len(each.table.shuffled.shuffle.columns) + 1
+            tasks = list(each.tasks())
+            write = Phase("write rows", write_vertex_rows, tasks, "rows", reads, makes_arrays=True, arrays=columns)
+            phases += [*each.table.phases(), write]
+    return phases
 
 
 def stated_vertex_phases(

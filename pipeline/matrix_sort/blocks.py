@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, SortedKeys, Units, grouped
+from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Units, grouped
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.spill import unit_shift
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
@@ -24,7 +24,7 @@ from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
-from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 
@@ -110,93 +110,59 @@ def make_block(task: BlockTask) -> Done:
         BudgetError: the block's row pointers alone do not fit in memory.
         DamagedWorkError: a spill file is damaged.
     """
+    first_row, stop_row = task.form.rows_of(task.units)
+    if stop_row - first_row > block_rows_limit(task.memory):
+        raise BudgetError(
+            f"{task.writer.path}: block {task.number} has {stop_row - first_row:,} rows, too many for"
+            f" {task.memory // MIB} MiB per worker; increase --memory"
+        )
     with task.writer.task(task.name) as output:
-        block = _Block(task)
-        output.arrays = block.write()
-        output.facts = {"nnz": block.nnz, "duplicates": block.duplicates}
+        aside = task.writer.new_aside()
+        _write_matrix(task, (first_row, stop_row), aside, output)
+        _publish(aside / task.name, task.writer.path / task.name)
+        shutil.rmtree(aside, ignore_errors=True)
     return Done(task.entries)
 
 
-class _Block:
-    """One row block while it is being made."""
+def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -> None:
+    """Sort the entries of a block and write it below another folder; records its arrays, and what was merged."""
+    form, first_row, num_rows = task.form, rows[0], rows[1] - rows[0]
+    # Entries to sort at a time: as many as the memory allows, but no more than the block has.
+    capacity = min(block_capacity(num_rows, task.memory, form), max(1, task.entries))
+    room, dtype = capacity + (num_rows if form.add_loops else 0), index_dtype(form.num_vertices)
+    sorter = KeySorter(task.writer.work / "split", capacity, form.merge, room * dtype.itemsize)
+    # The columns are written into the sorter's spare keys, which are idle while its result is being used.
+    columns = sorter.scratch[: room * dtype.itemsize].view(dtype)
+    data = np.empty(room if form.merge else 0, dtype=np.float32)
+    row_counts = np.zeros(num_rows, dtype=np.int64)
+    block = BlockWriter(root, task.number, form.num_vertices, np.dtype(np.float32) if form.merge else None, form.codec)
+    nnz = duplicates = 0
+    # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
+    with OpenFiles(task.writer.work) as files:
+        for merged in chain.from_iterable(map(sorter.sort, _ranges(task, num_rows, capacity, files))):
+            bounds, where = (merged.first_key, merged.last_key), (form.column_bits, first_row, form.add_loops)
+            count: int = _emit(merged.keys, merged.weights, *bounds, *where, row_counts, columns, data)
+            block.append(columns[:count], data[:count] if form.merge else None)
+            duplicates += merged.entries - len(merged.keys)
+            nnz += count
+    indptr = np.zeros(num_rows + 1, dtype=np.int64)
+    np.cumsum(row_counts, out=indptr[1:])
+    output.arrays = block.close(first_row, indptr)
+    output.facts = {"nnz": nnz, "duplicates": duplicates}
 
-    def __init__(self, task: BlockTask) -> None:
-        self.task, self.form = task, task.form
-        self.first_row, stop_row = task.form.rows_of(task.units)
-        self.num_rows = stop_row - self.first_row
-        self.capacity = self._capacity()
-        self.nnz = 0
-        self.duplicates = 0
 
-    def _capacity(self) -> int:
-        """Entries to sort at a time: as many as the budget allows, but no more than the block has."""
-        if self.num_rows > block_rows_limit(self.task.memory):
-            raise BudgetError(
-                f"{self.task.writer.path}: block {self.task.number} has {self.num_rows:,} rows, too many for"
-                f" {self.task.memory // MIB} MiB per worker; increase --memory"
-            )
-        return min(block_capacity(self.num_rows, self.task.memory, self.form), max(1, self.task.entries))
-
-    def write(self) -> list[ArrayRecord]:
-        """Write the block under a temporary name, then rename it."""
-        writer = self.task.writer
-        aside = writer.new_aside()
-        records = self._write_matrix(aside)
-        _publish(aside / block_path(self.task.number), writer.path / block_path(self.task.number))
-        shutil.rmtree(aside, ignore_errors=True)
-        return records
-
-    def _write_matrix(self, root: Path) -> list[ArrayRecord]:
-        form = self.form
-        data_dtype = np.dtype(np.float32) if form.merge else None
-        output = BlockWriter(root, self.task.number, form.num_vertices, data_dtype, form.codec)
-        room = self.capacity + (self.num_rows if form.add_loops else 0)
-        dtype = index_dtype(form.num_vertices)
-        sorter = KeySorter(self.task.writer.work / "split", self.capacity, form.merge, room * dtype.itemsize)
-        # The columns are written into the sorter's spare keys, which are idle while its result is being used.
-        columns = sorter.scratch[: room * dtype.itemsize].view(dtype)
-        data = np.empty(room if form.merge else 0, dtype=np.float32)
-        row_counts = np.zeros(self.num_rows, dtype=np.int64)
-        # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
-        with OpenFiles(self.task.writer.work) as files:
-            for merged in chain.from_iterable(map(sorter.sort, self._ranges(files))):
-                count = self._emit(merged, row_counts, columns, data)
-                output.append(columns[:count], data[:count] if form.merge else None)
-                self.duplicates += merged.entries - len(merged.keys)
-                self.nnz += count
-        indptr = np.zeros(self.num_rows + 1, dtype=np.int64)
-        np.cumsum(row_counts, out=indptr[1:])
-        return output.close(self.first_row, indptr)
-
-    def _emit(
-        self, merged: SortedKeys, row_counts: NDArray[np.int64], columns: NDArray[np.integer], data: NDArray[np.float32]
-    ) -> int:
-        count: int = _emit(
-            merged.keys,
-            merged.weights,
-            merged.first_key,
-            merged.last_key,
-            self.form.column_bits,
-            self.first_row,
-            self.form.add_loops,
-            row_counts,
-            columns,
-            data,
-        )
-        return count
-
-    def _ranges(self, files: OpenFiles) -> Iterator[KeyRange]:
-        """Consecutive units of the block that can be sorted at once, and single units that cannot."""
-        task, shift, bits = self.task, self.form.shift, self.form.column_bits
-        listed = RunList.read(task.writer.work / task.spilled.list_path)
-        lanes = listed.of(task.spilled.spans(listed.spans, *task.units))
-        # In the order of the source, on which merging by "first" depends.
-        found, sizes = unit_rows(files, chain.from_iterable(lanes.values()), self.form.num_vertices, task.units)
-        for start, stop in grouped(sizes, self.capacity):
-            first_key = (start << shift) << bits
-            last_key = (min(stop << shift, self.num_rows) << bits) - 1
-            units = Units(shift, shift + bits, sizes[start:stop])
-            yield KeyRange(first_key, last_key, [rows.segment(start, stop) for rows in found], units)
+def _ranges(task: BlockTask, num_rows: int, capacity: int, files: OpenFiles) -> Iterator[KeyRange]:
+    """Consecutive units of the block that can be sorted at once, and single units that cannot."""
+    shift, bits = task.form.shift, task.form.column_bits
+    listed = RunList.read(task.writer.work / task.spilled.list_path)
+    lanes = listed.of(task.spilled.spans(listed.spans, *task.units))
+    # In the order of the source, on which merging by "first" depends.
+    found, sizes = unit_rows(files, chain.from_iterable(lanes.values()), task.form.num_vertices, task.units)
+    for start, stop in grouped(sizes, capacity):
+        first_key = (start << shift) << bits
+        last_key = (min(stop << shift, num_rows) << bits) - 1
+        units = Units(shift, shift + bits, sizes[start:stop])
+        yield KeyRange(first_key, last_key, [rows.segment(start, stop) for rows in found], units)
 
 
 def _publish(made: Path, final: Path) -> None:

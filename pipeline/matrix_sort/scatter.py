@@ -144,6 +144,7 @@ def _normalized(chunk: EdgeChunk, start: int, stop: int) -> EdgeChunk:
 def _write_spill(
     task: ScatterRangeTask, lane: LaneWriter, chunks: list[EdgeChunk], totals: _Totals, start: int
 ) -> SpillFile:
+    """Write the entries of some chunks, in the order of their buckets, as a spill file that begins at a byte."""
     max_id = _checked_max_id(chunks)
     totals.max_id = max(totals.max_id, max_id)
     shift = unit_shift(max_id)
@@ -154,11 +155,21 @@ def _write_spill(
     np.cumsum(counts, out=offsets[1:])
     weighted = chunks[0].weight is not None
     file = SpillFile(start, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
-    if file.entries:
-        file.begin(lane, offsets)
-        end = file.low_at
-        for array in _scattered(task, chunks, file, offsets):
-            end = lane.write(end, array)
+    if not file.entries:
+        return file
+    low = np.empty(file.entries, dtype=np.uint32)
+    high = np.empty(file.entries if file.high_dtype else 0, dtype=file.high_dtype or np.uint8)
+    weights = np.empty(file.entries if weighted else 0, dtype=np.float32)
+    ids, none = (file.shift, file.column_bits, task.undirected, task.drop_loops), np.empty(0, dtype=np.float32)
+    # Advances chunk by chunk, so that the entries of each bucket stay in the order of the source.
+    position = offsets[:-1].copy()
+    for chunk in chunks:
+        given = none if chunk.weight is None else chunk.weight
+        _scatter_edges(chunk.source, chunk.target, given, *ids, position, low, high, weights)
+    file.begin(lane, offsets)
+    end = file.low_at
+    for array in (low, high, weights):
+        end = lane.write(end, array)
     return file
 
 
@@ -172,32 +183,6 @@ def _checked_max_id(chunks: list[EdgeChunk]) -> int:
             f"vertex id {highest}: ids that are kept must be below {MAX_VERTICES:,}; renumber them with `--ids compact`"
         )
     return int(highest)
-
-
-def _scattered(
-    task: ScatterRangeTask, chunks: list[EdgeChunk], file: SpillFile, offsets: NDArray[np.int64]
-) -> tuple[NDArray[np.uint32], NDArray[Any], NDArray[np.float32]]:
-    """Low and high bits of the entries, and their weights, in the order of the buckets."""
-    position = offsets[:-1].copy()
-    low = np.empty(file.entries, dtype=np.uint32)
-    high = np.empty(file.entries if file.high_dtype else 0, dtype=file.high_dtype or np.uint8)
-    weights = np.empty(file.entries if file.weighted else 0, dtype=np.float32)
-    none = np.empty(0, dtype=np.float32)
-    for chunk in chunks:
-        _scatter_edges(
-            chunk.source,
-            chunk.target,
-            none if chunk.weight is None else chunk.weight,
-            file.shift,
-            file.column_bits,
-            task.undirected,
-            task.drop_loops,
-            position,
-            low,
-            high,
-            weights,
-        )
-    return low, high, weights
 
 
 @njit(cache=True, nogil=True)

@@ -11,10 +11,9 @@ If ids are names, :mod:`gnnloom.pipeline.sources.reading.name_parser` defines ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +30,6 @@ from gnnloom.pipeline.sources.reading.text_layout import begins_with_header, dat
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
-
-Chunk = TypeVar("Chunk", EdgeChunk, NameChunk)
 
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
@@ -136,7 +133,14 @@ class TextEdges:
         Raises:
             InputError: a line is not an edge, a whole file has no edges, or compressed data is damaged.
         """
-        return self._read(span, self._parse)
+        file, num_edges = self.files[span.file], 0
+        for offset, block in self._blocks(span):
+            chunk, at, wrong = self._parse(block)
+            if wrong:
+                raise self._wrong_line(file, offset + at, wrong)
+            yield chunk
+            num_edges += len(chunk.source)
+        self._check_edges(span, num_edges)
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         """Read one range, with ids as names.
@@ -144,15 +148,17 @@ class TextEdges:
         Raises:
             InputError: a line is not an edge between names, a whole file has no edges, or compressed data is damaged.
         """
-        return self._read(span, partial(self._parse_names, separator_of(self.files[span.file])))
-
-    def _read(self, span: SourceRange, parse: Callable[[SourceFile, int, NDArray[np.uint8]], Chunk]) -> Iterator[Chunk]:
         file, num_edges = self.files[span.file], 0
+        separator = separator_of(file)
         for offset, block in self._blocks(span):
-            chunk = parse(file, offset, block)
-            num_edges += len(chunk.source)
+            chunk = self._parse_names(separator, file, offset, block)
             yield chunk
-        if not num_edges and span.start == 0 and span.stop in {-1, file.size}:
+            num_edges += len(chunk.source)
+        self._check_edges(span, num_edges)
+
+    def _check_edges(self, span: SourceRange, found: int) -> None:
+        file = self.files[span.file]
+        if not found and span.start == 0 and span.stop in {-1, file.size}:
             raise _no_edges(file)
 
     def count_lines(self, span: SourceRange) -> int:
@@ -163,13 +169,7 @@ class TextEdges:
         stop = None if span.stop < 0 else span.stop
         return data_blocks(self.files[span.file], self._has_header(span.file), span.start, stop, self.block_bytes)
 
-    def _parse(self, file: SourceFile, offset: int, block: NDArray[np.uint8]) -> EdgeChunk:
-        chunk, at, wrong = self._parse_numbers(block)
-        if wrong:
-            raise self._wrong_line(file, offset + at, wrong)
-        return chunk
-
-    def _parse_numbers(self, block: NDArray[np.uint8]) -> tuple[EdgeChunk, int, int]:
+    def _parse(self, block: NDArray[np.uint8]) -> tuple[EdgeChunk, int, int]:
         """The edges, the position of the line that stopped the parser, and its fault (0: everything is parsed)."""
         most = len(block) // _SHORTEST_LINE + 1
         source, target = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -211,7 +211,7 @@ class TextEdges:
         """Whether both names are numbers, for each of the first lines of a file; empty if they are read as numbers."""
         file = self.files[number]
         for offset, block in data_blocks(file, self._has_header(number), block_bytes=_FIRST_BYTES):
-            chunk, _, wrong = self._parse_numbers(block)
+            chunk, _, wrong = self._parse(block)
             if wrong in _MAY_BE_NAME:
                 named = self._parse_names(separator_of(file), file, offset, block)
                 ends = zip(named.source, named.target, strict=True)

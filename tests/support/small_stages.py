@@ -41,7 +41,7 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.matrix_sort.sort_plan", "BLOCK_ENTRIES"): 2000,
     ("pipeline.matrix_sort.spilled", "FAN_IN"): 2,
     ("pipeline.matrix_sort.transpose", "RANGE_EDGES"): 1000,
-    ("pipeline.ingest.tables.buckets", "BUCKET_BYTES"): 4000,
+    ("pipeline.ingest.tables.lookup", "BUCKET_BYTES"): 4000,
     ("pipeline.ingest.tables.routing", "RUN_BYTES"): 8000,
     ("pipeline.ingest.vertex_rows", "TASK_PIECES"): 2,
     ("pipeline.sources.vertex_data.keyed_rows", "_LEAST_BYTES"): 4000,
@@ -49,7 +49,7 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.partition.multilevel.disk_hypergraph", "FEW_PINS"): 0,
     ("pipeline.partition.multilevel.move_rounds", "ROUNDS"): 2,
     ("pipeline.shards.rows.row_plan", "_CHUNKS_PER_TASK"): 1,
-    ("pipeline.samples.sizes", "SEGMENT_BYTES"): 1,
+    ("pipeline.samples.stage", "SEGMENT_BYTES"): 1,
     ("storage.format.arrays", "CHUNK_BYTES"): 2000,
 }
 

@@ -58,8 +58,33 @@ def whole_lines(
     """
     with file.open() as stream:
         offset = _skip_begun_line(stream, start)
-        if stop is None or offset < stop:
-            yield from _blocks(file, stream, offset, stop, block_bytes)
+        if stop is not None and offset >= stop:
+            return
+        # Enough for a begun line of the greatest length, and after it a block or the rest of that line.
+        buffer = bytearray(max(block_bytes, LONGEST_LINE) + LONGEST_LINE + 2)
+        view, block = memoryview(buffer), np.frombuffer(buffer, np.uint8)
+        begun = 0  # number of bytes at the front of the buffer that belong to an incomplete line
+        while True:
+            wanted = block_bytes if stop is None else min(block_bytes, stop - offset - begun)
+            got = stream.readinto(view[begun : begun + wanted]) or 0 if wanted > 0 else 0  # type: ignore[attr-defined]
+            end = begun + got
+            if not got:
+                break
+            # The bytes before ``begun`` have no line feed: they were searched in the last round.
+            cut = buffer.rfind(b"\n", begun, end) + 1
+            if cut:
+                yield offset, block[:cut]
+                buffer[: end - cut] = buffer[cut:end]
+                offset += cut
+            begun = end - cut
+            _check_length(file, offset, begun)
+        # The last line began before ``stop``, so all of it belongs to this range; only the end of the file lacks a line
+        # feed.
+        if begun:
+            rest = stream.readline(LONGEST_LINE + 1).rstrip(b"\n") + b"\n"
+            _check_length(file, offset, begun + len(rest))
+            buffer[begun : begun + len(rest)] = rest
+            yield offset, block[: begun + len(rest)]
 
 
 def _skip_begun_line(stream: BinaryIO, start: int) -> int:
@@ -69,36 +94,6 @@ def _skip_begun_line(stream: BinaryIO, start: int) -> int:
     # One byte earlier: if it is a line feed, the line at ``start`` belongs to this range and nothing else is skipped.
     stream.seek(start - 1)
     return start - 1 + len(stream.readline())
-
-
-def _blocks(
-    file: SourceFile, stream: BinaryIO, offset: int, stop: int | None, block_bytes: int
-) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    # Enough for a begun line of the greatest length, and after it a block or the rest of that line.
-    buffer = bytearray(max(block_bytes, LONGEST_LINE) + LONGEST_LINE + 2)
-    view, block = memoryview(buffer), np.frombuffer(buffer, np.uint8)
-    begun = 0  # number of bytes at the front of the buffer that belong to an incomplete line
-    while True:
-        wanted = block_bytes if stop is None else min(block_bytes, stop - offset - begun)
-        got = stream.readinto(view[begun : begun + wanted]) or 0 if wanted > 0 else 0  # type: ignore[attr-defined]
-        end = begun + got
-        if not got:
-            break
-        # The bytes before ``begun`` have no line feed: they were searched in the last round.
-        cut = buffer.rfind(b"\n", begun, end) + 1
-        if cut:
-            yield offset, block[:cut]
-            buffer[: end - cut] = buffer[cut:end]
-            offset += cut
-        begun = end - cut
-        _check_length(file, offset, begun)
-    # The last line began before ``stop``, so all of it belongs to this range; only the end of the file lacks a line
-    # feed.
-    if begun:
-        rest = stream.readline(LONGEST_LINE + 1).rstrip(b"\n") + b"\n"
-        _check_length(file, offset, begun + len(rest))
-        buffer[begun : begun + len(rest)] = rest
-        yield offset, block[: begun + len(rest)]
 
 
 def _check_length(file: SourceFile, offset: int, length: int) -> None:

@@ -44,7 +44,7 @@ def test_bytes_do_not_depend_on_the_buffer(
     monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 50_000)
     large = sort(catalog, "large", source, SortOptions(undirected=True)).artifact.digest
     for capacity in (300, 30_000):
-        monkeypatch.setattr(row_blocks._Block, "_capacity", lambda self, capacity=capacity: capacity)
+        monkeypatch.setattr(row_blocks, "block_capacity", lambda *_, capacity=capacity: capacity)
         small = sort(catalog, f"small-{capacity}", source, SortOptions(undirected=True))
         assert small.artifact.digest == large
 
