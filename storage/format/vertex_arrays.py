@@ -8,7 +8,7 @@ the exports.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ class VertexArray:
         dtypes: allowed dtypes; ingest stores the first.
         kinds: kinds of dtypes, as NumPy abbreviates them, that a column in a file may have.
         expected: the values that a file may hold, for errors.
+        words: what text files may hold instead of some numbers: words of at most 12 lower-case letters.
         fill: value of a vertex that is not in a table, and of one that has NaN in a file of floating-point numbers;
             None if every vertex needs a value.
         lowest, highest: limits of the values; None for those of the dtype.
@@ -54,6 +55,7 @@ class VertexArray:
     dtypes: tuple[str, ...]
     kinds: str = "iuf"
     expected: str
+    words: Mapping[str, int] = field(default_factory=dict, compare=False)
     fill: float | None = None
     lowest: int | None = None
     highest: int | None = None
@@ -69,7 +71,7 @@ class VertexArray:
 
     @property
     def takes_nan(self) -> bool:
-        """Whether a file may have NaN, for an unknown value."""
+        """Whether a file may have NaN, or text an empty cell, for an unknown value."""
         return self.fill is not None and "f" in self.kinds
 
     @property
@@ -184,10 +186,11 @@ _ARRAYS = (
     ),
     VertexArray(
         name="split",
-        help="(n,) codes 0 none, 1 train, 2 valid, 3 test; or .npz of index arrays.",
+        help="(n,) codes 0 none, 1 train, 2 valid, 3 test, or in text these words; or .npz of index arrays.",
         dtypes=("uint8",),
         kinds="iu",
         expected=f"a split code ({', '.join(f'{code} {name}' for name, code in SPLIT.items())})",
+        words=MappingProxyType({**SPLIT, "val": SPLIT["valid"], "validation": SPLIT["valid"]}),
         fill=SPLIT["none"],
         highest=max(SPLIT.values()),
         count=_count_splits,

@@ -11,25 +11,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import njit
 
 from gnnloom.pipeline.sources.names import LONGEST_NAME, name_fault
 from gnnloom.pipeline.sources.reading.numerals import (
+    EMPTY,
     EXTRA,
     FLOAT32_LIMIT,
     HASH,
     NOT_FINITE,
     ONE_ID,
     PERCENT,
+    QUOTE,
     SPACE,
     TAB,
     TOO_FEW,
     TOO_MANY,
     is_end,
     next_line,
+    parse_cell,
     parse_number,
     skip_blanks,
 )
+from gnnloom.pipeline.sources.reading.parse import has_byte
 
 #: Faults of names, in addition to those that :mod:`gnnloom.pipeline.sources.reading.numerals` lists.
 EMPTY_NAME, LONG_NAME, OPEN_QUOTE, AFTER_FIELD = range(101, 105)
@@ -41,8 +46,6 @@ REASONS = {
     AFTER_FIELD: "expected a separator or the end of the line after a field",
     ONE_ID: "expected two vertex names, found one",
 }
-
-QUOTE = 34
 
 
 @njit(cache=True, nogil=True)
@@ -194,11 +197,15 @@ def parse_names(
 
 
 @njit(cache=True, nogil=True)
-def parse_keyed(text: Any, separator: int, names: Any, offset: Any, values: Any, line_at: Any) -> tuple[int, int, int]:
+def parse_keyed(
+    text: Any, separator: int, missing: bool, words: Any, codes: Any, names: Any, offset: Any, values: Any, line_at: Any
+) -> tuple[int, int, int]:
     """Parse lines of a name and numbers, ignoring lines that are blank or begin with ``#`` or ``%``.
 
     Args:
         text, separator, line_at: as for :func:`parse_names`.
+        missing: whether NaN stands for an empty cell.
+        words, codes: what cells may hold instead of numbers, as for :func:`parse_cell`.
         names: (num_bytes,) uint8, filled with the concatenated names.
         offset: (max_rows + 1,) int64; element k + 1 is filled with the end of name k.
         values: (max_rows, num_columns) float64, filled row by row; may contain NaN and infinity.
@@ -216,7 +223,7 @@ def parse_keyed(text: Any, separator: int, names: Any, offset: Any, values: Any,
             continue
         at, stop, wrong = _copy_name(text, _skip_blanks(text, line, separator), separator, names, offset[count])
         if not wrong:
-            at, wrong = _parse_values(text, at, separator, values[count])
+            at, wrong = _parse_values(text, at, separator, missing, words, codes, values[count])
         if wrong:
             return count, line, wrong
         line_at[count] = line
@@ -227,15 +234,25 @@ def parse_keyed(text: Any, separator: int, names: Any, offset: Any, values: Any,
 
 
 @njit(cache=True, nogil=True)
-def _parse_values(text: Any, at: int, separator: int, row: Any) -> tuple[int, int]:
+def _parse_values(
+    text: Any, at: int, separator: int, missing: bool, words: Any, codes: Any, row: Any
+) -> tuple[int, int]:
     """Fill a row with the numbers that follow; returns the position after them and the fault (0: none)."""
     for column in range(row.size):
         after = _next_field(text, at, separator)
-        if is_end(text, after):
+        is_begun = separator != SPACE and has_byte(text, at, after, separator)
+        if is_begun and (text[after] == separator or is_end(text, after)):
+            if not missing:
+                return at, EMPTY
+            row[column], at, wrong = np.nan, after, 0
+        elif is_end(text, after):
             return at, TOO_FEW
-        if after == at:
+        elif after == at:
             return at, AFTER_FIELD
-        row[column], at, wrong = parse_number(text, after)
+        elif words.size:
+            row[column], at, wrong = parse_cell(text, after, words, codes)
+        else:
+            row[column], at, wrong = parse_number(text, after)
         if wrong:
             return at, wrong
     after = _next_field(text, at, separator)

@@ -6,15 +6,17 @@ the length of the buffer only before eight bytes are loaded at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending, njit, types
+from numpy.typing import NDArray
 
 # Faults of a line; 0 means none.
-NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY = range(1, 11)
+NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY, EMPTY = range(1, 12)
 
 REASONS = {
     NO_ID: "expected a vertex id (digits only)",
@@ -27,10 +29,12 @@ REASONS = {
     BEYOND: "the vertex id is not below the stated number of vertices",
     TOO_FEW: "found too few columns",
     TOO_MANY: "found too many columns",
+    EMPTY: "expected a number, found an empty cell",
 }
 
 TAB, FEED, RETURN, SPACE = 9, 10, 13, 32
 HASH, PERCENT, PLUS, COMMA, MINUS, POINT, ZERO = 35, 37, 43, 44, 45, 46, 48
+QUOTE = 34
 LOWER = 32  # the bit that makes an upper-case letter lower-case
 
 #: Typed as Any because numba's annotations make callers pass the typing context.
@@ -273,3 +277,27 @@ def parse_number(text: Any, at: int) -> tuple[float, int, int]:
         more, at, wrong = _parse_exponent(text, at + 1)
         exponent += more
     return sign * _scale(mantissa, exponent), at, wrong
+
+
+def word_numbers(words: Iterable[str]) -> NDArray[np.int64]:
+    """(num_words,) int64 the letters of words of at most 12 lower-case letters, each word as one number."""
+    return np.array([sum((ord(at) - ord("a") + 1) << 5 * k for k, at in enumerate(word)) for word in words], np.int64)
+
+
+@njit(cache=True, nogil=True)
+def parse_cell(text: Any, at: int, words: Any, codes: Any) -> tuple[float, int, int]:
+    """Parse a number or a known word, in any case and perhaps in double quotes; returns as :func:`parse_number`.
+
+    Args:
+        words: (num_words,) int64 what :func:`word_numbers` gives.
+        codes: (num_words,) float64 the number that each word stands for.
+    """
+    first = at + (text[at] == QUOTE)
+    stop, number = first, np.int64(0)
+    while stop - first < 12 and ord("a") <= (np.int64(text[stop]) | LOWER) <= ord("z"):
+        number |= ((np.int64(text[stop]) | LOWER) - ord("a") + 1) << (5 * (stop - first))
+        stop += 1
+    for known in range(words.size):
+        if number == words[known]:
+            return codes[known], stop + (first > at and text[stop] == QUOTE), 0
+    return parse_number(text, at)

@@ -14,6 +14,7 @@ from numba import njit
 from gnnloom.pipeline.sources.reading.numerals import (
     BEYOND,
     COMMA,
+    EMPTY,
     EXTRA,
     FEED,
     FLOAT32_LIMIT,
@@ -29,6 +30,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     is_blank,
     is_end,
     next_line,
+    parse_cell,
     parse_id,
     parse_number,
     skip_blanks,
@@ -173,11 +175,20 @@ def parse_ids(text: Any, ids: Any, line_at: Any) -> tuple[int, int, int]:
 
 
 @njit(cache=True, nogil=True)
-def parse_table(text: Any, missing: bool, values: Any, line_at: Any) -> tuple[int, int, int]:
+def has_byte(text: Any, start: int, stop: int, byte: int) -> bool:
+    """Whether a byte is among some of a text."""
+    while start < stop and text[start] != byte:
+        start += 1
+    return start < stop
+
+
+@njit(cache=True, nogil=True)
+def parse_table(text: Any, missing: bool, words: Any, codes: Any, values: Any, line_at: Any) -> tuple[int, int, int]:
     """Parse lines with as many numbers as ``values`` has columns, ignoring blank lines.
 
     Args:
-        missing: whether NaN is allowed.
+        missing: whether NaN is allowed, and stands for an empty cell between commas.
+        words, codes: what cells may hold instead of numbers, as for :func:`parse_cell`.
         values: (max_rows, num_columns) float32 or float64, filled row by row.
         line_at: (max_rows,) int64, filled with the positions of the lines.
 
@@ -189,8 +200,14 @@ def parse_table(text: Any, missing: bool, values: Any, line_at: Any) -> tuple[in
         line = at
         at = skip_blanks(text, at)
         if not is_end(text, at):
+            after_comma = False
             for column in range(columns):
-                value, at, wrong = parse_number(text, at)
+                if text[at] == COMMA or (after_comma and is_end(text, at)):
+                    value, wrong = np.nan, 0 if missing else EMPTY
+                elif words.size:
+                    value, at, wrong = parse_cell(text, at, words, codes)
+                else:
+                    value, at, wrong = parse_number(text, at)
                 if wrong:
                     return count, line, TOO_FEW if column and is_end(text, at) else wrong
                 # Written so that NaN, for which every comparison is false, is refused as well.
@@ -200,6 +217,7 @@ def parse_table(text: Any, missing: bool, values: Any, line_at: Any) -> tuple[in
                 after = skip_separator(text, at)
                 if after == at and not is_end(text, at):
                     return count, line, NO_NUMBER
+                after_comma = missing and has_byte(text, at, after, COMMA)
                 at = after
             if not is_end(text, at):
                 return count, line, TOO_MANY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line, count_data_lines, whole_lines
-from gnnloom.pipeline.sources.reading.numerals import REASONS
+from gnnloom.pipeline.sources.reading.numerals import NO_NUMBER, REASONS, word_numbers
 from gnnloom.pipeline.sources.reading.parse import parse_ids, parse_table
+from gnnloom.pipeline.sources.reading.text_layout import data_blocks, has_names
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VertexArray
 
@@ -58,22 +59,26 @@ class RowIndex:
         return self.starts[max(0, after - 1)]
 
 
-def index_rows(file: SourceFile) -> RowIndex:
-    """Count the rows of a local, uncompressed file, in ranges and as fast as the disk reads it; not those of others."""
+def index_rows(file: SourceFile, header: bool = False) -> RowIndex:
+    """Count the rows of a local, uncompressed file, in ranges and as fast as the disk reads it; not those of others.
+
+    Args:
+        header: whether the first line names the columns.
+    """
     if not file.is_seekable:
         return RowIndex()
     bounds = [*range(0, file.size or 0, _INDEX_BYTES), file.size or 0]
     with ThreadPoolExecutor(_THREADS) as threads:
-        counts = list(threads.map(lambda span: count_rows(file, *span), pairwise(bounds)))
+        counts = list(threads.map(lambda span: count_rows(file, *span, header=header), pairwise(bounds)))
     rows = list(accumulate(counts, initial=0))
     # A line belongs to the range in which it begins, so reading at a bound begins with the first line after it.
     starts = tuple(RowStart(*start) for start in zip(bounds, rows, strict=True))[:-1]
     return RowIndex(starts or (BEGINNING,), rows[-1])
 
 
-def count_rows(file: SourceFile, start: int = 0, stop: int | None = None) -> int:
+def count_rows(file: SourceFile, start: int = 0, stop: int | None = None, *, header: bool = False) -> int:
     """Count the rows that begin in a range of bytes; by default, all rows."""
-    return count_data_lines(whole_lines(file, start, stop), has_comments=False)
+    return count_data_lines(data_blocks(file, header, start, stop), has_comments=False)
 
 
 @dataclass(frozen=True)
@@ -123,13 +128,19 @@ def read_table(
     dtype: type[np.floating[Any]],
     begin: RowStart = BEGINNING,
     *,
+    header: bool = False,
     missing: bool = False,
+    words: Mapping[str, int] | None = None,
+    hint: str = "",
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[TextRows]:
     """Read rows of decimal numbers, parsed as doubles and then rounded to ``dtype``.
 
     Args:
-        missing: whether NaN is allowed.
+        header: whether the first line names the columns.
+        missing: whether NaN is allowed, and stands for an empty cell between commas.
+        words: what cells may hold instead of numbers, and what that stands for.
+        hint: what to do about a cell that is not a number.
 
     Yields:
         Blocks with (num_rows, num_columns) values of ``dtype``.
@@ -137,22 +148,27 @@ def read_table(
     Raises:
         InputError: a row has a different width, or a value is not a finite number; the message names the line.
     """
-    first = begin.row
-    for offset, text in whole_lines(file, begin.offset, block_bytes=block_bytes):
+    first, known = begin.row, words or {}
+    of_words = word_numbers(known), np.array(list(known.values()), np.float64)
+    for offset, text in data_blocks(file, header, begin.offset, block_bytes=block_bytes):
         # A number takes at least a digit and a separator or line feed.
         most = len(text) // (2 * num_columns) + 1
         values, line_at = np.empty((most, num_columns), dtype), np.empty(most, np.int64)
-        count, at, wrong = parse_table(text, missing, values, line_at)
+        count, at, wrong = parse_table(text, missing, *of_words, values, line_at)
         if wrong:
-            raise bad_line(file, offset + at, f"{REASONS[wrong]} (row {first + count:,} of {num_columns} columns)")
+            reason = f"{REASONS[wrong]} (row {first + count:,} of {num_columns} columns)"
+            raise bad_line(file, offset + at, reason + (hint if wrong == NO_NUMBER else ""))
         yield TextRows(file, first, values[:count], line_at[:count] + offset)
         first += count
 
 
 def read_array(
-    file: SourceFile, array: VertexArray, num_columns: int, begin: RowStart = BEGINNING
+    file: SourceFile, array: VertexArray, num_columns: int, begin: RowStart = BEGINNING, *, header: bool = False
 ) -> Iterator[TextRows]:
     """Read rows of an array of vertex data.
+
+    Args:
+        header: whether the first line names the columns.
 
     Yields:
         Blocks with values as :meth:`VertexArray.convert` returns them.
@@ -161,7 +177,9 @@ def read_array(
         InputError: a row has a different width, or the array cannot hold a value; the message names the line.
     """
     dtype = np.float32 if array.dtype == np.float32 else np.float64
-    for block in read_table(file, num_columns, dtype, begin, missing=array.takes_nan):
+    hint = "; number the classes from 0" if array.below else ""
+    cells: dict[str, Any] = {"missing": array.takes_nan, "words": array.words, "hint": hint}
+    for block in read_table(file, num_columns, dtype, begin, header=header, **cells):
         rows, wrong = array.convert(block.values)
         if wrong is not None:
             raise block.error(wrong[0], f"expected {array.expected}")
@@ -170,12 +188,23 @@ def read_array(
 
 def count_columns(file: SourceFile) -> int:
     """Number of columns of the first line that is not blank; 0 if all lines are."""
+    return len(first_cells(file))
+
+
+def first_cells(file: SourceFile) -> list[str]:
+    """The cells of the first line that is not blank; those between two commas may be empty."""
     with file.open() as stream:
         for line in stream:
-            text = line.replace(b",", b" , ").split()
+            text = line.decode("utf-8", "replace").removeprefix("\ufeff").strip(" \t\r\n")
             if text:
-                return sum(field != b"," for field in text)
-    return 0
+                parts = [part.split() or [""] for part in text.removesuffix(",").split(",")]
+                return [cell.strip('"') for part in parts for cell in part]
+    return []
+
+
+def begins_with_words(file: SourceFile, array: VertexArray) -> bool:
+    """Whether the first line that is not blank names columns: it has a cell that the array could not hold."""
+    return has_names(first_cells(file), array)
 
 
 def read_count(file: SourceFile) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from gnnloom.pipeline.sources.reading.files import SUFFIXES, SourceFile
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, whole_lines
 from gnnloom.pipeline.sources.reading.numerals import COMMA, SPACE, TAB
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import VertexArray
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: The beginning of a line that is neither blank nor a comment.
@@ -94,6 +95,11 @@ def is_number(field: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def has_names(cells: Sequence[str], array: VertexArray) -> bool:
+    """Whether cells of a line name columns: one is neither empty nor a number, nor a word that the array knows."""
+    return any(cell and not is_number(cell) and cell.lower() not in array.words for cell in cells)
 
 
 def begins_with_header(file: SourceFile, weights: bool) -> bool:

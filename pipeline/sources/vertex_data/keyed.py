@@ -138,7 +138,9 @@ def _open_rows(location: str, array: str, ids_file: str | None) -> KeyedRows:
     files = open_files([location])
     if len(files) != 1 or location.endswith((".npy", ".npz")):
         raise InputError(f"{location}: expected one text or Parquet file with a column of ids")
-    return KeyedParquet.open(files[0]) if location.endswith((".parquet", ".pq")) else KeyedText.open(files[0])
+    if location.endswith((".parquet", ".pq")):
+        return KeyedParquet.open(files[0])
+    return KeyedText.open(files[0], array)
 
 
 VERTEX_KIND = VertexKind(

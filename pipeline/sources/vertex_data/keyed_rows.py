@@ -21,11 +21,12 @@ from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.numerals import REASONS
-from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_data_line, is_number, separator_of
+from gnnloom.pipeline.sources.reading.numerals import REASONS, word_numbers
+from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_data_line, has_names, separator_of
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import by_rows
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 
 #: Number of bytes of text, and of Parquet values, read at a time.
 _BLOCK_BYTES, _BLOCK_VALUES = 4 << 20, 1 << 18
@@ -88,11 +89,12 @@ class KeyedText:
     num_columns: int
     separator: int
     header: bool
+    array: str
 
     ids = None
 
     @classmethod
-    def open(cls, file: SourceFile) -> KeyedText:
+    def open(cls, file: SourceFile, array: str) -> KeyedText:
         """Detect the separator, the number of columns and a header from the first line.
 
         Raises:
@@ -100,13 +102,16 @@ class KeyedText:
         """
         separator = separator_of(file)
         line = first_data_line(file).decode("utf-8", "replace")
-        whole = line.strip().removesuffix(chr(separator))
-        fields = next(csv.reader([whole], delimiter=chr(separator), skipinitialspace=True), [])
+        fields = next(csv.reader([line.strip()], delimiter=chr(separator), skipinitialspace=True), [])
+        # A separator may end each line.
+        if len(fields) > 2 and not fields[-1]:
+            fields.pop()
         if len(fields) < 2:
             raise InputError(
                 f"{file.location}: expected an id and at least one number per line, found {line.strip()[:60]!r}"
             )
-        return cls(file, len(fields) - 1, separator, not all(is_number(field) for field in fields[1:]))
+        header = has_names(fields[1:], VERTEX_ARRAYS[array])
+        return cls(file, len(fields) - 1, separator, header, array)
 
     def ranges(self) -> Sequence[SourceRange]:
         if not self.file.is_seekable or self.file.size is None:
@@ -117,12 +122,13 @@ class KeyedText:
         return bad_line(self.file, at, reason)
 
     def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
-        stop = None if span.stop < 0 else span.stop
+        stop, array = None if span.stop < 0 else span.stop, VERTEX_ARRAYS[self.array]
+        cells = array.takes_nan, word_numbers(array.words), np.array(list(array.words.values()), np.float64)
         for offset, text in data_blocks(self.file, self.header, span.start, stop, _BLOCK_BYTES):
             most = len(text) // (2 * self.num_columns + 2) + 1
             names, ends = np.empty(len(text), np.uint8), np.empty(most + 1, np.int64)
             values, line_at = np.empty((most, self.num_columns)), np.empty(most, np.int64)
-            count, at, wrong = name_parser.parse_keyed(text, self.separator, names, ends, values, line_at)
+            count, at, wrong = name_parser.parse_keyed(text, self.separator, *cells, names, ends, values, line_at)
             if wrong:
                 raise bad_line(self.file, offset + at, name_parser.REASONS.get(wrong) or REASONS[wrong])
             line_at = line_at[:count] + offset

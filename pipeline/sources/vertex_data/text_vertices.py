@@ -13,6 +13,7 @@ from gnnloom.pipeline.sources.reading.text_columns import (
     RowIndex,
     RowStart,
     TextRows,
+    begins_with_words,
     count_columns,
     count_rows,
     index_rows,
@@ -38,6 +39,7 @@ class TextVertices(OneArray):
         width: columns of the file.
         stated_vertices: rows of the file.
         index: where rows begin from which on the file can be read.
+        header: whether the first line names the columns.
     """
 
     file: SourceFile
@@ -45,6 +47,7 @@ class TextVertices(OneArray):
     width: int
     stated_vertices: int
     index: RowIndex
+    header: bool = False
 
     @classmethod
     def open(cls, location: str, array: str) -> TextVertices:
@@ -58,12 +61,13 @@ class TextVertices(OneArray):
             InputError: the file is empty, or has several columns for an array with one dimension.
         """
         file = open_file(location)
-        columns, index = count_columns(file), index_rows(file)
-        rows = count_rows(file) if index.num_rows is None else index.num_rows
+        columns, header = count_columns(file), begins_with_words(file, VERTEX_ARRAYS[array])
+        index = index_rows(file, header)
+        rows = count_rows(file, header=header) if index.num_rows is None else index.num_rows
         if not rows:
             raise InputError(f"{location}: the file is empty; expected a line per vertex")
         name = array_in_file(array, columns)
-        if not VERTEX_ARRAYS[array].dims and columns > 1 and _begins_with_ids(file):
+        if not VERTEX_ARRAYS[array].dims and columns > 1 and _begins_with_ids(file, header):
             wide = ", or zeros and ones with a column per class" if name != array else ""
             raise InputError(
                 f"{location}: the first of the {columns} columns of this {array} file looks like vertex ids; if it is,"
@@ -71,7 +75,7 @@ class TextVertices(OneArray):
             )
         if not VERTEX_ARRAYS[name].dims and columns != 1:
             raise InputError(f"{location}: expected one column of {array}s, found {columns}")
-        return cls(file, name, columns, rows, index)
+        return cls(file, name, columns, rows, index, header)
 
     @property
     def random_access(self) -> bool:
@@ -93,12 +97,12 @@ class TextVertices(OneArray):
                 yield rows
 
     def _blocks(self, array: str, begin: RowStart) -> Iterator[TextRows]:
-        return read_array(self.file, VERTEX_ARRAYS[array], self.width, begin)
+        return read_array(self.file, VERTEX_ARRAYS[array], self.width, begin, header=self.header)
 
 
-def _begins_with_ids(file: SourceFile) -> bool:
+def _begins_with_ids(file: SourceFile, header: bool) -> bool:
     """Whether the first column of the first lines holds something that is not a binary label."""
     with file.open() as stream:
-        lines = [stream.readline(_LONGEST) for _ in range(_LINES)]
+        lines = [stream.readline(_LONGEST) for _ in range(_LINES)][header:]
     firsts = {line.replace(b",", b" ").split()[0].lower() for line in lines if line.strip(b" \t\r\n,")}
     return not firsts <= _BINARY

@@ -83,8 +83,8 @@ def test_rows_go_to_the_vertices_that_their_ids_name(catalog: Catalog, tmp_path:
 
 def test_vertices_without_a_row_have_no_label_and_no_split(catalog: Catalog, tmp_path: Path) -> None:
     dataset = store(catalog, tmp_path, "names")
-    (tmp_path / "y.csv").write_text("user 9,2\nb,nan\nbé,0\n")
-    (tmp_path / "s.tsv").write_text("b\t3\n")
+    (tmp_path / "y.csv").write_text("user 9,2\nb,\nbé,0\n")
+    (tmp_path / "s.tsv").write_text("b\ttest\n")
     files = {"label": str(tmp_path / "y.csv"), "split": str(tmp_path / "s.tsv")}
     vertices = ingest_vertices(dataset, open_vertices("keyed", (), files, dataset.graph()), CLUSTER)
     assert vertices.label().tolist() == [-1, -1, 0, -1, 2]
@@ -109,6 +109,8 @@ def test_vertices_without_a_row_have_no_label_and_no_split(catalog: Catalog, tmp
         ("label", "b,1\nbé\n", "line 2: found too few columns"),
         ("label", "b,1\nbé,1,2\n", "line 2: found too many columns"),
         ("label", "b,1\nbé,one\n", "line 2: expected a number"),
+        ("feature", "b,1\nbé,\n", "line 2: expected a number, found an empty cell"),
+        ("split", "b,train\nbé,hold-out\n", "line 2: expected a number"),
         ("label", "b\n", "expected an id and at least one number per line"),
         ("label", "", "expected an id and at least one number per line"),
     ],

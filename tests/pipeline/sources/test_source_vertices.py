@@ -299,3 +299,43 @@ def test_tasks_share_the_features_though_the_split_is_read_as_a_whole(tmp_path: 
     shared = {array: one.random_access for array, one in apart.items() if isinstance(one, VertexSource)}
     assert shared == {"feature": True, "label": False, "split": False}
     assert source.source_of("feature").arrays == ("feature",)
+
+
+def test_text_may_have_a_header_empty_cells_and_words(tmp_path: Path) -> None:
+    texts = {
+        "target": "price,size\n1.5,\n,2\n\n3,4,\n",
+        "split": 'split\ntrain\n"VALID"\ntest\n',
+    }
+    for array, text in texts.items():
+        (tmp_path / f"{array}.csv").write_text(text)
+    source = open_vertices("files", (), {array: str(tmp_path / f"{array}.csv") for array in texts})
+    assert source.num_vertices() == 3
+    nan = np.nan
+    np.testing.assert_array_equal(rows(source, "target", 0, 3), np.array([[1.5, nan], [nan, 2], [3, 4]], np.float32))
+    assert rows(source, "split", 0, 3).tolist() == [1, 2, 3]
+    assert rows(source, "split", 1, 2).tolist() == [2]
+    packed = tmp_path / "target.csv.zst"
+    packed.write_bytes(pa.compress(texts["target"].encode(), codec="zstd", asbytes=True))
+    again = open_vertices("files", (), {"target": str(packed)})
+    assert again.num_vertices() == 3
+    np.testing.assert_array_equal(rows(again, "target", 1, 3), rows(source, "target", 1, 3))
+
+
+@pytest.mark.parametrize(
+    ("array", "text", "reason"),
+    [
+        ("feature", "a,b\n1,\n2,3\n", "line 2: found too few columns"),
+        ("feature", "1,2\n,3\n", "line 2: expected a number, found an empty cell"),
+        ("target", "1,2\n3\n", "line 2: found too few columns"),
+        ("label", "0\ncat\n", r"line 2: expected a number \(row 1 of 1 columns\); number the classes from 0"),
+        ("label", "cat\ndog\n", "line 2: .* number the classes from 0"),
+        ("split", "train\nhold-out\n", "line 2: expected a number"),
+        ("split", "train\n7\n", "line 2: expected a split code"),
+    ],
+)
+def test_cells_that_cannot_be_read_are_named(tmp_path: Path, array: str, text: str, reason: str) -> None:
+    path = tmp_path / "cells.csv"
+    path.write_text(text)
+    source = open_vertices("files", (), {array: str(path)})
+    with pytest.raises(InputError, match=reason):
+        rows(source, array, 0, 2)
