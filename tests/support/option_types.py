@@ -13,7 +13,7 @@ import gnnloom.workflows.api
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.sources.formats import formats
+from gnnloom.pipeline.sources.format import formats
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.option import Option, options_of

@@ -36,7 +36,6 @@ from gnnloom.trainer.job.signals import handling
 from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, StoppedError
 from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.tasks.registry import task_of_data
-from gnnloom.trainer.training.requested import check_graph
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
     dataset = Catalog(config.catalog).dataset(config.dataset)
     opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
     shards = opened.shards
-    check_graph(config.model, shards)
+    config.check_graph(shards)
     task_of_data(config.task, shards, shards.artifact.path)
     _check_named(config)
     run = Run(dataset.run_path(config.run_name))

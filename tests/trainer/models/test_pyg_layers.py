@@ -40,7 +40,7 @@ def _model(given: Problem, kind: str, folder: Path, threads: int = 1) -> Model:
     normalization = settled_normalization(kind, "auto")
     operator = PointToPoint(MpiCommunicator(MPI.COMM_SELF), shard, normalization, place)
     options = ModelOptions(dims=DIMS, own={"heads": HEADS, "negative_slope": 0.2})
-    model = MODELS[kind].load()(operator, options, Dropout(0.0, 0, place), 5)
+    model: Model = MODELS[kind].load()(operator, options, Dropout(0.0, 0, place), 5)
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
         if not name.startswith("weights"):  # biases start at 0, which would hide mistakes

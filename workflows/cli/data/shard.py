@@ -9,9 +9,8 @@ import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.partition.options import METHODS
-from gnnloom.pipeline.shards.grid.grid_options import GridOptions
 from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_shards
-from gnnloom.pipeline.shards.rows.row_options import REORDER
+from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage import RowShards
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.artifact import Artifact
