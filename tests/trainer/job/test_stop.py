@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from gnnloom.trainer.job import launch
-from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, StopRequest, agreed_exit_code, preparing_signals
+from gnnloom.trainer.job.stop import (
+    EXIT_CODE_FILE,
+    EXIT_STOPPED,
+    StoppedError,
+    StopRequest,
+    agreed_exit_code,
+    preparing_signals,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +72,6 @@ def test_ranks_that_a_command_starts_report_to_it_by_their_exit_code(
 
     monkeypatch.setattr(launch, "_run", run)
     monkeypatch.setenv(EXIT_CODE_FILE, str(tmp_path / "code"))
-    with pytest.raises(launch.StoppedError):
+    with pytest.raises(StoppedError):
         launch._launch([], {}, 1, 1)
     assert EXIT_CODE_FILE not in environments[0]
