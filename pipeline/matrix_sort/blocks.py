@@ -140,8 +140,18 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
     with OpenFiles(task.writer.work) as files:
         for merged in chain.from_iterable(map(sorter.sort, _ranges(task, num_rows, capacity, files))):
-            bounds, where = (merged.first_key, merged.last_key), (form.column_bits, first_row, form.add_loops)
-            count: int = _emit(merged.keys, merged.weights, *bounds, *where, row_counts, columns, data)
+            count: int = _emit(
+                merged.keys,
+                merged.weights,
+                merged.first_key,
+                merged.last_key,
+                form.column_bits,
+                first_row,
+                form.add_loops,
+                row_counts,
+                columns,
+                data,
+            )
             block.append(columns[:count], data[:count] if form.merge else None)
             duplicates += merged.entries - len(merged.keys)
             nnz += count

@@ -94,8 +94,8 @@ class TrainConfig(
             raise InputError(f"save_embeddings: {message}")
         self._check_adjacency()
         # The layers of the user's own model are known only where it is built.
-        if self.model in MODELS:
-            self.fanouts(len(self.hidden) + 1)
+        if self.model in MODELS and self.mode_kind.check_layers:
+            self.mode_kind.check_layers(self.own_mode_options(), len(self.hidden) + 1)
 
     def _check_adjacency(self) -> None:
         if self.adjacency == "memory":

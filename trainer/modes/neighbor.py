@@ -62,6 +62,7 @@ MODE = ModeKind(
     # Batches are drawn from the graph, which all processes of a machine map.
     rows_evaluate=True,
     batch=batch,
+    check_layers=lambda options, num_layers: fanouts(options["fanout"], num_layers),
     options={
         "fanout": Option(
             default=(),
