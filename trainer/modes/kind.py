@@ -79,7 +79,8 @@ class ModeKind(Placed):
         rows_evaluate: the rows of the shards serve evaluation only, so they stay on disk in training.
         batch: sizes of a rank's share of a batch, from the mode's own options, the number of layers and the rank's
             rows; None for the whole graph, or if they are not known, and with them the memory.
-        check_layers: refuses (InputError) options of the mode that do not fit a model of so many layers; None if all do.
+        check_layers: refuses (InputError) options of the mode that do not fit a model of so many layers; None if all
+            do.
         options: the mode's own options by name. Modes that share a name share the option.
     """
 
