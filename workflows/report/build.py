@@ -114,7 +114,7 @@ def _unfinished(facts: RunFacts) -> str:
     if facts.result:
         return ""
     done, wanted = len(facts.metrics), facts.config.get("epochs")
-    return warning(f"The run has not finished: {done} of {wanted} epochs. Repeat its command to finish it.")
+    return warning(f"{facts.name} has not finished: {done} of {wanted} epochs. Repeat its command to finish it.")
 
 
 def _advice(time: Picture | None) -> str | None:
@@ -160,6 +160,7 @@ def write_comparison(runs: Sequence[RunFacts], folder: Path) -> list[Path]:
         InputError: the folder cannot be created.
     """
     names = [facts.name for facts in runs]
+    heads = [facts.name if facts.result else f"{facts.name} (not finished)" for facts in runs]
     scores = accuracy_picture(runs, "val"), accuracy_picture(runs), progress_picture(runs)
     curves = _full_rows(_there(loss_picture(runs), *scores, seconds_picture(runs)))
     by_title = _pictures_by_title(runs)
@@ -167,7 +168,8 @@ def write_comparison(runs: Sequence[RunFacts], folder: Path) -> list[Path]:
         " and ".join(names) if len(names) == 2 else f"{len(names)} runs",
         "Comparison of runs; differences and ratios are relative to the first run",
         warning(found) if (found := data_warning(runs)) else "",
-        section("Results", card("", table(("", *names), comparison_rows(runs)), kind="wide")),
+        *map(_unfinished, runs),
+        section("Results", card("", table(("", *heads), comparison_rows(runs)), kind="wide")),
         section("Settings that differ", _differences(runs)),
         section("Training", *map(picture_card, curves)),
         *(section(title, *(picture_card(each, each.title) for each in row)) for title, row in by_title.items()),

@@ -194,6 +194,14 @@ def test_a_comparison_shows_what_differs_and_the_pictures_of_both(dataset: Datas
     assert {"loss", "accuracy", "validation", "progress", "time-web-rows", "time-web-grid"} <= pictures(files)
 
 
+def test_a_comparison_says_which_runs_have_not_finished(dataset: Dataset, tmp_path: Path) -> None:
+    runs = [RunFacts.gather(dataset, name) for name in ("rows", "begun")]
+    text = check_page(write_comparison(runs, tmp_path / "unfinished")[0])
+    assert "web/begun has not finished: 1 of 12 epochs." in text
+    assert "web/begun (not finished)" in text
+    assert "web/rows (not finished)" not in text
+
+
 def test_progress_is_drawn_over_the_time_of_all_epochs_so_far(dataset: Dataset) -> None:
     runs = [RunFacts.gather(dataset, name) for name in ("rows", "grid")]
     picture = progress_picture(runs)
