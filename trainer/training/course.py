@@ -204,10 +204,6 @@ class Course:
         #: Metrics that something depends on.
         self.decisive = decides | ({self._kept.metric.name} if self._kept else set())
 
-    @property
-    def needs_val_loss(self) -> bool:
-        return VAL_LOSS in self.decisive
-
     def observe(self, line: Mapping[str, Any]) -> None:
         """Take in the line of an epoch; lines come in order, each once."""
         self._monitored.observe(line)

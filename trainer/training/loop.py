@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import CorruptError, InputError
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.meters import bytes_from_device
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.figures import shown_epoch
@@ -29,17 +29,15 @@ from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.epochs.mode import Mode
 from gnnloom.trainer.place.global_generator import Draws
-from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import Metrics, WithOwnMetric, own_figure
-from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
 from gnnloom.trainer.tasks.task import Figure
 from gnnloom.trainer.training.build import class_weights
-from gnnloom.trainer.training.course import VAL_LOSS, Course
+from gnnloom.trainer.training.course import Course
+from gnnloom.trainer.training.evaluation import Evaluation
 from gnnloom.trainer.training.predict import write_predictions
 from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, recorded
 from gnnloom.trainer.training.rehearsal.fits import check_fits
 from gnnloom.trainer.training.session import threads_per_rank, writing
-from gnnloom.trainer.training.start import Begun, ReadStart, agreed_start, begin_run
+from gnnloom.trainer.training.start import Begun, ReadStart, agreed_start, begin_run, note_threads
 from gnnloom.trainer.training.state.buffers import average_buffers
 from gnnloom.trainer.training.state.checkpoint import restore
 from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination
@@ -118,6 +116,7 @@ def train(
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
             begin_run(opened, start.first_epoch)
+            note_threads(run, read.lines, num_threads)
             begun(Begun(opened, training.loss.num_examples, memory))
         comm.barrier()
         with closing(training), recorded(run, config, start.first_epoch, comm.rank) as training.log:
@@ -149,13 +148,11 @@ class Training:
         self.optimizer = together(comm, lambda: build_optimizer(self.model, self.config.model, self.config))
         self.trained = trained_parameters(self.model)
         layout = self.session.operator.layout(self.model.num_layers)
-        self.layout, self.labels = layout, start.labels
-        labels = self.labels
+        labels = start.labels
         weights = class_weights(self.config, self.session.objective, layout, labels)
         self.session.objective = replace(self.session.objective, class_weights=weights, own_loss=start.own_loss)
-        self.objective = self.session.objective
-        self.loss = self.objective.loss(layout, labels)
-        self.metrics = self._build_metrics(start.own_metric)
+        self.loss = self.session.objective.loss(layout, labels)
+        self.evaluation = Evaluation(self.session, labels, start.own_metric)
         if self.loss.num_examples == 0 or self.loss.num_terms == 0:
             message = (
                 f"{self.session.opened.shards.shards.artifact.path}: no vertex has a label and is in the training split"
@@ -165,18 +162,13 @@ class Training:
         checkpoint = start.checkpoint
         if checkpoint is not None:
             together(comm, lambda: restore(checkpoint, self.model, self.optimizer))
-        self.lines = together(comm, self._earlier_lines)
-        self._note_threads()
+        self.lines = start.lines
         self.last_traffic = TrafficCounts()
         self.unsaved_seconds = 0.0
         self.log = RunLog()
-        self.details: dict[str, Any] | None = None
-        own_figures = () if start.own_metric is None else (own_figure(start.own_metric),)
-        self.figures = {name: each for each in (*self.objective.task.figures, *own_figures) for name in each.names}
+        self.figures = self.evaluation.figures
         self.course = together(comm, lambda: Course(self.config, self.config, self.figures, start.best))
-        self.val_loss = None
-        if self.course.needs_val_loss:
-            self.val_loss = replace(self.objective, class_weights=None).loss(layout, labels, "valid")
+        self.evaluation.decide(self.course.decisive)
         for line in self.lines:
             self._follow(line)
         context = self.session.mode_context(self.inputs, labels, self.loss, self.first_epoch)
@@ -184,48 +176,10 @@ class Training:
         # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
         self.writer = CheckpointWriter(comm, self.run.sync_metrics, lambda: drop_superseded(self.run))
 
-    def _earlier_lines(self) -> list[dict[str, Any]]:
-        """The metrics of the epochs before the checkpoint.
-
-        Raises:
-            CorruptError: there are fewer.
-        """
-        # Rank 0 may be rewriting this file already; it does so with one rename, and keeps exactly the lines that pass
-        # this filter, so all ranks read the same.
-        lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
-        if [line["epoch"] for line in lines] != list(range(self.first_epoch)):
-            raise CorruptError(
-                f"{self.run.metrics_path}: {len(lines)} of the {self.first_epoch} epochs before the last checkpoint;"
-                " restore the file, or train again with --restart"
-            )
-        return lines
-
-    def _note_threads(self) -> None:
-        """Say if a resumed run has another number of threads than before, which changes its last bits."""
-        now = self.session.place.threads.num_threads
-        before = self.lines[-1]["threads"] if self.lines else now
-        if self.comm.rank == 0 and before != now:
-            logger.warning(
-                "run %s: resumes with %d threads per rank after epochs with %d, so the last bits of its losses may be"
-                " others than without the interruption; --threads %d keeps them",
-                self.run.name,
-                now,
-                before,
-                before,
-            )
-
     def close(self) -> None:
         """End what the mode and the writer of checkpoints have running; after an error as well."""
         self.mode.close()
         self.writer.close()
-
-    def _build_metrics(self, own: OwnFunction | None) -> Metrics:
-        """The metrics of the task, and the user's. Collective."""
-        objective = self.objective
-        metrics = objective.metrics(self.layout, self.labels)
-        if own is None:
-            return metrics
-        return together(self.comm, lambda: WithOwnMetric(metrics, self.layout, self.labels, objective, own))
 
     def run_epochs(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
@@ -264,6 +218,10 @@ class Training:
         if self.course.ends and self.config.final_eval and not self.figures.keys() <= line.keys():
             line |= self._evaluate(is_last=True)
         return is_last or self.course.ends
+
+    def _evaluate(self, *, is_last: bool) -> dict[str, float | None]:
+        """The metrics of the present parameters. Collective."""
+        return self.evaluation.measure(self.mode, len(self.lines), is_last=is_last)
 
     def _follow(self, line: dict[str, Any]) -> None:
         """Let the line of an epoch decide, as it would have in a run of any length."""
@@ -345,41 +303,6 @@ class Training:
             message = f"{self.run.path}: the {what} of epoch {epoch + 1} is {value}; lower the learning rate"
             raise CollectiveError(message, reports=self.comm.rank == 0, code=1)
 
-    def _evaluate(self, *, is_last: bool) -> dict[str, float | None]:
-        """The metrics of the present parameters; the figures of every class too if they are the last. Collective."""
-        self.model.eval()
-        # A separate traffic record, so the epoch's own counts only training.
-        draws = self.session.drawing(Draws.EVALUATION, len(self.lines))
-        with torch.no_grad(), draws, self.comm.traffic.recording():
-            scores = self.mode.scores()
-            if is_last:
-                self.details = self.objective.details(self.layout, self.labels, scores)
-            figures = self.metrics(scores)
-            if self.val_loss is not None:
-                figures |= {VAL_LOSS: self._total_loss(self.val_loss, scores)}
-            figures = self._of_first_rank(figures)
-        without = sorted(name for name in self.course.decisive if figures.get(name, 0) is None)
-        if without:
-            message = f"{without[0]} decides about this run, but it has no value: no vertex of its split has a label"
-            raise CollectiveError(message, reports=self.comm.rank == 0, code=InputError.exit_code)
-        return figures
-
-    def _of_first_rank(self, figures: dict[str, float | None]) -> dict[str, float | None]:
-        """The figures as the first rank has them: sums over ranks may end in other bits on each. Collective."""
-        # Whether a figure has a value depends on counts, which are exact.
-        known = {name: value for name, value in figures.items() if value is not None}
-        values = self.session.place.tensor(list(known.values()), torch.float64)
-        self.comm.broadcast(values, 0, Kind.METRICS)
-        return figures | dict(zip(known, values.tolist(), strict=True))
-
-    def _total_loss(self, loss: MaskedLoss, scores: torch.Tensor) -> float | None:
-        """A loss over all ranks; None if it has no vertex. Collective."""
-        if not loss.num_terms:
-            return None
-        total = loss(scores).detach().reshape(1)
-        self.comm.all_reduce(total, Kind.METRICS)
-        return float(total)
-
     def _write_line(self, line: dict[str, Any]) -> None:
         """Keep the line of an epoch, and on rank 0 write it."""
         self.lines.append(line)
@@ -420,7 +343,7 @@ class Training:
         folder, share = self.run.best_checkpoint, (self.comm.rank, self.comm.size)
         best = together(self.comm, lambda: read_checkpoint(folder, share=share, counter=self.session.opened.counter))
         together(self.comm, lambda: restore(best, self.model))
-        self.details = None
+        self.evaluation.details = None
         return best.epoch
 
     def finish(self, stopped: bool) -> dict[str, Any]:
@@ -428,13 +351,12 @@ class Training:
         self.writer.finish()
         self.comm.barrier()  # rank 0 has published all checkpoints
         kept = len(self.lines) if stopped else self._restore_kept()
-        if self.details is None and self.config.final_eval and not stopped:
+        if self.evaluation.details is None and self.config.final_eval and not stopped:
             self._evaluate(is_last=True)
         if self.config.save_embeddings and not stopped:
             write_predictions(self.session, self.inputs, kept, embeddings=True)
-        if self.details:
-            self.details["class_epoch"] = kept
-        found = {**self.course.summary, **(self.details or {})}
+        details = self.evaluation.details
+        found = {**self.course.summary, **(details or {}), **({"class_epoch": kept} if details else {})}
         result = describe_result(self.session, self.run, self.lines, list(self.figures), found, stopped=stopped)
         result |= gather_costs(self.session, self.last_traffic)
         if self.comm.rank == 0:

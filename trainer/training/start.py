@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
+from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import Alike, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.continuation import OpenedRun, Start, find_start
@@ -64,18 +67,34 @@ def begin_run(opened: OpenedRun, first: int) -> None:
     drop_superseded(run)
 
 
+def note_threads(run: Run, lines: Sequence[Mapping[str, Any]], now: int) -> None:
+    """Say if a resumed run has another number of threads than before, which changes its last bits."""
+    before = lines[-1]["threads"] if lines else now
+    if before != now:
+        logger.warning(
+            "run %s: resumes with %d threads per rank after epochs with %d, so the last bits of its losses may be"
+            " others than without the interruption; --threads %d keeps them",
+            run.name,
+            now,
+            before,
+            before,
+        )
+
+
 @dataclass(frozen=True)
 class ReadStart:
     """Everything that is read before the ranks communicate.
 
     Attributes:
         own_loss, own_metric: functions of the user's, if any.
+        lines: metrics of the epochs before the checkpoint.
         best: the best checkpoint that the run has, if it goes on from a checkpoint.
     """
 
     session: Session
     labels: Labels
     checkpoint: StoredCheckpoint | None
+    lines: list[dict[str, Any]]
     own_loss: OwnFunction | None
     own_metric: OwnFunction | None
     best: KeptBest | None
@@ -94,7 +113,8 @@ class ReadStart:
             for option, text in (("loss", config.loss), ("metric", config.metric))
         )
         best = None if checkpoint is None else KeptBest.read(opened.run)
-        return cls(session, labels, checkpoint, own_loss, own_metric, best)
+        lines = _earlier_lines(opened.run, first_epoch) if first_epoch else []
+        return cls(session, labels, checkpoint, lines, own_loss, own_metric, best)
 
 
 def _read_checkpoint(comm: Communicator, opened: OpenedRun, epoch: int) -> StoredCheckpoint:
@@ -107,3 +127,18 @@ def _read_checkpoint(comm: Communicator, opened: OpenedRun, epoch: int) -> Store
             f"{error}; remove {folder / f'{epoch:08d}'} to continue from the checkpoint before it, or use --restart to"
             " start the run over"
         ) from error
+
+
+def _earlier_lines(run: Run, first_epoch: int) -> list[dict[str, Any]]:
+    """The metrics of the epochs before a checkpoint.
+
+    Raises:
+        CorruptError: there are fewer.
+    """
+    lines = [line for line in run.metrics() if line["epoch"] < first_epoch]
+    if [line["epoch"] for line in lines] != list(range(first_epoch)):
+        raise CorruptError(
+            f"{run.metrics_path}: {len(lines)} of the {first_epoch} epochs before the last checkpoint; restore the"
+            " file, or train again with --restart"
+        )
+    return lines
