@@ -24,11 +24,6 @@ def declared_options() -> dict[str, Option]:
     return found
 
 
-def algorithms_with_option(name: str) -> list[str]:
-    """Names of the algorithms that have an option."""
-    return [algorithm.name for algorithm in ALGORITHMS.values() if name in algorithm.options]
-
-
 def algorithms_with(capabilities: frozenset[str]) -> list[str]:
     """Names of the algorithms that have all of these capabilities."""
     return [algorithm.name for algorithm in ALGORITHMS.values() if capabilities <= algorithm.capabilities]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from gnnloom.storage.option import Group, Option, parse_named
 from gnnloom.trainer.algorithms.algorithm import Algorithm
-from gnnloom.trainer.algorithms.registry import ALGORITHMS, algorithms_with_option, declared_options
-from gnnloom.trainer.config.fields import Config, field_of, option
+from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
+from gnnloom.trainer.config.fields import Config, field_of, option, shared_option
 
 #: In place of an algorithm, leaves the choice to the planner; replaced before there is a configuration.
 AUTO: Final = "auto"
@@ -20,16 +20,13 @@ _MOST_THREADS = 4096
 _option = partial(option, group=Group.DISTRIBUTION)
 
 
-def shown_option(name: str) -> Option:
-    """An algorithm's own option; its help text ends with the algorithms that have it."""
-    declared, able = declared_options()[name], algorithms_with_option(name)
-    text = f"{declared.help} ({', '.join(able)})"
-    return replace(declared, name=name, help=text, group=Group.DISTRIBUTION, needs={"algorithm": able})
+def _shown(name: str) -> Option:
+    return shared_option(ALGORITHMS, "algorithm", name, Group.DISTRIBUTION)
 
 
 def _algorithm_option(name: str) -> Any:
     # Free, since algorithms and their options change a result by rounding only.
-    return field_of(shown_option(name), free=True)
+    return field_of(_shown(name), free=True)
 
 
 def _grid_help() -> str:
@@ -99,7 +96,7 @@ _FIELDS = frozenset(AlgorithmConfig.__dataclass_fields__)
 
 def other_algorithm_options() -> dict[str, Option]:
     """Options of algorithms that are not fields of the configuration: they go into ``algorithm_options``."""
-    return {name: shown_option(name) for name in declared_options() if name not in _FIELDS}
+    return {name: _shown(name) for name in declared_options() if name not in _FIELDS}
 
 
 def _parse(given: tuple[str, ...]) -> dict[str, Any]:

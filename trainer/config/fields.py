@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Option, option_field, options_of
+from gnnloom.storage.option import Group, Option, option_field, options_of
 
 
 def option(
@@ -28,6 +28,33 @@ def option(
     """
     given = Option(default=default, help=text, required=default is dataclasses.MISSING, **checks)
     return field_of(given, free=free)
+
+
+class HasOptions(Protocol):
+    """A descriptor with options of its own; descriptors that share a name share the option."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, Option]: ...
+
+
+def names_with_option(kinds: Mapping[str, HasOptions], option: str) -> list[str]:
+    """Names of the descriptors that have an option."""
+    return [kind.name for kind in kinds.values() if option in kind.options]
+
+
+def shared_option(kinds: Mapping[str, HasOptions], chosen_by: str, name: str, group: Group) -> Option:
+    """An option of some descriptors, as the first of them declares it; its help text ends with their names.
+
+    Args:
+        chosen_by: name of the option that chooses a descriptor.
+    """
+    able = names_with_option(kinds, name)
+    declared = kinds[able[0]].options[name]
+    text = f"{declared.help} ({', '.join(able)})"
+    return replace(declared, name=name, help=text, group=group, needs={chosen_by: able})
 
 
 def field_of(given: Option, *, free: bool = False) -> Any:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, Option, parse_named
-from gnnloom.trainer.config.fields import Config, field_of, option
+from gnnloom.storage.samplers.registry import SAMPLERS
+from gnnloom.trainer.config.fields import Config, field_of, names_with_option, option, shared_option
 from gnnloom.trainer.modes.kind import ModeKind
-from gnnloom.trainer.modes.options import samplers_with_option
-from gnnloom.trainer.modes.registry import MODES, modes_with_option, shown_option
+from gnnloom.trainer.modes.registry import MODES
+
+
+def _shown(name: str) -> Option:
+    found, samplers = shared_option(MODES, "mode", name, Group.SAMPLING), names_with_option(SAMPLERS, name)
+    return replace(found, needs={**found.needs, "sampler": samplers}) if samplers else found
 
 
 def _mode_option(name: str, *, free: bool = False) -> Any:
-    return field_of(shown_option(name), free=free)
+    return field_of(_shown(name), free=free)
 
 
 _option = partial(option, group=Group.SAMPLING)
@@ -58,10 +63,10 @@ class ModeConfig(Config):
         changed = [each.name for each in dataclasses.fields(ModeConfig) if getattr(self, each.name) != each.default]
         changed += self._other_values()
         for name in changed:
-            able = modes_with_option(name)
+            able = names_with_option(MODES, name)
             if able and self.mode not in able:
                 raise InputError(f"{name}: mode {self.mode} has no such option, only {', '.join(able)}")
-            samplers = samplers_with_option(name)
+            samplers = names_with_option(SAMPLERS, name)
             if samplers and self.sampler not in samplers:
                 raise InputError(f"{name}: sampler {self.sampler} has no such option, only {', '.join(samplers)}")
 
@@ -90,4 +95,4 @@ _FIELDS = frozenset(ModeConfig.__dataclass_fields__)
 def other_mode_options() -> dict[str, Option]:
     """Options of modes and samplers that are not fields of the configuration: they go into ``mode_options``."""
     names = {name: None for kind in MODES.values() for name in kind.options if name not in _FIELDS}
-    return {name: shown_option(name) for name in names}
+    return {name: _shown(name) for name in names}

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, parse_named
-from gnnloom.trainer.config.fields import Config, field_of, option
+from gnnloom.trainer.config.fields import Config, field_of, option, shared_option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind
 from gnnloom.trainer.models.options import ModelOptions
-from gnnloom.trainer.models.registry import MODELS, model_kind, shown_option
+from gnnloom.trainer.models.registry import MODELS, model_kind
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
@@ -25,6 +25,10 @@ _MOST_COLUMNS = 1 << 20
 
 
 _option = partial(option, group=Group.MODEL)
+
+
+def _model_option(name: str) -> Any:
+    return field_of(shared_option(MODELS, "model", name, Group.MODEL))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +59,8 @@ class ModelConfig(Config):
     )
     residual: bool = _option(False, "Add a hidden layer's input to its output if their widths are equal")
     unit_embedding: bool = _option(False, "Scale each vertex's embedding to length 1 before the last layer")
-    heads: int = field_of(shown_option("heads"))
-    negative_slope: float = field_of(shown_option("negative_slope"))
+    heads: int = _model_option("heads")
+    negative_slope: float = _model_option("negative_slope")
     normalization: str = _option(
         "auto",
         "Normalization of the adjacency; auto: the model's usual one",

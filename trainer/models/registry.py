@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import gnnloom.trainer.models
 from gnnloom.storage.descriptors import load_descriptors, load_named
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, Option
 from gnnloom.trainer.models.kind import ModelKind
 
 #: Models by name, in the order of choices.
@@ -44,12 +42,3 @@ def model_kind(model: str) -> ModelKind:
         takes_weights=found.takes_weights,
         options=found.own_options,
     )
-
-
-def shown_option(name: str) -> Option:
-    """An option of gnnloom's models; its help text ends with the models that have it."""
-    able = [kind for kind in MODELS.values() if name in kind.options]
-    declared = able[0].options[name]
-    names = tuple(kind.name for kind in able)
-    text = f"{declared.help} ({', '.join(names)})"
-    return replace(declared, name=name, help=text, group=Group.MODEL, needs={"model": names})

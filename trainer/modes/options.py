@@ -37,11 +37,6 @@ SUBGRAPHS: Final[Mapping[str, Option]] = MappingProxyType(
 )
 
 
-def samplers_with_option(name: str) -> list[str]:
-    """Names of the samplers that have an option."""
-    return [kind.name for kind in SAMPLERS.values() if name in kind.options]
-
-
 def sampler_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the chosen sampler that are options; without those that stand for its defaults."""
     kind = SAMPLERS[options["sampler"]]

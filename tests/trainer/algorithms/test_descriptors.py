@@ -10,7 +10,8 @@ import pytest
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
-from gnnloom.trainer.algorithms.registry import ALGORITHMS, algorithms_with, algorithms_with_option
+from gnnloom.trainer.algorithms.registry import ALGORITHMS, algorithms_with
+from gnnloom.trainer.config.fields import names_with_option
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
 
@@ -58,7 +59,7 @@ def test_an_algorithm_is_given_its_own_options_only() -> None:
         "split3d": {"summa_width": 7},
         "tensor3d": {"aggregation_blocks": 3, "gradient_product": "straight"},
     }
-    assert algorithms_with_option("summa_width") == ["summa", "split3d"]
+    assert names_with_option(ALGORITHMS, "summa_width") == ["summa", "split3d"]
 
 
 @pytest.mark.parametrize(
