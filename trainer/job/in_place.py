@@ -29,10 +29,9 @@ _LOGGERS = ("gnnloom", "gnnloom.trainer", "gnnloom.workflows")
 @contextmanager
 def joined(command: str, launched: LaunchedRank, stop: StopRequest, *, exits: bool) -> Iterator[RanksInPlace]:
     """Be one of the ranks of this job inside the block; see :func:`gnnloom.trainer.job.ranks.ranks_of_job`."""
-    comm, before = world(), {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    comm = world()
     try:
-        _check_launcher(comm, launched)
-        yield RanksInPlace(comm, command, stop)
+        yield RanksInPlace(comm, command, launched, stop)
     except CollectiveError as error:
         if exits:
             leave(comm, report(error))
@@ -44,20 +43,6 @@ def joined(command: str, launched: LaunchedRank, stop: StopRequest, *, exits: bo
             raise
         # The other ranks do not know of it, and would wait forever.
         end_job(comm, error)
-    finally:
-        if not exits:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _check_launcher(comm: Communicator, launched: LaunchedRank) -> None:
-    if launched.size not in {1, comm.size}:
-        raise CollectiveError(
-            f"the launcher started {launched.size} processes, but each finds {comm.size} ranks: it belongs to another"
-            " MPI than mpi4py; `gnnloom doctor` shows which one mpi4py uses",
-            reports=launched.rank == 0,
-            code=InputError.exit_code,
-        )
 
 
 class RanksInPlace:
@@ -67,10 +52,21 @@ class RanksInPlace:
         stop: the request to stop, which may come at any time.
     """
 
-    def __init__(self, comm: Communicator, command: str, stop: StopRequest) -> None:
+    def __init__(self, comm: Communicator, command: str, launched: LaunchedRank, stop: StopRequest) -> None:
+        """Let the first rank log for all.
+
+        Raises:
+            CollectiveError: the launcher belongs to another MPI, which leaves every process alone.
+        """
+        if launched.size not in {1, comm.size}:
+            raise CollectiveError(
+                f"the launcher started {launched.size} processes, but each finds {comm.size} ranks: it belongs to"
+                " another MPI than mpi4py; `gnnloom doctor` shows which one mpi4py uses",
+                reports=launched.rank == 0,
+                code=InputError.exit_code,
+            )
         self.comm, self.stop = comm, stop
         self._command = command
-        # The first rank logs for all, where they do the same.
         self._levels = {name: logging.getLogger(name).level for name in _LOGGERS}
         self._log(self.is_first)
 

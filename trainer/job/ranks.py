@@ -133,6 +133,7 @@ def ranks_of_job(command: str, *, exits: bool = False, trains: bool = False, is_
     if launched.size == 1 and not is_rank:
         yield NewRanks()
         return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
     if exits:
         # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -141,8 +142,14 @@ def ranks_of_job(command: str, *, exits: bool = False, trains: bool = False, is_
     # This import starts MPI, which only the ranks of a job may do.
     from gnnloom.trainer.job.in_place import joined  # noqa: PLC0415
 
-    with joined(command, launched, stop, exits=exits) as ranks:
-        yield ranks
+    try:
+        with joined(command, launched, stop, exits=exits) as ranks:
+            yield ranks
+    finally:
+        # A command ends with the block, and a signal must not turn what is stored by then into a failure.
+        if trains and not exits:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def settled(ranks: Ranks, given: Mapping[str, Any], *, restart: bool) -> TrainConfig:

@@ -122,17 +122,13 @@ def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Work
     if recipe.train is not None and "samples" in keys:
         recipe = replace(recipe, train=replace(recipe.train, samples=keys["samples"]), samples=SamplesSection())
     config = name_run(recipe, keys["shards"]) if recipe.train is not None else None
-    stages += _training_stages(recipe, config, restart=restart) if config is not None else []
+    if config is not None:
+        run = run_of(recipe, config)
+        stages.append(Stage("train", run.name, not restart and is_trained(run, config)))
+        if recipe.predict is not None:
+            # Predictions of an earlier training are stale until the training is done.
+            stages.append(Stage("predict", run.name, stages[-1].is_done and is_predicted(run, recipe)))
     return Workload(tuple(stages), keys, config)
-
-
-def _training_stages(recipe: Recipe, config: TrainConfig, *, restart: bool) -> list[Stage]:
-    run = run_of(recipe, config)
-    train = Stage("train", run.name, not restart and is_trained(run, config))
-    if recipe.predict is None:
-        return [train]
-    # Predictions of an earlier training are stale until the training is done.
-    return [train, Stage("predict", run.name, train.is_done and is_predicted(run, recipe))]
 
 
 def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:

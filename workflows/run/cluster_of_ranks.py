@@ -45,26 +45,26 @@ def cluster_of_ranks(ranks: Ranks, comm: Communicator, assignment: Assignment) -
     # Everything that can fail for a reason that a user can fix is checked here, by all ranks together: once the ranks
     # have taken different roles, an error of one of them leaves the others waiting.
     ranks_here = comm.ranks_on_this_machine()
-    ranks.agree(lambda: _check_memory(assignment, ranks_here))
+
+    def check_memory() -> None:
+        # Memory limits are per rank: the ranks of one machine share its memory.
+        available = memory_per_rank(ranks_here)
+        if options.memory > available:
+            raise InputError(
+                f"{assignment.recipe.source_name}: [cluster] memory = {section.memory}, but each of the {ranks_here}"
+                f" ranks on this machine gets {readable_bytes(available)}: lower it, or start fewer ranks"
+            )
+
+    section = assignment.recipe.cluster
+    ranks.agree(check_memory)
     if options.scratch is not None:
         check_scratch(ranks, options.scratch)
-    section = assignment.recipe.cluster
     interface = _interface(ranks, comm, section.interface, is_one_machine=ranks_here == comm.size)
     # Dask gets a communicator of its own, so that its messages and the trainer's cannot meet.
     with ranks.agree(lender)() as lent:
         is_client = serve_ranks(lent, ranks_here, interface, options.memory, dashboard=section.dashboard)
         # One rank schedules and one is the client.
         yield replace(options, workers=comm.size - 2) if is_client else None
-
-
-def _check_memory(assignment: Assignment, ranks_here: int) -> None:
-    # Memory limits are per rank: the ranks of one machine share its memory.
-    available = memory_per_rank(ranks_here)
-    if assignment.cluster.memory > available:
-        raise InputError(
-            f"{assignment.recipe.source_name}: [cluster] memory = {assignment.recipe.cluster.memory}, but each of the"
-            f" {ranks_here} ranks on this machine gets {readable_bytes(available)}: lower it, or start fewer ranks"
-        )
 
 
 def check_scratch(ranks: Ranks, folder: Path) -> None:
@@ -107,10 +107,10 @@ def _interface(ranks: Ranks, comm: Communicator, wanted: str | None, *, is_one_m
         if beacon is not None:
             beacon.close()
     name = next((name for name, count in zip(found, num_reaching, strict=True) if count == comm.size), None)
-    return ranks.agree(lambda: _reaching(name))
 
+    def reaching() -> str:
+        if name is None:
+            raise none_reached()
+        return name
 
-def _reaching(name: str | None) -> str:
-    if name is None:
-        raise none_reached()
-    return name
+    return ranks.agree(reaching)

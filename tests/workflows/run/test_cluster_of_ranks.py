@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.job.in_place import RanksInPlace
 from gnnloom.trainer.job.stop import StopRequest
 from gnnloom.workflows.run.cluster_of_ranks import check_scratch
 from support.lone import LoneCommunicator
 
-RANKS = RanksInPlace(LoneCommunicator(), "gnnloom run", StopRequest())
+RANKS = RanksInPlace(LoneCommunicator(), "gnnloom run", LaunchedRank(), StopRequest())
 
 
 def test_scratch_space_that_all_ranks_see_is_left_empty(tmp_path: Path) -> None:

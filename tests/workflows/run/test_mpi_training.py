@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.job import in_place as place
 from gnnloom.trainer.job.in_place import RanksInPlace
-from gnnloom.trainer.job.ranks import settled
-from gnnloom.trainer.job.stop import StopRequest
+from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
+from gnnloom.trainer.job.stop import StoppedError, StopRequest
 from gnnloom.workflows.cli.main import cli
 from support.lone import LoneCommunicator
 from support.mpi import TESTS, run_ranks
@@ -38,7 +39,7 @@ class FirstOfTwo(LoneCommunicator):
 
 
 def in_place(comm: Communicator) -> RanksInPlace:
-    return RanksInPlace(comm, "gnnloom train", StopRequest())
+    return RanksInPlace(comm, "gnnloom train", LaunchedRank(), StopRequest())
 
 
 def test_a_number_of_ranks_that_differs_from_the_job_is_one_error(catalog: Catalog) -> None:
@@ -59,6 +60,28 @@ def test_a_launcher_of_another_mpi_is_named_once(monkeypatch: pytest.MonkeyPatch
     ):
         pytest.fail("ranks that do not find each other have begun")
     assert error.value.reports is False
+
+
+def test_a_function_leaves_the_handlers_of_signals_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "world", LoneCommunicator)
+    before = [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
+    with ranks_of_job("gnnloom train", trains=True, is_rank=True):
+        assert signal.getsignal(signal.SIGUSR1) != before[0]
+    assert [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)] == before
+
+
+def test_a_job_that_is_asked_to_stop_raises_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "world", LoneCommunicator)
+
+    def work(ranks: Ranks) -> None:
+        with ranks.working_for_all():
+            signal.raise_signal(signal.SIGUSR1)
+
+    with (
+        pytest.raises(StoppedError, match="asked to stop: finished tasks are kept"),
+        ranks_of_job("gnnloom run", trains=True, is_rank=True) as ranks,
+    ):
+        ranks.agree(lambda: work(ranks))
 
 
 def test_a_plan_is_printed_by_rank_0_only(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
