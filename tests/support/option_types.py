@@ -37,7 +37,7 @@ def option_types() -> str:
     features = {name: option for name, option in _of(vertex_kinds().values()).items() if name not in in_signatures}
     partition = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}
     classes = {
-        "IngestKeywords": options_of(IngestOptions) | _of(formats().values()),
+        "IngestKeywords": {**options_of(IngestOptions), **_of(formats().values())},
         "GenerateKeywords": _of(generators().values()),
         "FeaturesKeywords": features,
         "PartitionKeywords": partition,
@@ -61,6 +61,8 @@ def _class(name: str, base: str, options: Mapping[str, Option]) -> str:
 def _type(option: Option) -> str:
     name = _NAMES.get(option.kind) or option.kind.__name__
     texts = " | str" if option.words or (option.is_size and option.name == "memory") else ""
+    # The names of columns, which the command line has in one text.
+    texts += " | Sequence[str]" if option.name == "columns" else ""
     none = " | None" if option.default is None or option.default is dataclasses.MISSING else ""
     return name + texts + none
 

@@ -20,7 +20,7 @@ class IngestKeywords(ClusterKeywords, total=False):
     weights: bool | None
     header: bool | None
     extra_columns: bool | None
-    columns: str | None
+    columns: str | Sequence[str] | None
     packed: bool | None
 
 class GenerateKeywords(ClusterKeywords, total=False):

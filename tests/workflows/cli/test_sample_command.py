@@ -70,7 +70,7 @@ def test_the_python_function_does_what_the_command_does(root: Path) -> None:
     samples = gnnloom.sample("web", fanout=(4, -1), batch_size=8, epochs=1, catalog=root, workers=0)
     assert samples.artifact.key == made["key"]
     with pytest.raises(gnnloom.GnnloomError, match="did you mean fanout"):
-        gnnloom.sample("web", fanouts=(4, 4), catalog=root, workers=0)
+        gnnloom.sample("web", fanouts=(4, 4), catalog=root, workers=0)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("fanout", ["0", "3,x", "-2"])
