@@ -111,7 +111,7 @@ def test_the_recorded_command_repeats_the_run(catalog: Catalog, monkeypatch: pyt
         parsed.append(given)
         return {"run": "a-run", "loss": [1.5, 0.5]}
 
-    monkeypatch.setattr("gnnloom.workflows.cli.runs.train.launch", launch)
+    monkeypatch.setattr("gnnloom.trainer.job.ranks.launch", launch)
     words = shlex.split(command_line(chosen))
     done = CliRunner().invoke(cli, words[1:], catch_exceptions=False)
     assert (done.exit_code, parsed) == (0, [chosen])
