@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import torch
@@ -99,20 +99,8 @@ def together(
     ) from failure
 
 
-def said_by_first(comm: Communicator, action: Callable[[], Any]) -> Any:
-    """Call ``action`` on rank 0; every rank gets its result, a value of JSON. Collective; not counted as traffic.
-
-    Raises:
-        CollectiveError: as :func:`together`.
-    """
-    said = together(comm, lambda: json.dumps(action()).encode() if comm.rank == 0 else b"")
-    length = int(comm.gather_numbers([len(said)])[0, 0])
-    with comm.traffic.recording():
-        return json.loads(_broadcast(comm, said, length, 0))
-
-
-def _broadcast(comm: Communicator, content: bytes, length: int, root: int) -> bytes:
-    """The content of one rank, on every rank. Collective.
+def broadcast_bytes(comm: Communicator, content: bytes, length: int, root: int) -> bytes:
+    """The content of one rank, on every rank. Collective; counted as setup.
 
     Args:
         length: of the root's content.
@@ -147,7 +135,7 @@ def _difference(comm: Communicator, states: NDArray[np.float64], mine: Alike) ->
     for kind in shown:
         # One rank of each kind describes it to all, so nobody receives a description from every rank.
         first = int(firsts[kind])
-        facts = json.loads(_broadcast(comm, content, int(lengths[first]), first))
+        facts = json.loads(broadcast_bytes(comm, content, int(lengths[first]), first))
         described.append((np.flatnonzero(kinds == kind).tolist(), facts))
     others = int(sizes.sum() - sizes[shown].sum())
     more = f"; {others} more ranks differ from these" if others else ""

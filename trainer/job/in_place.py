@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.comm.agreement import CollectiveError, said_by_first, together
+from gnnloom.trainer.comm.agreement import CollectiveError, broadcast_bytes, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.ending import end_job, report
 from gnnloom.trainer.comm.transports.registry import LaunchedRank, world
@@ -90,7 +91,11 @@ class RanksInPlace:
         return together(self.comm, action, lambda result: alike_command(self._command, options(result)))
 
     def on_first(self, action: Callable[[], Any]) -> Any:
-        return said_by_first(self.comm, action)
+        said = self.agree(lambda: json.dumps(action()).encode() if self.is_first else b"")
+        length = int(self.comm.gather_numbers([len(said)])[0, 0])
+        # Counted aside: it is no message of a training.
+        with self.comm.traffic.recording():
+            return json.loads(broadcast_bytes(self.comm, said, length, 0))
 
     def first_before_others(self, action: Callable[[], Result]) -> Result:
         # Another command must not wait for this one: it would not come here.
