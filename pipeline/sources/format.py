@@ -19,8 +19,31 @@ from gnnloom.storage.option import Option
 
 #: The option of every format that may store edge weights.
 WEIGHTS: Final = Option("weights", bool, "Read edge weights (text and Parquet: the third column).")
+#: The option of every format whose files name their columns.
+COLUMNS: Final = Option("columns", str, "Names of the columns.  [default: the first]", metavar="SRC,DST[,WEIGHT]")
 #: The option of every format that may store several splits.
 SPLIT_NAME: Final = Option("split", str, "Name of the split, if there are several.")
+
+
+def column_names(columns: str | Sequence[str], *, weights: bool) -> tuple[str, ...]:
+    """The names of the columns that were chosen; none if none were.
+
+    Args:
+        columns: names of the source, target and optionally weight columns, which a text separates by commas.
+        weights: whether a third column is needed. Without it, naming three columns implies weights.
+
+    Raises:
+        InputError: there are too many or too few names.
+    """
+    named = columns.split(",") if isinstance(columns, str) else columns
+    wanted = tuple(name.strip() for name in named)
+    if not columns:
+        return ()
+    if len(wanted) not in ({3} if weights else {2, 3}):
+        raise InputError(
+            f"columns {','.join(wanted)!r}: expected {'src,dst,weight' if weights else 'src,dst[,weight]'}"
+        )
+    return wanted
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,11 @@ from typing import Any
 
 from gnnloom.pipeline.sources.binary.edge_columns import RowError, checked_ids, checked_weights
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
-from gnnloom.pipeline.sources.format import WEIGHTS, Format
+from gnnloom.pipeline.sources.format import COLUMNS, WEIGHTS, Format, column_names
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Option
 
 #: Number of edges that one task reads; a row group is never divided.
 RANGE_EDGES = 1 << 23
@@ -58,12 +57,7 @@ class ParquetEdges:
             InputError: a file is not a Parquet file, or lacks such columns of suitable types.
         """
         tables = tuple(ParquetTable.open(file) for file in open_files(locations))
-        named = columns.split(",") if isinstance(columns, str) else columns
-        wanted = tuple(name.strip() for name in named)
-        if columns and len(wanted) not in ({3} if weights else {2, 3}):
-            raise InputError(
-                f"columns {','.join(wanted)!r}: expected {'src,dst,weight' if weights else 'src,dst[,weight]'}"
-            )
+        wanted = column_names(columns, weights=weights)
         weighted = weights or len(wanted) == 3
         chosen = tuple(wanted or table.names[: 3 if weighted else 2] for table in tables)
         for table, names in zip(tables, chosen, strict=True):
@@ -158,7 +152,7 @@ FORMAT = Format(
     open_edges=ParquetEdges.open,
     options=(
         WEIGHTS,
-        Option("columns", str, "Names of the columns.  [default: the first]", metavar="SRC,DST[,WEIGHT]"),
+        COLUMNS,
     ),
     suffixes=("parquet", "pq"),
 )

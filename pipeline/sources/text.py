@@ -1,7 +1,9 @@
 """SNAP-style text: one edge per line, as two ids and optionally a weight.
 
 Lines that begin with ``#`` or ``%`` are comments, and blank lines are ignored. Columns are separated by blanks, tabs or
-one comma. Lines end with LF or CR LF; the last line may end with neither. An id consists of digits and is below 2^63.
+one comma; with ``columns``, ``delimiter`` or semicolons, fields are found first
+(:mod:`gnnloom.pipeline.sources.reading.fields`). Lines end with LF or CR LF; the last line may end with neither. An id
+consists of digits and is below 2^63.
 
 A line with more columns than expected is refused. Otherwise weights or times would be lost unnoticed, and the size line
 of another format would be read as an edge. ``extra_columns`` ignores further columns instead.
@@ -18,15 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.format import WEIGHTS, Format
+from gnnloom.pipeline.sources.format import COLUMNS, WEIGHTS, Format, column_names
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading import name_parser
+from gnnloom.pipeline.sources.reading.fields import TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_lines
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, RANGE_BYTES, bad_line, byte_ranges, count_data_lines
-from gnnloom.pipeline.sources.reading.numerals import EXTRA, NEGATIVE, NO_ID, REASONS, TOO_LARGE
+from gnnloom.pipeline.sources.reading.numerals import EXTRA, NEGATIVE, NO_ID, REASONS, SEMICOLON, TAB, TOO_LARGE
 from gnnloom.pipeline.sources.reading.parse import parse_edges
-from gnnloom.pipeline.sources.reading.text_layout import begins_with_header, data_blocks, separator_of
+from gnnloom.pipeline.sources.reading.text_layout import begins_with_header, data_blocks, header_fields, separator_of
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
@@ -57,6 +60,10 @@ class TextEdges:
         header: whether the first line of each file that is not a comment names the columns; None if the user did not
             say.
         headers: numbers of the files whose first line was recognized as a header, because the user did not say.
+        columns: names of the columns of sources, targets and, if weighted, weights; none for the first ones.
+        delimiter: what separates fields; by default blanks, a tab, a comma or a semicolon.
+        separators: for each file, the byte that separates fields; a space stands for runs of blanks.
+        fields: for each file, numbers of the fields of these columns; none if the parser finds them itself.
         extra_columns: whether to ignore further columns rather than refuse them.
         stated_vertices: the number of vertices, if something other than the file states it.
         range_bytes: size of a range.
@@ -68,6 +75,10 @@ class TextEdges:
     header: bool | None = None
     extra_columns: bool = False
     headers: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()
+    delimiter: str = ""
+    separators: tuple[int, ...] = ()
+    fields: tuple[tuple[int, ...], ...] = ()
     stated_vertices: int | None = None
     range_bytes: int = RANGE_BYTES
     block_bytes: int = BLOCK_BYTES
@@ -80,19 +91,35 @@ class TextEdges:
         weights: bool = False,
         header: bool | None = None,
         extra_columns: bool = False,
+        columns: str | Sequence[str] = (),
+        delimiter: str = "",
     ) -> TextEdges:
         """Find the files.
 
+        Args:
+            columns: names of the source, target and optionally weight columns in the first line, which a text separates
+                by commas. Naming three columns implies ``weights``.
+            delimiter: one character between fields, or ``tab``.
+
         Raises:
             NotFoundError: a file does not exist, or a glob matches nothing.
-            InputError: a file is empty.
+            InputError: a file is empty, or its first line does not name one of the columns.
         """
-        files = open_files(locations)
+        files, wanted = open_files(locations), column_names(columns, weights=weights)
+        if delimiter and delimiter != "tab" and (len(delimiter) > 1 or not delimiter.isascii() or delimiter.isalnum()):
+            raise InputError(f"delimiter {delimiter!r}: expected one character such as ';', or tab")
         for file in files:
             if file.size == 0:
                 raise _no_edges(file)
+        if wanted:
+            if header is False:
+                raise InputError("columns are named in the first line; leave out `--no-header`")
+            weights, header, extra_columns = weights or len(wanted) == 3, True, True
         found = (number for number, file in enumerate(files) if header is None and begins_with_header(file, weights))
-        return cls(files, weights, header, extra_columns, tuple(found))
+        given = ord("\t" if delimiter == "tab" else delimiter) if delimiter else 0
+        separators = tuple(given or separator_of(file) for file in files)
+        fields = tuple(_fields_of(file, at, wanted) for file, at in zip(files, separators, strict=True) if wanted)
+        return cls(files, weights, header, extra_columns, tuple(found), wanted, delimiter, separators, fields)
 
     def _has_header(self, number: int) -> bool:
         return bool(self.header) or number in self.headers
@@ -108,6 +135,8 @@ class TextEdges:
             "weights": self.weights,
             "header": self._header_identity(),
             "extra_columns": self.extra_columns,
+            **({"columns": list(self.columns)} if self.columns else {}),
+            **({"delimiter": self.delimiter} if self.delimiter else {}),
             "files": [file.identity() for file in self.files],
         }
 
@@ -134,10 +163,10 @@ class TextEdges:
             InputError: a line is not an edge, a whole file has no edges, or compressed data is damaged.
         """
         file, num_edges = self.files[span.file], 0
-        for offset, block in self._blocks(span):
-            chunk, at, wrong = self._parse(block)
+        for block in self._blocks(span):
+            chunk, at, wrong = self._parse(block.text)
             if wrong:
-                raise self._wrong_line(file, offset + at, wrong)
+                raise self._wrong_line(file, block.place(at), wrong)
             yield chunk
             num_edges += len(chunk.source)
         self._check_edges(span, num_edges)
@@ -148,10 +177,9 @@ class TextEdges:
         Raises:
             InputError: a line is not an edge between names, a whole file has no edges, or compressed data is damaged.
         """
-        file, num_edges = self.files[span.file], 0
-        separator = separator_of(file)
-        for offset, block in self._blocks(span):
-            chunk = self._parse_names(separator, file, offset, block)
+        num_edges = 0
+        for block in self._blocks(span):
+            chunk = self._parse_names(span.file, block)
             yield chunk
             num_edges += len(chunk.source)
         self._check_edges(span, num_edges)
@@ -163,11 +191,23 @@ class TextEdges:
 
     def count_lines(self, span: SourceRange) -> int:
         """Number of lines of a range that should be edges."""
-        return count_data_lines(self._blocks(span))
+        return count_data_lines((block.offset, block.text) for block in self._blocks(span))
 
-    def _blocks(self, span: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    def _blocks(self, span: SourceRange) -> Iterator[TextBlock]:
         stop = None if span.stop < 0 else span.stop
-        return data_blocks(self.files[span.file], self._has_header(span.file), span.start, stop, self.block_bytes)
+        return self._lines(span.file, span.start, stop, self.block_bytes)
+
+    def _lines(self, number: int, start: int, stop: int | None, block_bytes: int) -> Iterator[TextBlock]:
+        """Lines of a file, in the form that parsers read."""
+        blocks = data_blocks(self.files[number], self._has_header(number), start, stop, block_bytes)
+        if self._is_plain(number):
+            return (TextBlock(text, offset) for offset, text in blocks)
+        fields = self.fields[number] if self.fields else ()
+        return chosen_fields(self.files[number], blocks, self.separators[number], fields)
+
+    def _is_plain(self, number: int) -> bool:
+        """Whether parsers read the text of a file as it is."""
+        return not self.columns and not self.delimiter and self.separators[number] != SEMICOLON
 
     def _parse(self, block: NDArray[np.uint8]) -> tuple[EdgeChunk, int, int]:
         """The edges, the position of the line that stopped the parser, and its fault (0: everything is parsed)."""
@@ -209,11 +249,10 @@ class TextEdges:
 
     def _lines_of_names(self, number: int) -> list[bool]:
         """Whether both names are numbers, for each of the first lines of a file; empty if they are read as numbers."""
-        file = self.files[number]
-        for offset, block in data_blocks(file, self._has_header(number), block_bytes=_FIRST_BYTES):
-            chunk, _, wrong = self._parse(block)
+        for block in self._lines(number, 0, None, _FIRST_BYTES):
+            chunk, _, wrong = self._parse(block.text)
             if wrong in _MAY_BE_NAME:
-                named = self._parse_names(separator_of(file), file, offset, block)
+                named = self._parse_names(number, block)
                 ends = zip(named.source, named.target, strict=True)
                 return [_is_number(source) and _is_number(target) for source, target in ends]
             # Any other fault is reported by whoever reads the edges.
@@ -221,14 +260,15 @@ class TextEdges:
                 break
         return []
 
-    def _parse_names(self, separator: int, file: SourceFile, offset: int, block: NDArray[np.uint8]) -> NameChunk:
-        most = len(block) // _SHORTEST_LINE + 1
-        source, target = np.empty(len(block), np.uint8), np.empty(len(block), np.uint8)
+    def _parse_names(self, number: int, block: TextBlock) -> NameChunk:
+        file, text = self.files[number], block.text
+        most = len(text) // _SHORTEST_LINE + 1
+        source, target = np.empty(len(text), np.uint8), np.empty(len(text), np.uint8)
         source_offset, target_offset = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
         weight, line_at = np.empty(most if self.weights else 0, np.float32), np.empty(most, np.int64)
         count, at, wrong = name_parser.parse_names(
-            block,
-            separator,
+            text,
+            self.separators[number] if self._is_plain(number) else TAB,
             self.weights,
             self.extra_columns,
             source,
@@ -242,15 +282,28 @@ class TextEdges:
         for names in (sources, targets):
             edge, reason = names.first_wrong()
             if edge >= 0:
-                raise bad_line(file, offset + int(line_at[edge]), reason)
+                raise bad_line(file, block.place(int(line_at[edge])), reason)
         if wrong:
             reason = name_parser.REASONS.get(wrong) or REASONS[wrong] + _HINTS.get(wrong, "")
-            raise bad_line(file, offset + at, reason)
+            raise bad_line(file, block.place(at), reason)
         return NameChunk(sources, targets, weight[:count] if self.weights else None)
 
     def with_vertices(self, num_vertices: int) -> TextEdges:
         """The same edges, but with ids that must be below ``num_vertices``."""
         return replace(self, stated_vertices=num_vertices)
+
+
+def _fields_of(file: SourceFile, separator: int, columns: Sequence[str]) -> tuple[int, ...]:
+    """Numbers of the fields with these names in the first line.
+
+    Raises:
+        InputError: the line does not have one of them.
+    """
+    names = header_fields(file, separator)
+    for name in columns:
+        if name not in names:
+            raise InputError(f"{file.location}: no column {name}; the first line has {', '.join(names) or 'none'}")
+    return tuple(map(names.index, columns))
 
 
 def _is_number(name: bytes) -> bool:
@@ -274,6 +327,8 @@ FORMAT = Format(
             "header", bool, "Whether the first line names the columns; by default, if it is recognized.", deniable=True
         ),
         Option("extra_columns", bool, "Ignore columns after those that are needed."),
+        COLUMNS,
+        Option("delimiter", str, "What separates fields: one character, or tab; by default, it is recognized."),
     ),
     is_fallback=True,
 )

@@ -34,7 +34,7 @@ REASONS = {
 
 TAB, FEED, RETURN, SPACE = 9, 10, 13, 32
 HASH, PERCENT, PLUS, COMMA, MINUS, POINT, ZERO = 35, 37, 43, 44, 45, 46, 48
-QUOTE = 34
+QUOTE, SEMICOLON = 34, 59
 LOWER = 32  # the bit that makes an upper-case letter lower-case
 
 #: Typed as Any because numba's annotations make callers pass the typing context.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SUFFIXES, SourceFile
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, whole_lines
-from gnnloom.pipeline.sources.reading.numerals import COMMA, SPACE, TAB
+from gnnloom.pipeline.sources.reading.numerals import COMMA, SEMICOLON, SPACE, TAB
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VertexArray
 
@@ -76,16 +76,27 @@ def _first_data(file: SourceFile) -> tuple[int, bytes]:
 def separator_of(file: SourceFile) -> int:
     """The byte that separates the fields of a file with names; a space stands for runs of blanks.
 
-    The suffixes ``.csv`` and ``.tsv`` decide. In other files it is a tab if the first line has one, else a comma if
-    the first line has one, else a space.
+    The suffixes ``.csv`` and ``.tsv`` decide, except that a ``.csv`` whose first line has semicolons and no commas has
+    semicolons. In other files it is a tab or a comma if the first line has one, a semicolon if it has one and no
+    blanks, else a space.
     """
     name = file.location
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
-    if name.endswith((".csv", ".tsv")):
-        return COMMA if name.endswith(".csv") else TAB
+    if name.endswith(".tsv"):
+        return TAB
     line = first_data_line(file)
-    return TAB if b"\t" in line else COMMA if b"," in line else SPACE
+    if name.endswith(".csv"):
+        return SEMICOLON if b";" in line and b"," not in line else COMMA
+    is_one = len(line.split()) == 1
+    return TAB if b"\t" in line else COMMA if b"," in line else SEMICOLON if is_one and b";" in line else SPACE
+
+
+def header_fields(file: SourceFile, separator: int) -> list[str]:
+    """The names in the first line that is not a comment."""
+    line = first_data_line(file).decode("utf-8", "replace").strip()
+    fields = line.split() if separator == SPACE else next(csv.reader([line], delimiter=chr(separator)), [])
+    return [field.strip().strip('"') for field in fields]
 
 
 def is_number(field: str) -> bool:
@@ -100,6 +111,11 @@ def is_number(field: str) -> bool:
 def has_names(cells: Sequence[str], array: VertexArray) -> bool:
     """Whether cells of a line name columns: one is neither empty nor a number, nor a word that the array knows."""
     return any(cell and not is_number(cell) and cell.lower() not in array.words for cell in cells)
+
+
+def names_ids(cell: str) -> bool:
+    """Whether a name of a column ends as those of ids do: node, user_id, Index."""
+    return _EXTRAS.search(re.sub(r"[^a-z]", "", cell.lower())) is not None
 
 
 def begins_with_header(file: SourceFile, weights: bool) -> bool:

@@ -16,9 +16,11 @@ from gnnloom.pipeline.sources.reading.text_columns import (
     begins_with_words,
     count_columns,
     count_rows,
+    first_cells,
     index_rows,
     read_array,
 )
+from gnnloom.pipeline.sources.reading.text_layout import names_ids
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
@@ -101,7 +103,9 @@ class TextVertices(OneArray):
 
 
 def _begins_with_ids(file: SourceFile, header: bool) -> bool:
-    """Whether the first column of the first lines holds something that is not a binary label."""
+    """Whether the first column of the first lines holds something that is not a binary label, or is named so."""
+    if header and names_ids(first_cells(file)[0]):
+        return True
     with file.open() as stream:
         lines = [stream.readline(_LONGEST) for _ in range(_LINES)][header:]
     firsts = {line.replace(b",", b" ").split()[0].lower() for line in lines if line.strip(b" \t\r\n,")}

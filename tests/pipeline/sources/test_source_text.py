@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import threading
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,14 +43,7 @@ def write(folder: Path, content: str | bytes, name: str = "edges.txt") -> str:
 
 
 def small_blocks(source: TextEdges, range_bytes: int, block_bytes: int) -> TextEdges:
-    return TextEdges(
-        source.files,
-        source.weights,
-        source.header,
-        source.extra_columns,
-        range_bytes=range_bytes,
-        block_bytes=block_bytes,
-    )
+    return replace(source, range_bytes=range_bytes, block_bytes=block_bytes)
 
 
 IDS = st.one_of(st.integers(0, 30), st.integers(0, MAX_ID), st.integers(MAX_ID - 3, MAX_ID))
@@ -305,3 +299,62 @@ def test_web_servers_without_range_requests_are_read(tmp_path: Path) -> None:
             TextEdges.open([f"{host}/none.txt"])
         server.shutdown()
     assert found == [(1, 2), (3, 4)] * 2
+
+
+TABLE = '# people\nwhen;user_a;score;user_b\n2020-01-01; 7 ;0.5;3\n\n2020-01-02;1;"2";7\n2020-01-03;3;4;1'
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.txt", "table.csv.gz"])
+@pytest.mark.parametrize("block_bytes", [1, 30, 1 << 20])
+def test_ids_are_read_from_named_columns(tmp_path: Path, name: str, block_bytes: int) -> None:
+    path = write(tmp_path, TABLE, name)
+    source = small_blocks(TextEdges.open([path], columns="user_a,user_b"), 40, block_bytes)
+    assert read(source) == ([(7, 3), (1, 7), (3, 1)], [])
+    source = TextEdges.open([path], columns=["user_b", "user_a"])
+    assert read(source)[0] == [(3, 7), (7, 1), (1, 3)]
+    assert source.identity() != TextEdges.open([path], columns="user_a,user_b").identity()
+
+
+def test_weights_may_be_a_named_column(tmp_path: Path) -> None:
+    path = write(tmp_path, "b w a\n1 0.5 2\n3 4 5\n")
+    assert read(TextEdges.open([path], columns="a,b,w")) == ([(2, 1), (5, 3)], [0.5, 4.0])
+
+
+@pytest.mark.parametrize("delimiter", ["|", ";", ":", "tab"])
+def test_any_character_may_separate_fields(tmp_path: Path, delimiter: str) -> None:
+    text = "1|2\n3| 4\r\n".replace("|", "\t" if delimiter == "tab" else delimiter)
+    source = TextEdges.open([write(tmp_path, text)], delimiter=delimiter)
+    assert read(source)[0] == [(1, 2), (3, 4)]
+    assert source.identity()["delimiter"] == delimiter
+
+
+def test_semicolons_are_recognized(tmp_path: Path) -> None:
+    for name in ("edges.csv", "edges.txt"):
+        assert read(TextEdges.open([write(tmp_path, "source;target\n1;2\n3;4\n", name)]))[0] == [(1, 2), (3, 4)]
+    named = TextEdges.open([write(tmp_path, '"Doe; Jane";bob\nbob;"a ""b"""\n', "names.csv")])
+    assert named.begins_with_names()
+    (chunk,) = (chunk for span in named.ranges() for chunk in named.read_names(span))
+    assert (list(chunk.source), list(chunk.target)) == ([b"Doe; Jane", b"bob"], [b"bob", b'a "b"'])
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "reason"),
+    [
+        (TABLE, {"columns": "user_a,user_c"}, r"no column user_c; the first line has when, user_a, score, user_b"),
+        (TABLE, {"columns": "user_a"}, r"columns 'user_a': expected src,dst\[,weight\]"),
+        (TABLE, {"columns": "user_a,user_b", "header": False}, "columns are named in the first line"),
+        ("1|2\n", {"delimiter": "||"}, r"delimiter '\|\|': expected one character"),
+    ],
+)
+def test_columns_and_delimiters_that_do_not_fit_are_refused(
+    tmp_path: Path, text: str, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        TextEdges.open([write(tmp_path, text, "t.csv")], **options)
+
+
+@pytest.mark.parametrize(("line", "reason"), [("4;5", "found too few columns"), ("4;5;x", "expected a vertex id")])
+def test_a_line_without_the_named_columns_is_named(tmp_path: Path, line: str, reason: str) -> None:
+    source = TextEdges.open([write(tmp_path, f"a;b;c\n1;2;3\n\n{line}\n", "t.csv")], columns="a,c")
+    with pytest.raises(InputError, match=f"line 4: {reason}"):
+        read(source)

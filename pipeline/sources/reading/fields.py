@@ -1,0 +1,143 @@
+"""Text in which other fields than the first ones, or fields between other separators, are ids: put into the usual form.
+
+The chosen fields of each line are copied, with tabs between them, so that the same parsers read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.lines import bad_line
+from gnnloom.pipeline.sources.reading.numerals import (
+    FEED,
+    HASH,
+    PERCENT,
+    QUOTE,
+    REASONS,
+    SPACE,
+    TAB,
+    TOO_FEW,
+    is_blank,
+    is_end,
+    next_line,
+    skip_blanks,
+)
+
+#: Length of the shortest line: a character and a line feed.
+_SHORTEST_LINE = 2
+#: Fields of a line that are looked at if all are wanted: more than parsers take.
+_MOST_FIELDS = 15
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """Whole lines, as parsers read them.
+
+    Attributes:
+        text: (num_bytes,) uint8.
+        offset: of the block in the file's contents.
+        lines: (2, num_lines) int64 where each line begins in the text and in the file's contents; None if the text is
+            that of the file.
+    """
+
+    text: NDArray[np.uint8]
+    offset: int
+    lines: NDArray[np.int64] | None = None
+
+    def place(self, at: int) -> int:
+        """Offset, in the file's contents, of the line that begins at a byte of the text."""
+        if self.lines is None:
+            return self.offset + at
+        return int(self.lines[1, np.searchsorted(self.lines[0], at, side="right") - 1])
+
+
+def chosen_fields(
+    file: SourceFile, blocks: Iterable[tuple[int, NDArray[np.uint8]]], separator: int, fields: Sequence[int]
+) -> Iterator[TextBlock]:
+    """Copy some fields of each line.
+
+    Args:
+        blocks: offset and whole lines of every block.
+        separator: the byte between fields; a space stands for runs of blanks.
+        fields: numbers of the fields, from 0, in the order in which they are wanted; none for all.
+
+    Raises:
+        InputError: a line has too few fields.
+    """
+    for offset, block in blocks:
+        most = len(block) // _SHORTEST_LINE + 1
+        out = np.empty(len(block) * max(2, len(fields)) + 1, np.uint8)
+        lines, spans = np.empty((2, most), np.int64), np.empty((max(fields, default=_MOST_FIELDS) + 1, 2), np.int64)
+        count, size, at = _copy_fields(block, separator, np.array(fields, np.int64), spans, out, lines)
+        if at >= 0:
+            raise bad_line(file, offset + at, REASONS[TOO_FEW])
+        lines[1, :count] += offset
+        yield TextBlock(out[:size], offset, lines[:, :count])
+
+
+@njit(cache=True, nogil=True)
+def _find_fields(text: Any, at: int, separator: int, spans: Any) -> int:
+    """Find where the first fields of a line begin and end, without blanks around them; returns how many there are."""
+    count = 0
+    while count < len(spans):
+        at = skip_blanks(text, at)
+        first = at
+        if text[at] == QUOTE:
+            at += 1
+            # Two quotes within a field stand for one.
+            while not is_end(text, at) and not (text[at] == QUOTE and text[at + 1] != QUOTE):
+                at += 2 if text[at] == QUOTE else 1
+        while not is_end(text, at) and text[at] != separator and not (separator == SPACE and text[at] == TAB):
+            at += 1
+        stop = at
+        while stop > first and is_blank(text[stop - 1]):
+            stop -= 1
+        spans[count, 0], spans[count, 1] = first, stop
+        count += 1
+        if separator == SPACE:
+            at = skip_blanks(text, at)
+            if is_end(text, at):
+                break
+        elif is_end(text, at):
+            break
+        else:
+            at += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _copy_fields(text: Any, separator: int, fields: Any, spans: Any, out: Any, lines: Any) -> tuple[int, int, int]:
+    """Copy fields of all lines that are neither blank nor comments.
+
+    Returns:
+        The number of lines and of bytes, and where the line begins that has too few fields (-1: none).
+    """
+    at, count, size = 0, 0, 0
+    while at < len(text):
+        line = at
+        at = skip_blanks(text, at)
+        if not (is_end(text, at) or text[at] == HASH or text[at] == PERCENT):
+            found = _find_fields(text, line, separator, spans)
+            lines[0, count], lines[1, count] = size, line
+            count += 1
+            for number in range(fields.size or found):
+                chosen = fields[number] if fields.size else number
+                if chosen >= found:
+                    return count, size, line
+                if number:
+                    out[size] = TAB
+                    size += 1
+                for k in range(spans[chosen, 0], spans[chosen, 1]):
+                    out[size] = text[k]
+                    size += 1
+            out[size] = FEED
+            size += 1
+        at = next_line(text, at)
+    return count, size, -1
