@@ -11,6 +11,7 @@ from gnnloom.pipeline.ingest.tables.routed_table import RowCounts
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
 from gnnloom.pipeline.ingest.vertex_rows import ArrayPlan, add_facts, task_rows, vertex_phases
 from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.sources.reading.class_names import names_of
 from gnnloom.pipeline.sources.source import KeyedSource, SeparableSource, VertexData, VertexSource
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
@@ -131,7 +132,9 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
     found = writer.recorded_of(names)
     of_tables = {each.array: _table_facts(each, found) for each in arrays if each.table is not None}
     _check_placed(source, graph, of_tables)
-    facts = _total_facts(found[name] for name in names) | _left_out(graph, source, of_tables)
+    facts: dict[str, Any] = {**_total_facts(found[name] for name in names), **_left_out(graph, source, of_tables)}
+    if class_names := names_of(_source_of(source, array) for array in source.arrays):
+        facts |= {"class_names": list(class_names)}
     writer.commit(names, sizes, facts)
 
 

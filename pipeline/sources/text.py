@@ -29,7 +29,7 @@ from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_li
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, RANGE_BYTES, bad_line, byte_ranges, count_data_lines
 from gnnloom.pipeline.sources.reading.numerals import EXTRA, NEGATIVE, NO_ID, REASONS, SEMICOLON, TAB, TOO_LARGE
 from gnnloom.pipeline.sources.reading.parse import parse_edges
-from gnnloom.pipeline.sources.reading.text_layout import begins_with_header, data_blocks, header_fields, separator_of
+from gnnloom.pipeline.sources.reading.text_layout import begins_with_header, data_blocks, first_lines, separator_of
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
@@ -299,7 +299,7 @@ def _fields_of(file: SourceFile, separator: int, columns: Sequence[str]) -> tupl
     Raises:
         InputError: the line does not have one of them.
     """
-    names = header_fields(file, separator)
+    names = first_lines(file, separator)[0]
     for name in columns:
         if name not in names:
             raise InputError(f"{file.location}: no column {name}; the first line has {', '.join(names) or 'none'}")

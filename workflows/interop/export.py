@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.graph import block_path
-from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.errors import GnnloomError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.format.own_folder import own_folder
@@ -51,7 +51,8 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
         "scores": ("score", "score"),
         "embeddings": ("embedding", "embedding"),
     }[what]
-    return vertex_table(graph_of_run(dataset, run), {name: predictions.array(stored)})
+    names = _class_names(dataset, run.inputs().get("vertices")) if what == "predictions" else ()
+    return vertex_table(graph_of_run(dataset, run), {name: predictions.array(stored)}, names)
 
 
 def graph_of_run(dataset: Dataset, run: Run) -> Graph:
@@ -76,7 +77,16 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
     there = {name: vertices.array(name) for name in vertices.names if VERTEX_ARRAYS[name].export == what}
     if not there:
         raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")
-    return vertex_table(dataset.graph(vertices.artifact.inputs["graph"]), there)
+    names = _class_names(dataset, vertices.artifact.key) if "label" in there else ()
+    return vertex_table(dataset.graph(vertices.artifact.inputs["graph"]), there, names)
+
+
+def _class_names(dataset: Dataset, vertices: str | None) -> tuple[str, ...]:
+    """Names of the classes, if the labels of these vertex data were names and are still there."""
+    try:
+        return tuple(dataset.vertices(vertices).artifact.facts.get("class_names", ()))
+    except GnnloomError:
+        return ()
 
 
 def partition_table(dataset: Dataset, parts: int | None, method: str | None, key: str | None = None) -> Table:
@@ -90,8 +100,12 @@ def partition_table(dataset: Dataset, parts: int | None, method: str | None, key
     return vertex_table(graph, {"part": partition.stored_part()})
 
 
-def vertex_table(graph: Graph, arrays: dict[str, ArrayReader]) -> Table:
-    """Return arrays over the vertices after a column of source ids or names; ``.npy`` holds the first array."""
+def vertex_table(graph: Graph, arrays: dict[str, ArrayReader], class_names: Sequence[str] = ()) -> Table:
+    """Return arrays over the vertices after a column of source ids or names; ``.npy`` holds the first array.
+
+    Args:
+        class_names: what the classes in the first array are called, for a column at the end; none for no such column.
+    """
     columns = [
         ExportedColumn(name, array.dtype, array.shape[1] if len(array.shape) > 1 else None)
         for name, array in arrays.items()
@@ -102,10 +116,13 @@ def vertex_table(graph: Graph, arrays: dict[str, ArrayReader]) -> Table:
     def pieces() -> Iterator[tuple[Any, ...]]:
         for start in range(0, graph.num_vertices, step):
             stop = min(start + step, graph.num_vertices)
-            yield (_ids(graph)(start, stop), *(array.read(start, stop) for array in arrays.values()))
+            read = [array.read(start, stop) for array in arrays.values()]
+            named = [[(*class_names, "")[number] for number in read[0].tolist()]] if class_names else []
+            yield (_ids(graph)(start, stop), *read, *named)
 
+    named = [ExportedColumn(f"{columns[0].name}_name", None)] if class_names else []
     vertex = ExportedColumn("vertex", None if graph.has_names else _INT64)
-    return Table((vertex, *columns), graph.num_vertices, pieces, (columns[0].name,))
+    return Table((vertex, *columns, *named), graph.num_vertices, pieces, (columns[0].name,))
 
 
 def _ids(graph: Graph) -> Callable[[int, int], Any]:

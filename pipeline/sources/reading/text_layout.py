@@ -92,11 +92,18 @@ def separator_of(file: SourceFile) -> int:
     return TAB if b"\t" in line else COMMA if b"," in line else SEMICOLON if is_one and b";" in line else SPACE
 
 
-def header_fields(file: SourceFile, separator: int) -> list[str]:
-    """The names in the first line that is not a comment."""
-    line = first_data_line(file).decode("utf-8", "replace").strip()
-    fields = line.split() if separator == SPACE else next(csv.reader([line], delimiter=chr(separator)), [])
-    return [field.strip().strip('"') for field in fields]
+def first_lines(file: SourceFile, separator: int, count: int = 1) -> list[list[str]]:
+    """The fields of the first lines that are neither blank nor comments, without quotes around them."""
+    found: list[list[str]] = []
+    for _, block in data_blocks(file, False, block_bytes=_FIRST_BYTES):
+        for line in block.tobytes().decode("utf-8", "replace").splitlines():
+            text = line.strip()
+            if len(found) < count and text and text[0] not in "#%":
+                fields = text.split() if separator == SPACE else next(csv.reader([text], delimiter=chr(separator)), [])
+                found.append([field.strip().strip('"') for field in fields])
+        if len(found) == count:
+            break
+    return found or [[]]
 
 
 def is_number(field: str) -> bool:

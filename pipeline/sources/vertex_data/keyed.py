@@ -103,6 +103,12 @@ class KeyedVertices(OneArray):
     def location(self) -> str:
         return self.rows.file.location
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes; none if labels are numbers."""
+        named = self.rows.named if isinstance(self.rows, KeyedText) else None
+        return named.names if named else ()
+
     def num_vertices(self) -> int:
         return self.stated_vertices
 

@@ -19,6 +19,7 @@ from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked, unpacked_array
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading import name_parser
+from gnnloom.pipeline.sources.reading.class_names import NamedLabels
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.numerals import REASONS, word_numbers
@@ -90,6 +91,7 @@ class KeyedText:
     separator: int
     header: bool
     array: str
+    named: NamedLabels | None = None
 
     ids = None
 
@@ -111,7 +113,8 @@ class KeyedText:
                 f"{file.location}: expected an id and at least one number per line, found {line.strip()[:60]!r}"
             )
         header = has_names(fields[1:], VERTEX_ARRAYS[array])
-        return cls(file, len(fields) - 1, separator, header, array)
+        named = NamedLabels.of(file, separator, (0, 1)) if array == "label" and header and len(fields) == 2 else None
+        return cls(file, len(fields) - 1, separator, header if named is None else named.header, array, named)
 
     def ranges(self) -> Sequence[SourceRange]:
         if not self.file.is_seekable or self.file.size is None:
@@ -123,6 +126,12 @@ class KeyedText:
 
     def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
         stop, array = None if span.stop < 0 else span.stop, VERTEX_ARRAYS[self.array]
+        if self.named is not None:
+            for block in self.named.blocks(span.start, stop):
+                ids = Names.of_values(np.array([words[0] for words in block.words], object))
+                codes = block.codes(self.named.names).astype(np.float64)[:, None]
+                yield _checked(self, KeyedBlock(ids, codes, block.line_at))
+            return
         cells = array.takes_nan, word_numbers(array.words), np.array(list(array.words.values()), np.float64)
         for offset, text in data_blocks(self.file, self.header, span.start, stop, _BLOCK_BYTES):
             most = len(text) // (2 * self.num_columns + 2) + 1

@@ -8,7 +8,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.reading.class_names import NamedLabels
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
+from gnnloom.pipeline.sources.reading.numerals import COMMA
 from gnnloom.pipeline.sources.reading.text_columns import (
     RowIndex,
     RowStart,
@@ -42,6 +44,7 @@ class TextVertices(OneArray):
         stated_vertices: rows of the file.
         index: where rows begin from which on the file can be read.
         header: whether the first line names the columns.
+        named: where labels are names of classes; None if they are numbers.
     """
 
     file: SourceFile
@@ -50,6 +53,7 @@ class TextVertices(OneArray):
     stated_vertices: int
     index: RowIndex
     header: bool = False
+    named: NamedLabels | None = None
 
     @classmethod
     def open(cls, location: str, array: str) -> TextVertices:
@@ -64,6 +68,8 @@ class TextVertices(OneArray):
         """
         file = open_file(location)
         columns, header = count_columns(file), begins_with_words(file, VERTEX_ARRAYS[array])
+        named = NamedLabels.of(file, COMMA, (0,)) if array == "label" and header and columns == 1 else None
+        header = header if named is None else named.header
         index = index_rows(file, header)
         rows = count_rows(file, header=header) if index.num_rows is None else index.num_rows
         if not rows:
@@ -77,7 +83,12 @@ class TextVertices(OneArray):
             )
         if not VERTEX_ARRAYS[name].dims and columns != 1:
             raise InputError(f"{location}: expected one column of {array}s, found {columns}")
-        return cls(file, name, columns, rows, index, header)
+        return cls(file, name, columns, rows, index, header, named)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes; none if labels are numbers."""
+        return self.named.names if self.named else ()
 
     @property
     def random_access(self) -> bool:
@@ -99,7 +110,15 @@ class TextVertices(OneArray):
                 yield rows
 
     def _blocks(self, array: str, begin: RowStart) -> Iterator[TextRows]:
+        if self.named is not None:
+            return self._named_blocks(self.named, begin)
         return read_array(self.file, VERTEX_ARRAYS[array], self.width, begin, header=self.header)
+
+    def _named_blocks(self, named: NamedLabels, begin: RowStart) -> Iterator[TextRows]:
+        first = begin.row
+        for block in named.blocks(begin.offset):
+            yield TextRows(self.file, first, block.codes(named.names), block.line_at)
+            first += len(block.words)
 
 
 def _begins_with_ids(file: SourceFile, header: bool) -> bool:

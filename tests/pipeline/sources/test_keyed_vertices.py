@@ -16,6 +16,7 @@ from gnnloom.pipeline.sources.format import open_edges, open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.workflows.interop.export import vertices_table
 
 CLUSTER = InProcessCluster()
 IDS = {
@@ -199,3 +200,16 @@ def test_labels_that_begin_with_ids_are_not_taken_for_a_matrix(catalog: Catalog,
         (tmp_path / "y.csv").write_text(text)
         with pytest.raises(InputError, match="looks like vertex ids; if it is, add `--by-id`"):
             open_vertices("files", (), {"label": str(tmp_path / "y.csv")}, graph)
+
+
+def test_names_of_classes_are_kept_and_exported(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = store(catalog, tmp_path, "names")
+    (tmp_path / "y.csv").write_text('id,class\nuser 9,Rule Learning\nb,\nbé,"Case, Based"\nx,Theory\n')
+    vertices = ingest_vertices(
+        dataset, open_vertices("keyed", (), {"label": str(tmp_path / "y.csv")}, dataset.graph()), CLUSTER
+    )
+    assert vertices.label().tolist() == [-1, -1, 0, -1, 1]
+    assert vertices.artifact.facts["class_names"] == ["Case, Based", "Rule Learning", "Theory"]
+    table = vertices_table(dataset, "labels")
+    assert [column.name for column in table.columns] == ["vertex", "label", "label_name"]
+    assert [name for piece in table.pieces() for name in piece[2]] == ["", "", "Case, Based", "", "Rule Learning"]

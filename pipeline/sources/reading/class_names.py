@@ -1,0 +1,110 @@
+"""Labels of text files that are names of classes: these are numbered in the order of their bytes.
+
+Whoever opens a file finds the names by reading it once; readers then look them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.reading.fields import chosen_fields
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_lines, is_number
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import NO_LABEL
+
+#: Most classes that have names.
+MOST_NAMES: Final = 1 << 16
+#: What stands for no label among names, in lower case.
+_UNKNOWN: Final = frozenset({b"", b"-1", b"nan"})
+#: Names of a column of labels, in lower case: such a first line is a header and not a class.
+_HEADERS: Final = frozenset({"label", "labels", "class", "classes", "category", "target", "y"})
+#: Bytes of text that are split at a time.
+_BLOCK_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True)
+class WordBlock:
+    """Fields of consecutive lines that are not blank.
+
+    Attributes:
+        words: the chosen fields of each line, without quotes.
+        line_at: (num_lines,) int64 offset of each line in the file's contents, in bytes.
+    """
+
+    words: list[list[bytes]]
+    line_at: NDArray[np.int64]
+
+    def codes(self, names: tuple[str, ...]) -> NDArray[np.int32]:
+        """(num_lines,) int32 number of the class that the last field of each line names."""
+        numbers = {name.encode(): number for number, name in enumerate(names)}
+        return np.array([numbers.get(words[-1], NO_LABEL) for words in self.words], np.int32)
+
+
+@dataclass(frozen=True)
+class NamedLabels:
+    """The field of a file that names the class of each line.
+
+    Attributes:
+        header: whether the first line names the columns.
+        separator: the byte between fields.
+        fields: numbers of the fields, of which the last has the classes.
+        names: the names, ascending by their bytes.
+    """
+
+    file: SourceFile
+    header: bool
+    separator: int
+    fields: tuple[int, ...]
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, file: SourceFile, separator: int, fields: tuple[int, ...]) -> NamedLabels | None:
+        """Find the names; None if the labels are numbers.
+
+        Raises:
+            InputError: there are too many different names, or one is not UTF-8.
+        """
+        first, *second = first_lines(file, separator, 2)
+        # The first line alone may be a header.
+        last = (second or [first])[0]
+        if len(last) <= fields[-1] or not last[fields[-1]] or is_number(last[fields[-1]]):
+            return None
+        header = len(first) > fields[-1] and first[fields[-1]].lower() in _HEADERS
+        found = cls(file, header, separator, fields)
+        names: set[bytes] = set()
+        for block in found.blocks():
+            names |= {words[-1] for words in block.words}
+            if len(names) > MOST_NAMES:
+                raise InputError(f"{file.location}: more than {MOST_NAMES:,} different labels; number them first")
+        try:
+            known = tuple(name.decode() for name in sorted(names) if name.lower() not in _UNKNOWN)
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file.location}: a label is not UTF-8 ({error})") from error
+        return cls(file, header, separator, fields, known)
+
+    def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[WordBlock]:
+        """The lines of a range of bytes.
+
+        Raises:
+            InputError: a line has too few fields.
+        """
+        lines = data_blocks(self.file, self.header, start, stop, _BLOCK_BYTES)
+        for block in chosen_fields(self.file, lines, self.separator, self.fields):
+            words = [list(map(_unquoted, line.split(b"\t"))) for line in block.text.tobytes().split(b"\n")[:-1]]
+            if block.lines is not None:
+                yield WordBlock(words, block.lines[1])
+
+
+def _unquoted(field: bytes) -> bytes:
+    return field[1:-1].replace(b'""', b'"') if len(field) > 1 and field[:1] == field[-1:] == b'"' else field
+
+
+def names_of(sources: Iterable[object]) -> tuple[str, ...]:
+    """The names of the classes of the first source that has some."""
+    return next((names for source in sources if (names := getattr(source, "class_names", ()))), ())
