@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnloom.pipeline.partition.model.structure import Structure
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
+from gnnloom.pipeline.partition.partitioner import Structure
 
 #: Levels of ``--quality``, the default first.
 LEVELS = ("balanced", "fast", "best")

@@ -1,18 +1,27 @@
-"""What the tasks of the partition stage do, counted from the plans that they run with."""
+"""What a partition takes, projected before anything runs: the tasks of the stage, and the resources of every method."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from gnnloom.pipeline.partition.measure.measurement import MeasurePlan
+from gnnloom.pipeline.partition.choice import MOST_PINS
+from gnnloom.pipeline.partition.measure.quality import MeasurePlan
 from gnnloom.pipeline.partition.multilevel.pieces import Setting
 from gnnloom.pipeline.partition.multilevel.plan import boundary_phases, method_phases
-from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.multilevel.ways import measure_structure
+from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
+from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Structure
+from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.pipeline.partition.stage import store_phase
 from gnnloom.pipeline.partition.stochastic.batch_partition import expected_phases
+from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.machine_memory import available_memory
 
 
 def partition_counts(
@@ -43,7 +52,86 @@ def partition_counts(
 def _multilevel_phases(graph: GraphSizes, options: PartitionOptions, setting: Setting) -> list[Phase]:
     """The phases of the multilevel method; none if another one runs."""
     directions = 2 if options.directions == "both" and not graph.symmetric else 1
-    method, preset = options.method, options.preset
-    blocks = graph.block_rows, graph.block_nnz
-    rounds = method_phases(*blocks, setting, method, preset, symmetric=graph.symmetric, directions=directions)
-    return [*rounds, *boundary_phases(graph.num_vertices, graph.nnz, directions, setting, method, preset)]
+    how = graph, setting, options.method, options.preset, directions
+    return [*method_phases(*how), *boundary_phases(*how)]
+
+
+@dataclass(frozen=True)
+class MethodProjection:
+    """The resources that one preset of a method would take.
+
+    Attributes:
+        preset: name of the preset; empty if the method has none.
+        model: what is partitioned: the requested model, or the method's first if it does not offer that one.
+        memory: bytes at the peak, in one process.
+        disk: bytes of scratch files.
+        cpu_seconds: processor seconds of all threads.
+        fits: whether there is enough memory.
+        chosen: what a method that chooses among others would do, and why; empty for all others.
+    """
+
+    method: str
+    preset: str
+    model: str
+    memory: int
+    disk: int
+    cpu_seconds: float
+    fits: bool
+    chosen: str = ""
+
+
+def project_methods(
+    graph: Graph,
+    parts: int,
+    memory: int | None = None,
+    worker_memory: int = DEFAULT_MEMORY,
+    model: str = "",
+    directions: str = "forward",
+    batches: str = "vertex",
+) -> list[MethodProjection]:
+    """Project the cost of every preset of every method for a graph.
+
+    Args:
+        memory: bytes that may be used; None for what this machine has.
+        worker_memory: bytes of a worker, to which ``multilevel`` coarsens.
+        model: for the methods that offer it.
+        directions: for the models that distinguish them.
+        batches: for model ``stochastic``.
+
+    Raises:
+        InputError: there are more parts than vertices.
+    """
+    check_parts(parts, graph.num_vertices)
+    allowed = available_memory() if memory is None else memory
+    num_directions = 2 if directions == "both" and not graph.symmetric else 1
+    structure = _measure(graph, num_directions)
+    projections = []
+    for name, method in METHODS.items():
+        # Every method is listed, for comparison, even those that do not offer the requested model.
+        chosen = model if model in method.models else method.models[0]
+        workload = PartitionWorkload(
+            graph.num_vertices,
+            graph.nnz,
+            graph.symmetric,
+            parts,
+            chosen,
+            num_directions,
+            batches,
+            worker_memory,
+            structure,
+        )
+        for preset in method.presets:
+            cost = method.cost(workload, preset)
+            fits = cost.memory <= allowed
+            projections.append(
+                MethodProjection(name, preset.name, chosen, cost.memory, cost.disk, cost.cpu_seconds, fits, cost.chosen)
+            )
+    return projections
+
+
+def _measure(graph: Graph, num_directions: int) -> Structure | None:
+    """Measure the graph as the stage would; None for graphs so large that nothing depends on it."""
+    if num_directions * (graph.nnz + graph.num_vertices) > MOST_PINS:
+        return None
+    with own_folder("gnnloom-plan-") as folder:
+        return measure_structure(graph, folder)

@@ -1,4 +1,4 @@
-"""The descriptor of a partitioner, from which choices, help, checks and projections are derived, and what it costs."""
+"""The descriptor of a partitioner, from which choices, help and checks are derived; its problem, and what it costs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gnnloom.pipeline.partition.model.structure import Structure
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.storage.option import Option
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
-    from gnnloom.pipeline.partition.problem import PartitionProblem
+    from gnnloom.pipeline.partition.settings import PartitionSettings
+    from gnnloom.pipeline.tasks.cluster import Cluster
+    from gnnloom.storage.artifacts.graph import Graph
+    from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Processor seconds to start interpreters and load libraries.
 START_SECONDS = 2.0
@@ -44,6 +48,22 @@ class Preset:
     def cpu_seconds(self, num_pins: int, parts: int) -> float:
         """Processor seconds to partition ``num_pins`` pins into ``parts`` parts."""
         return float(self.seconds * num_pins / 1e6 * (parts / 8) ** self.parts_power)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The measures of a graph that a choice of method depends on; the same on every machine.
+
+    Attributes:
+        num_pins: of the hypergraph of one direction; an upper bound, as rows may already hold their own vertex.
+        pins_left: share of the pins that remain if every small cluster of vertices becomes one vertex: about 0.55 for
+            meshes, 0.75 for web graphs and collaborations, and 0.9 for graphs without clusters.
+        skew: nonzeros of the longest row over the average.
+    """
+
+    num_pins: int
+    pins_left: float
+    skew: float
 
 
 @dataclass(frozen=True)
@@ -102,6 +122,28 @@ def cost_of_one_pass(workload: PartitionWorkload, preset: Preset) -> MethodCost:
     part_vector = 4 * workload.num_vertices
     seconds = START_SECONDS + preset.cpu_seconds(workload.num_pins, workload.parts)
     return MethodCost(BASE_MEMORY + part_vector, part_vector, seconds)
+
+
+@dataclass(frozen=True)
+class PartitionProblem:
+    """What is partitioned, how, and where.
+
+    Attributes:
+        transpose: the transpose of ``graph``; ``graph`` itself if it is symmetric.
+        options: the settings, with model and preset resolved.
+        scratch: folder for temporary files, which is removed with the artifact's work folder.
+        part_path: ``.npy`` file that backs the part vector, so that tasks can map it.
+        cluster: runs the tasks of partitioners that have some.
+        writer: of the partition; keeps the records of tasks whose results an interrupted run leaves for the next one.
+    """
+
+    graph: Graph
+    transpose: Graph
+    options: PartitionSettings
+    scratch: Path
+    part_path: Path
+    cluster: Cluster
+    writer: ArtifactWriter
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.measure.measurement import MeasurePlan, record_quality
+from gnnloom.pipeline.partition.measure.quality import MeasurePlan, record_quality
 from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
-from gnnloom.pipeline.partition.partitioner import Partitioner
-from gnnloom.pipeline.partition.problem import PartitionProblem
+from gnnloom.pipeline.partition.partitioner import Partitioner, PartitionProblem
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few

@@ -36,7 +36,7 @@ from processes import watch
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.method_costs import project_methods
+from gnnloom.pipeline.partition.partition_plan import project_methods
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster

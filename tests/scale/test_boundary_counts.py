@@ -23,10 +23,9 @@ from gnnloom.pipeline.partition.multilevel.boundary_refine import (
 from gnnloom.pipeline.partition.multilevel.boundary_rings import WIDEST
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_clusters
-from gnnloom.pipeline.partition.multilevel.pieces import Setting
+from gnnloom.pipeline.partition.multilevel.pieces import Setting, store_vector
 from gnnloom.pipeline.partition.multilevel.plan import boundary_phases
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
-from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.memory import working_memory
@@ -138,7 +137,7 @@ def ladder(folder: Path, *, weighted: bool) -> DiskHypergraph:
 def test_a_plan_counts_the_boundary_where_a_graph_does_not_fit_in_memory(graph: Described) -> None:
     def counted(memory: int, preset: str = "auto") -> list[PhaseCount]:
         setting = Setting(PARTS, 2, memory)
-        return count(boundary_phases(graph.num_vertices, graph.nnz, 1, setting, "multilevel", preset))
+        return count(boundary_phases(graph.source.graph, setting, "multilevel", preset))
 
     assert [phase.phase for phase in counted(MEMORY)] == [
         "find cut nets",

@@ -26,11 +26,12 @@ from gnnloom.pipeline.partition.multilevel.cluster_rounds import ROUNDS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.pieces import Setting
 from gnnloom.pipeline.partition.multilevel.plan import level_phases, levels_at_most, method_phases
-from gnnloom.pipeline.partition.multilevel.store_hypergraph import RowBlocks, finest_level, store_phases
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import finest_level, store_phases
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, client_bytes, count
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
 
@@ -47,10 +48,7 @@ with_presets = pytest.mark.parametrize(
 
 
 def phases(graph: Described, parts: int, workers: int, method: str, preset: str) -> list[PhaseCount]:
-    sizes = graph.source.graph
-    setting = Setting(parts, workers, MEMORY)
-    blocks = sizes.block_rows, sizes.block_nnz
-    return count(method_phases(*blocks, setting, method, preset, symmetric=True, directions=1))
+    return count(method_phases(graph.source.graph, Setting(parts, workers, MEMORY), method, preset))
 
 
 def lists(graph: Described) -> int:
@@ -145,7 +143,7 @@ def test_a_partition_into_64_parts_runs_the_counted_tasks_and_opens_the_counted_
     ]
     assert len(levels) == (1 if preset == "flat" else 2)
     setting = Setting(64, cluster.workers, MEMORY)
-    stored = store_phases(RowBlocks.of(graph), 1, symmetric=True)
+    stored = store_phases(GraphSizes.of(graph), 1)
     check_runs([*stored, *level_phases(levels, setting, preset, fits=False)], cluster)
 
 

@@ -9,7 +9,7 @@ from scale.counted_cluster import OpenCounter, written_bytes
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import RANKS, check_opens, check_shares
 
-from gnnloom.pipeline.partition.measure.measurement import MeasurePlan
+from gnnloom.pipeline.partition.measure.quality import MeasurePlan
 from gnnloom.pipeline.partition.measure.volume import CountBuffers
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.partition_plan import partition_counts

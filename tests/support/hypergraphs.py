@@ -16,7 +16,7 @@ from gnnloom.pipeline.partition.methods.metis import METIS
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
-from gnnloom.pipeline.partition.native.request import PartitionRequest
+from gnnloom.pipeline.partition.native.program import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
 
 PROGRAMS = {program.name: program for program in (MT_KAHYPAR, KAHYPAR, METIS)}

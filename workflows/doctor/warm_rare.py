@@ -62,8 +62,8 @@ def _refine_a_boundary(folder: Path, graph: Graph, cluster: Cluster) -> None:
     """Refine the boundary of random parts, by a partitioner that leaves them as they are."""
     from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
     from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
+    from gnnloom.pipeline.partition.multilevel.pieces import store_vector
     from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
-    from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 
     def improve(small: Hypergraph, given: NDArray[np.int32]) -> NDArray[np.int32]:  # noqa: ARG001 - a partitioner's
         return given
@@ -102,13 +102,13 @@ def _partition_in_rounds(folder: Path, graph: Graph, cluster: Cluster) -> None:
     cluster_in_rounds(hypergraph, 6 * hypergraph.total_weight // graph.num_vertices, 1, folder, cluster)
     part_path, mask_path, position_path = folder / "part.npy", folder / "masks.npy", folder / "position.npy"
     create_part_vector(part_path, graph.num_vertices)
-    deal_heavy_first(hypergraph.weight_path, part_path, graph.num_vertices, 2, 0, folder / "classes", cluster)
+    deal_heavy_first(hypergraph, part_path, 2, 0, folder / "classes", cluster)
     create_masks(mask_path, hypergraph.num_nets, 1)
     position = np.arange(2)
     np.save(position_path, position)
     run_pieces(fill_phase(hypergraph.nets, part_path, position_path, 0, mask_path, 1), cluster)
     work = Pass(hypergraph, part_path, mask_path, 0, hypergraph.total_weight, 1.0, np.uint64(0), folder / "moves")
-    load = part_loads(hypergraph.weight_path, part_path, graph.num_vertices, 2, cluster)
+    load = part_loads(hypergraph, part_path, 2, cluster)
     move_in_rounds(work, position, load, cluster)
 
 

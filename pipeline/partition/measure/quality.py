@@ -1,29 +1,31 @@
-"""The figures that describe a partition, all measured on the stored graph."""
+"""The figures that describe a partition, all measured on the stored graph by a plan, which runs or is counted."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.partition.measure.balance import asked_limit
-from gnnloom.pipeline.partition.measure.volume import PartExchange
+from gnnloom.pipeline.partition.measure.volume import CountBuffers, PartExchange, exchange_phase, read_exchange
 from gnnloom.pipeline.partition.model.hypergraph import row_weights
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.mapped_vectors import map_vector
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Needs, Phase, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskOutput
+from gnnloom.storage.format.groups import write_group
 
 #: Up to this many parts, the manifest holds the matrix of rows exchanged: 65,536 numbers, a few hundred KB of JSON.
 MATRIX_PARTS = 256
@@ -120,23 +122,14 @@ def _measure_block(task: _LoadTask) -> int:
         for rows in row_ranges(Graph(Artifact(task.graph_path)), task.block):
             nonzeros = rows.nonzeros
             weight = row_weights(nonzeros, task.weights)
-            _add_rows(part[rows.first : rows.first + len(nonzeros)], nonzeros, weight, sums)
+            of_rows = part[rows.first : rows.first + len(nonzeros)].astype(np.intp)
+            # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
+            for total, each in zip(sums, (nonzeros, np.ones_like(nonzeros), weight), strict=True):
+                np.add.at(total, of_rows, each)
             heaviest = max(heaviest, int(weight.max(initial=0)))
         out.add(Index.of_positions(np.arange(num_parts)), dict(zip(_SUMS, sums, strict=True)))
         output.facts["heaviest"] = heaviest
     return int(sums[1].sum())
-
-
-@njit(cache=True, nogil=True)
-def _add_rows(
-    part: NDArray[np.int32], nonzeros: NDArray[np.int64], weight: NDArray[np.int64], sums: NDArray[np.int64]
-) -> None:
-    """Add the nonzeros, number and weight of rows to those of their parts, (3, num_parts) int64."""
-    # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
-    for row in range(len(part)):
-        sums[0, part[row]] += nonzeros[row]
-        sums[1, part[row]] += 1
-        sums[2, part[row]] += weight[row]
 
 
 def describe_quality(
@@ -206,3 +199,80 @@ def _describe_exchange(direction: str, exchange: PartExchange) -> dict[str, Any]
     if exchange.num_parts <= MATRIX_PARTS:
         figures[f"volume_{direction}matrix"] = exchange.matrix().tolist()
     return figures
+
+
+@dataclass(frozen=True)
+class MeasurePlan:
+    """How parts are measured; the defaults are for plans that are counted and not run.
+
+    Attributes:
+        graph: sizes of the graph.
+        transpose: sizes of its transpose; those of the graph if it is undirected.
+        num_parts: number of parts P.
+        memory: bytes that a worker may use.
+        weights: what the load of a part counts.
+        writer: of the artifact that the figures describe; finished tasks leave their records there.
+        part_path: mapped vector of the (num_vertices,) int32 parts.
+        graph_path, transpose_path: artifacts of the graph and its transpose.
+    """
+
+    graph: GraphSizes
+    transpose: GraphSizes
+    num_parts: int
+    memory: int
+    weights: str = "nonzeros"
+    writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "partition", ""))
+    part_path: Path = Path()
+    graph_path: Path = Path()
+    transpose_path: Path = Path()
+
+    @classmethod
+    def of(
+        cls, graph: Graph, transpose: Graph, parts: int, memory: int, weights: str, writer: ArtifactWriter, path: Path
+    ) -> MeasurePlan:
+        """The plan for a stored graph and a mapped vector of parts."""
+        paths = writer, path, graph.artifact.path, transpose.artifact.path
+        return cls(GraphSizes.of(graph), GraphSizes.of(transpose), parts, memory, weights, *paths)
+
+    def phases(self) -> list[Phase]:
+        """The phases that measure the parts."""
+        # Row j of the transpose lists the vertices that gather from j, whose parts need the row of j in a forward pass.
+        phases = [self._exchange("forward", self.transpose_path, self.transpose)]
+        if not self.graph.symmetric:
+            phases.append(self._exchange("backward", self.graph_path, self.graph))
+        paths = self.graph_path, self.part_path
+        return [*phases, load_phase(self.writer, *paths, self.graph, self.num_parts, self.weights)]
+
+    def _exchange(self, direction: str, matrix_path: Path, sizes: GraphSizes) -> Phase:
+        buffers = CountBuffers(self.num_parts, self.memory)
+        return exchange_phase(self.writer, matrix_path, self.part_path, sizes, buffers, direction)
+
+
+def record_quality(output: TaskOutput, plan: MeasurePlan, cluster: Cluster, method: str, imbalance: float) -> None:
+    """Count what the parts exchange on the real matrix, and record it as facts and, for many parts, arrays.
+
+    Args:
+        method: that made the partition.
+        imbalance: that was allowed.
+    """
+    writer, parts = output.writer, plan.num_parts
+    run(plan.phases(), cluster, writer)
+    forward = read_exchange(writer, "forward", parts)
+    backward = None if plan.graph.symmetric else read_exchange(writer, "backward", parts)
+    load = read_load(writer, plan.graph.num_blocks, parts)
+    output.facts = describe_quality(method, imbalance, load, forward, backward)
+    if parts > MATRIX_PARTS:
+        for direction, exchange in (("forward", forward), ("backward", backward)):
+            if exchange is not None:
+                _store_exchange(output, direction, exchange)
+
+
+def _store_exchange(output: TaskOutput, direction: str, exchange: PartExchange) -> None:
+    """Store the rows that each pair of parts exchanges as arrays, because they would make the manifest too large."""
+    path = output.writer.path
+    write_group(path / "exchange", {})
+    write_group(path / "exchange" / direction, {})
+    sender, receiver = np.divmod(exchange.pair, exchange.num_parts)
+    columns: dict[str, NDArray[Any]] = {"sender": sender.astype(np.int32), "receiver": receiver.astype(np.int32)}
+    for name, column in (columns | {"rows": exchange.rows}).items():
+        output.add(write_array(path, f"exchange/{direction}/{name}", column, ("pair",)))

@@ -297,9 +297,9 @@ def _add_to_table(emitted: NDArray[np.int64], table: NDArray[np.int64]) -> None:
         table[pair] += 1
 
 
-def pair_sums(num_parts: int) -> _PairTable | _PairCounts:
+def pair_sums(num_parts: int) -> _PairTable | KeySums:
     """An empty sum of counts by pair of parts, as a table if that is small enough."""
-    return _PairTable(num_parts) if num_parts * num_parts <= _TABLE_CELLS else _PairCounts()
+    return _PairTable(num_parts) if num_parts * num_parts <= _TABLE_CELLS else KeySums(_PENDING_PAIRS)
 
 
 class _PairTable:
@@ -319,30 +319,33 @@ class _PairTable:
 
 
 @dataclass
-class _PairCounts:
-    """Sums counts by pair in lists.
+class KeySums:
+    """Sums numbers by key, in memory for about twice as many keys as there are different ones.
 
-    Merges when as many pairs wait as were merged before, so each pair is sorted only a few times.
+    Merges when as many wait as were merged before, so each key is sorted only a few times.
+
+    Attributes:
+        least: fewest keys that are merged at a time.
     """
 
+    least: int
     _waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
     _num_merged: int = 0
     _num_waiting: int = 0
 
-    def add(self, pair: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
-        """Add the counts of distinct pairs."""
-        self._waiting.append((pair, rows))
-        self._num_waiting += len(pair)
-        if self._num_waiting > max(_PENDING_PAIRS, self._num_merged):
+    def add(self, key: NDArray[np.int64], number: NDArray[np.int64]) -> None:
+        """Add numbers, each to the sum of its key."""
+        self._waiting.append((key, number))
+        self._num_waiting += len(key)
+        if self._num_waiting > max(self.least, self._num_merged):
             self.merged()
 
     def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All pairs so far, ascending, with their sums."""
+        """All keys so far, ascending, with their sums."""
         empty = np.empty(0, dtype=np.int64)
-        pairs = np.concatenate([empty, *(pair for pair, _ in self._waiting)])
-        distinct, position = np.unique(pairs, return_inverse=True)
+        distinct, place = np.unique(np.concatenate([empty, *(key for key, _ in self._waiting)]), return_inverse=True)
         total = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(total, position, np.concatenate([empty, *(rows for _, rows in self._waiting)]))
+        np.add.at(total, place, np.concatenate([empty, *(number for _, number in self._waiting)]))
         self._waiting = [(distinct, total)]
         self._num_merged, self._num_waiting = len(distinct), 0
         return distinct, total

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any
 from gnnloom.pipeline.partition.choice import LEVELS, Way, choose
 from gnnloom.pipeline.partition.multilevel.cost import MULTILEVEL_PRESETS, multilevel_cost
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
-from gnnloom.pipeline.partition.partitioner import START_SECONDS, MethodCost, Partitioner, PartitionWorkload, Preset
+from gnnloom.pipeline.partition.partitioner import (
+    START_SECONDS,
+    MethodCost,
+    Partitioner,
+    PartitionProblem,
+    PartitionWorkload,
+    Preset,
+)
 from gnnloom.pipeline.partition.settings import QUALITY_METHOD
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from gnnloom.pipeline.partition.problem import PartitionProblem
 
 #: Bytes on disk for each pin: the nets of both directions of the incidence, twice while a graph is measured.
 _DISK_BYTES_PER_PIN = 24

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.native.native_partitioner import native_partitioner
-from gnnloom.pipeline.partition.native.program import NativeProgram
-from gnnloom.pipeline.partition.native.request import HYPERGRAPH, PartitionRequest
+from gnnloom.pipeline.partition.native.program import HYPERGRAPH, NativeProgram, PartitionRequest
 from gnnloom.pipeline.partition.partitioner import Preset
 
 KAHYPAR = NativeProgram(

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.native.native_partitioner import native_partitioner
-from gnnloom.pipeline.partition.native.program import NativeProgram
-from gnnloom.pipeline.partition.native.request import GRAPH, PartitionRequest
+from gnnloom.pipeline.partition.native.program import GRAPH, NativeProgram, PartitionRequest
 from gnnloom.pipeline.partition.partitioner import Preset
 
 METIS = NativeProgram(

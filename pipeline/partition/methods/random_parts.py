@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gnnloom.pipeline.partition.partitioner import Partitioner
+from gnnloom.pipeline.partition.partitioner import Partitioner, PartitionProblem
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from gnnloom.pipeline.partition.problem import PartitionProblem
 
 
 def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:

@@ -8,8 +8,6 @@ remains is read here.
 from __future__ import annotations
 
 import logging
-import shutil
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.multilevel.boundary_labels import label_boundary, label_phases
-from gnnloom.pipeline.partition.multilevel.boundary_nets import select_nets_of_boundary, select_phases
+from gnnloom.pipeline.partition.multilevel.boundary_contraction import (
+    label_boundary,
+    label_phases,
+    select_nets_of_boundary,
+    select_phases,
+)
 from gnnloom.pipeline.partition.multilevel.boundary_rings import boundary_of, find_boundary, ring_phases
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.part_files import inherit_phase
-from gnnloom.pipeline.partition.multilevel.pieces import run_pieces
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from gnnloom.pipeline.partition.multilevel.pieces import run_pieces, store_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
 from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.format.own_folder import own_folder
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -65,40 +68,26 @@ def refine_boundary(
     Band graphs: Chevalier, Pellegrini (Parallel Computing 34, 2008), section 3.3; improved by V-cycles:
     Walshaw (Annals of Operations Research 131, 2004).
     """
-    # A name of its own, so that a task that was taken for dead but still runs cannot change files of another level.
-    folder = refinement.scratch / f"boundary-{uuid.uuid4().hex}"
-    folder.mkdir(parents=True)
-    try:
-        return _refine_in(folder, hypergraph, part_path, parts, refinement, cluster)
-    finally:
-        shutil.rmtree(folder)
-
-
-def _refine_in(
-    folder: Path,
-    hypergraph: DiskHypergraph,
-    part_path: Path,
-    parts: int,
-    refinement: BoundaryRefinement,
-    cluster: Cluster,
-) -> bool:
     # The same tasks either way: starting many short ones on workers takes longer than what they do.
     nearby = cluster if hypergraph.is_for_tasks else InProcessCluster(cluster.memory, cluster.scratch)
     num_vertices = hypergraph.num_vertices
-    # The rest of each part becomes one vertex more.
-    boundary = find_boundary(
-        hypergraph, part_path, lambda pins, vertices: refinement.fits(pins, vertices + parts), folder, nearby
-    )
-    labels = boundary and label_boundary(hypergraph, boundary, part_path, parts, folder, nearby)
-    if not boundary or not labels:
-        return False
-    nets = select_nets_of_boundary(hypergraph, boundary, folder / "selected", nearby)
-    small = contract_nets(nets, labels.clusters, folder, cluster).load()
-    LOGGER.info("refining the boundary: %s of %s vertices", f"{boundary.num_vertices:,}", f"{num_vertices:,}")
-    improved = refinement.improve(small, np.array(map_vector(labels.part_path)))
-    improved_path = store_vector(folder / "improved.npy", improved)
-    run_pieces(inherit_phase(labels.clusters, improved_path, part_path, num_vertices), nearby)
-    return True
+    refinement.scratch.mkdir(parents=True, exist_ok=True)
+    # A name of its own, so that a task that was taken for dead but still runs cannot change files of another level.
+    with own_folder(within=refinement.scratch) as folder:
+        # The rest of each part becomes one vertex more.
+        boundary = find_boundary(
+            hypergraph, part_path, lambda pins, vertices: refinement.fits(pins, vertices + parts), folder, nearby
+        )
+        labels = boundary and label_boundary(hypergraph, boundary, part_path, parts, folder, nearby)
+        if not boundary or not labels:
+            return False
+        nets = select_nets_of_boundary(hypergraph, boundary, folder / "selected", nearby)
+        small = contract_nets(nets, labels.clusters, folder, cluster).load()
+        LOGGER.info("refining the boundary: %s of %s vertices", f"{boundary.num_vertices:,}", f"{num_vertices:,}")
+        improved = refinement.improve(small, np.array(map_array(labels.part_path)))
+        improved_path = store_vector(folder / "improved.npy", improved)
+        run_pieces(inherit_phase(labels.clusters, improved_path, part_path, num_vertices), nearby)
+        return True
 
 
 def refine_boundary_phases(hypergraph: DiskHypergraph, parts: int, pins: int) -> list[Phase]:

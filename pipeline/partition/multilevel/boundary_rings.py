@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.multilevel.boundary_kernels import count_pins, ids_of_ring, mark_cut, rows_of_rings
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
 from gnnloom.pipeline.partition.multilevel.pieces import (
@@ -27,12 +27,14 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
     PART_BYTES,
     Piece,
+    create_vector,
     phase_over,
     run_pieces,
+    store_vector,
 )
-from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
+from gnnloom.storage.format.numpy_files import map_array
 
 #: Most rings of a boundary: nets between the cut and the farthest vertex that may move.
 WIDEST = 12
@@ -63,7 +65,7 @@ class Side:
 
     def rows_within(self, rows: range, first: int, last: int) -> NDArray[np.int64]:
         """Rows of a range in the rings from ``first`` to ``last``, ascending."""
-        return rows_of_rings(map_vector(self.ring_path)[rows.start : rows.stop], rows.start, first, last)
+        return rows_of_rings(map_array(self.ring_path)[rows.start : rows.stop], rows.start, first, last)
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,7 @@ def _grow(work: _Ring, cluster: Cluster) -> tuple[int, int]:
 def _find_cut(task: Piece[tuple[Side, Path]]) -> int:
     """Make the cut nets of a range the first ring; returns the number of their pins."""
     nets, part_path = task.work
-    part, ring_of = map_vector(part_path), map_vector(nets.ring_path, "r+")
+    part, ring_of = map_array(part_path), map_array(nets.ring_path, "r+")
     return sum(
         mark_cut(block.offset, block.ids, part, ring_of[block.first_row :]) for block in nets.lists.blocks(task.rows)
     )
@@ -235,7 +237,7 @@ def _find_cut(task: Piece[tuple[Side, Path]]) -> int:
 def _spread(task: Piece[_Ring]) -> None:
     """Write the ids in the lists of the last ring, as far as these are in no ring, or in this one already."""
     work, lists = task.work, task.work.source.lists
-    rows, ring_of = work.source.rows_within(task.rows, work.last, work.last), map_vector(work.target.ring_path)
+    rows, ring_of = work.source.rows_within(task.rows, work.last, work.last), map_array(work.target.ring_path)
     store_vector(work.path(task.number), _ascending(ids_of_ring(rows, lists.offset(), lists.ids(), ring_of, work.ring)))
 
 
@@ -248,16 +250,16 @@ def _reach_vertices(task: Piece[_Ring]) -> tuple[int, int]:
 def _reach_nets(task: Piece[_Ring]) -> tuple[int, int]:
     """The number of pins of the nets of a ring, and of those inside, with one more for each net with pins elsewhere."""
     rows, lists = _reach(task), task.work.target.lists
-    return count_pins(rows, lists.offset(), lists.ids(), map_vector(task.work.source.ring_path))
+    return count_pins(rows, lists.offset(), lists.ids(), map_array(task.work.source.ring_path))
 
 
 def _reach(task: Piece[_Ring]) -> NDArray[np.int64]:
     """Give the rows of a range, as far as they are in the lists of all tasks, the number of the ring; return them."""
     work = task.work
     paths = [work.path(number) for number in range(len(work.source.ranges))]
-    found = np.concatenate([_within(map_vector(path), task.rows) for path in paths])
+    found = np.concatenate([_within(map_array(path), task.rows) for path in paths])
     rows = _ascending(found).astype(np.int64)
-    map_vector(work.target.ring_path, "r+")[rows] = work.ring
+    map_array(work.target.ring_path, "r+")[rows] = work.ring
     return rows
 
 
@@ -275,3 +277,72 @@ def _within(ids: NDArray[Any], rows: range) -> NDArray[Any]:
     # In the dtype of the ids: any other would make NumPy convert all of them.
     first, last = np.array([rows[0], rows[-1]], dtype=ids.dtype)
     return ids[np.searchsorted(ids, first) : np.searchsorted(ids, last, side="right")]
+
+
+@njit(cache=True, nogil=True)
+def mark_cut(offset: NDArray[np.int64], pin: NDArray[Any], part: NDArray[np.int32], ring_of: NDArray[np.uint8]) -> int:
+    """Mark the nets of a block that are cut with 1; returns the number of their pins."""
+    total = 0
+    for net in range(len(offset) - 1):
+        for k in range(offset[net], offset[net + 1]):
+            # A net is cut if the part of any pin differs from that of the first, so the scan ends at such a pin.
+            if part[pin[k]] != part[pin[offset[net]]]:
+                ring_of[net] = 1
+                total += offset[net + 1] - offset[net]
+                break
+    return total
+
+
+@njit(cache=True, nogil=True)
+def rows_of_rings(ring_of: NDArray[np.uint8], first_row: int, first: int, last: int) -> NDArray[np.int64]:
+    """Rows with rings from ``first`` to ``last``, of consecutive ones from ``first_row`` on."""
+    # Counted before they are listed: a comparison of all at once would take another byte for each.
+    count = 0
+    for ring in ring_of:
+        count += first <= ring <= last
+    rows = np.empty(count, np.int64)
+    count = 0
+    for row in range(len(ring_of)):
+        if first <= ring_of[row] <= last:
+            rows[count] = first_row + row
+            count += 1
+    return rows
+
+
+@njit(cache=True, nogil=True)
+def ids_of_ring(
+    rows: NDArray[np.int64], offset: NDArray[np.int64], ids: NDArray[Any], ring_of: NDArray[np.uint8], ring: int
+) -> NDArray[Any]:
+    """The ids in the lists of some rows that are in no ring, or in this one already."""
+    size = 0
+    for row in rows:
+        size += offset[row + 1] - offset[row]
+    found = np.empty(size, ids.dtype)
+    count = 0
+    for row in rows:
+        for k in range(offset[row], offset[row + 1]):
+            if ring_of[ids[k]] == 0 or ring_of[ids[k]] == ring:
+                found[count] = ids[k]
+                count += 1
+    return found[:count]
+
+
+@njit(cache=True, nogil=True)
+def count_pins(
+    nets: NDArray[np.int64], offset: NDArray[np.int64], pin: NDArray[Any], ring_of: NDArray[np.uint8]
+) -> tuple[int, int]:
+    """Count the pins of nets, and those after contraction.
+
+    Args:
+        ring_of: (num_vertices,) uint8 ring of each vertex; 0 outside the boundary.
+    """
+    total, contracted = 0, 0
+    for net in nets:
+        inside = 0
+        for k in range(offset[net], offset[net + 1]):
+            inside += ring_of[pin[k]] > 0
+        size = offset[net + 1] - offset[net]
+        total += size
+        # All pins outside share one part, since a cut net lies inside as a whole: they become one pin.
+        contracted += inside + (inside < size)
+    return total, contracted

@@ -29,7 +29,14 @@ from gnnloom.pipeline.partition.multilevel.cluster_joins import (
     leave_profiles,
     propose_joins,
 )
-from gnnloom.pipeline.partition.multilevel.cluster_state import RATING_BYTES, ClusterState, begin_phases, fill_phase
+from gnnloom.pipeline.partition.multilevel.cluster_state import (
+    RATING_BYTES,
+    ClusterState,
+    begin_phases,
+    fill_phase,
+    number_clusters,
+    number_phases,
+)
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.net_updates import (
@@ -40,10 +47,10 @@ from gnnloom.pipeline.partition.multilevel.net_updates import (
     run_bytes,
     spread_bytes,
 )
-from gnnloom.pipeline.partition.multilevel.number_clusters import number_clusters, number_phases
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
     Piece,
+    create_vector,
     phase_over,
     range_pieces,
     reading_tasks,
@@ -52,7 +59,6 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     shared_lanes,
     writing_tasks,
 )
-from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index
@@ -60,6 +66,7 @@ from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.format.files import remove_tree
+from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.random_numbers import stream_key
 
@@ -287,8 +294,8 @@ def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns]:
     """Route the joins; return the task's number, and what it wrote."""
     work, state = task.work, task.work.state
     hypergraph, found = state.hypergraph, [np.empty((0, 3), dtype=np.int64)]
-    rating, profile = map_vector(state.rating_path), map_vector(state.profile_path)
-    label, load, weight = map_vector(state.label_path), map_vector(state.load_path), hypergraph.vertex_weight
+    rating, profile = map_array(state.rating_path), map_array(state.profile_path)
+    label, load, weight = map_array(state.label_path), map_array(state.load_path), hypergraph.vertex_weight
     for block in hypergraph.vertices.blocks(task.rows):
         joins = np.empty((len(block.offset) - 1, 3), dtype=np.int64)
         count = propose_joins(
@@ -308,7 +315,7 @@ def _accept(task: Piece[_Round]) -> tuple[int, LaneRuns, int]:
         joins = work.proposed.rows(files).read(task.rows.start, task.rows.stop).column(_JOIN.name)
     # By cluster; the stable order keeps the vertices ascending within each.
     joins = joins[np.argsort(joins[:, 2], kind="stable")]
-    fits = fitting_joins(joins, state.hypergraph.vertex_weight, map_vector(state.load_path), state.limit)
+    fits = fitting_joins(joins, state.hypergraph.vertex_weight, map_array(state.load_path), state.limit)
     joins = joins[fits]
     with work.accepted.routed(task.number) as out:
         out.add(Index.of_offsets(np.array([0, len(joins)])), {_JOIN.name: joins})
@@ -333,7 +340,7 @@ def _spread(task: Piece[_Round]) -> tuple[int, LaneRuns, LaneRuns]:
 
 def _weights(state: ClusterState, joins: NDArray[np.int64]) -> NDArray[np.int64]:
     """Change the labels of the vertices, and return what their clusters gain and lose."""
-    map_vector(state.label_path, "r+")[joins[:, 0]] = joins[:, 2]
+    map_array(state.label_path, "r+")[joins[:, 0]] = joins[:, 2]
     moved = state.hypergraph.vertex_weight[joins[:, 0]]
     return np.stack([joins[:, 1:].ravel(), np.stack([-moved, moved], axis=1).ravel()], axis=1)
 
@@ -341,7 +348,7 @@ def _weights(state: ClusterState, joins: NDArray[np.int64]) -> NDArray[np.int64]
 def _change(task: Piece[_Round]) -> None:
     work, own = task.work, (task.number, task.number + 1)
     _copy(work.state.profile_path, work.then.profile_path, task.rows)
-    profile, rating = map_vector(work.then.profile_path, "r+"), map_vector(work.state.rating_path)
+    profile, rating = map_array(work.then.profile_path, "r+"), map_array(work.state.rating_path)
     with OpenFiles(work.folder) as files:
         sections = work.updates.rows(files).sections(*own)
         # All leave before any of them joins another cluster.
@@ -350,10 +357,10 @@ def _change(task: Piece[_Round]) -> None:
                 update(section.read(_UPDATE.name), rating, profile)
         if task.number < len(work.clusters):
             _copy(work.state.load_path, work.then.load_path, work.clusters[task.number])
-            load = map_vector(work.then.load_path, "r+")
+            load = map_array(work.then.load_path, "r+")
             for section in work.weights.rows(files).sections(*own):
                 np.add.at(load, *section.read(_WEIGHT.name).T)
 
 
 def _copy(source: Path, target: Path, rows: range) -> None:
-    map_vector(target, "r+")[rows.start : rows.stop] = map_vector(source)[rows.start : rows.stop]
+    map_array(target, "r+")[rows.start : rows.stop] = map_array(source)[rows.start : rows.stop]

@@ -1,18 +1,30 @@
-"""The state of clusters that form in rounds of tasks: the files, and the tasks that begin and fill them."""
+"""Clusters that form in rounds of tasks: their files, and the tasks that begin, fill and number them."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, block_ratings, fill_profiles
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, Piece, net_tasks, phase_over, vertex_pieces
-from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
-from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.pieces import (
+    NUMBER_BYTES,
+    Piece,
+    create_vector,
+    in_order,
+    net_tasks,
+    phase_over,
+    run_pieces,
+    vertex_pieces,
+)
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Phase, results
+from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Bytes of the rating of a net.
@@ -104,12 +116,12 @@ def fill_phase(state: ClusterState) -> Phase:
 
 
 def _begin(task: Piece[ClusterState]) -> None:
-    map_vector(task.work.label_path, "r+")[task.span] = np.arange(task.rows.start, task.rows.stop)
-    map_vector(task.work.load_path, "r+")[task.span] = task.work.hypergraph.vertex_weight[task.span]
+    map_array(task.work.label_path, "r+")[task.span] = np.arange(task.rows.start, task.rows.stop)
+    map_array(task.work.load_path, "r+")[task.span] = task.work.hypergraph.vertex_weight[task.span]
 
 
 def _rate(task: Piece[ClusterState]) -> None:
-    hypergraph, rating = task.work.hypergraph, map_vector(task.work.rating_path, "r+")
+    hypergraph, rating = task.work.hypergraph, map_array(task.work.rating_path, "r+")
     net_weight = hypergraph.net_weight
     for block in hypergraph.nets.blocks(task.rows):
         rating[block.first_row : block.first_row + len(block.offset) - 1] = block_ratings(block, net_weight)
@@ -117,7 +129,97 @@ def _rate(task: Piece[ClusterState]) -> None:
 
 def _fill(task: Piece[ClusterState]) -> None:
     state = task.work
-    profile, rating = map_vector(state.profile_path, "r+"), map_vector(state.rating_path)
-    label = map_vector(state.label_path)
+    profile, rating = map_array(state.profile_path, "r+"), map_array(state.rating_path)
+    label = map_array(state.label_path)
     for block in state.hypergraph.nets.blocks(task.rows):
         fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile[:, 0], profile[:, 1])
+
+
+@dataclass(frozen=True)
+class _Numbering:
+    """What the tasks have in common.
+
+    Attributes:
+        label_path: file of (num_vertices,) integers, the founder of each vertex's cluster.
+        load_path: file of (num_vertices,) int64, the weight of the cluster that each vertex founded; 0 for none.
+        clusters: the result; its numbers are not known before clusters are counted.
+    """
+
+    label_path: Path
+    load_path: Path
+    clusters: Clusters
+
+    @property
+    def number_path(self) -> Path:
+        """File of (num_vertices,) integers, the number of the cluster that each vertex founded."""
+        return self.label_path.with_name("number.npy")
+
+
+def number_clusters(label_path: Path, load_path: Path, total_weight: int, folder: Path, cluster: Cluster) -> Clusters:
+    """Store clusters with numbers instead of the names of the vertices that founded them.
+
+    Args:
+        label_path, load_path: see :class:`_Numbering`.
+        folder: for the files of the result.
+    """
+    num_vertices = len(map_array(label_path))
+    clusters = Clusters(folder / "label.npy", folder / "weight.npy", 0, total_weight, 0)
+    work = _Numbering(label_path, load_path, clusters)
+    counts = in_order(results(_count_phase(work, num_vertices), cluster))
+    firsts = [0, *accumulate(count for count, _ in counts)]
+    clusters = replace(clusters, num_clusters=firsts[-1], heaviest=max(heaviest for _, heaviest in counts))
+    folder.mkdir(parents=True, exist_ok=True)
+    create_vector(work.number_path, (num_vertices,), index_dtype(num_vertices))
+    create_vector(clusters.label_path, (num_vertices,), index_dtype(clusters.num_clusters))
+    create_vector(clusters.weight_path, (clusters.num_clusters,), np.dtype(np.int64))
+    # A label may be any vertex, so all numbers have to be there first.
+    for phase in _number_phases(work, num_vertices, firsts):
+        run_pieces(phase, cluster)
+    return clusters
+
+
+def number_phases(num_vertices: int) -> list[Phase]:
+    """The phases of :func:`number_clusters`; at most, every vertex is a cluster."""
+    work = _Numbering(Path(), Path(), Clusters(Path(), Path(), num_vertices, 0, 0))
+    return [_count_phase(work, num_vertices), *_number_phases(work, num_vertices)]
+
+
+def _count_phase(work: _Numbering, num_vertices: int) -> Phase:
+    pieces = vertex_pieces(num_vertices)
+    return phase_over(pieces, "count clusters", _count, work, reads=NUMBER_BYTES * num_vertices, files=1, row_bytes=1)
+
+
+def _number_phases(work: _Numbering, num_vertices: int, firsts: Sequence[int] | None = None) -> list[Phase]:
+    """Number the clusters that the vertices of a piece founded, then the labels of these vertices."""
+    pieces, label = vertex_pieces(num_vertices), index_dtype(num_vertices).itemsize * num_vertices
+    numbers = NUMBER_BYTES * num_vertices
+    writes = label + numbers
+    return [
+        phase_over(
+            pieces, "number clusters", _number, work,
+            reads=numbers, writes=writes, files=1, firsts=firsts, row_bytes=3 * NUMBER_BYTES + 1, at_most=True,
+        ),
+        phase_over(
+            pieces, "name clusters", _relabel, work, reads=2 * label, writes=label, files=2, row_bytes=2 * NUMBER_BYTES
+        ),
+    ]  # fmt: skip
+
+
+def _count(task: Piece[_Numbering]) -> tuple[int, tuple[int, int]]:
+    """The task's number, and the number and the largest weight of the clusters that its vertices founded."""
+    load = map_array(task.work.load_path)[task.span]
+    # Every vertex weighs 1 or more, so a cluster without weight has no vertex left.
+    return task.number, (int(np.count_nonzero(load)), int(load.max()))
+
+
+def _number(task: Piece[_Numbering]) -> None:
+    load = map_array(task.work.load_path)[task.span]
+    is_used = load > 0
+    map_array(task.work.number_path, "r+")[task.span] = task.first - 1 + np.cumsum(is_used)
+    weight = load[is_used]
+    map_array(task.work.clusters.weight_path, "r+")[task.first : task.first + len(weight)] = weight
+
+
+def _relabel(task: Piece[_Numbering]) -> None:
+    label = map_array(task.work.label_path)[task.span]
+    map_array(task.work.clusters.label_path, "r+")[task.span] = map_array(task.work.number_path)[label]

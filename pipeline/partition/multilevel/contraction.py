@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.merge_levels import most_sources
-from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.model.net_lists import pin_hash, select_nets
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, pin_hash, select_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph, load_nets
 from gnnloom.pipeline.partition.multilevel.incidence import (
     Incidence,
@@ -34,13 +33,14 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     NET_TASKS,
     NUMBER_BYTES,
     Piece,
+    create_vector,
     in_order,
     net_tasks,
     phase_over,
-    single_rows,
+    range_pieces,
+    store_vector,
 )
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
-from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index
@@ -48,6 +48,7 @@ from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Phase, results
+from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Bytes for each net of a task: hash and number as they are collected, joined and sorted.
@@ -127,7 +128,7 @@ class ContractedNets:
 
     def load(self) -> Hypergraph:
         """Load the hypergraph into memory, without nets of one pin."""
-        return load_nets(self.nets, np.array(map_vector(self.clusters.weight_path)), map_vector(self.net_weight_path))
+        return load_nets(self.nets, np.array(map_array(self.clusters.weight_path)), map_array(self.net_weight_path))
 
     def on_disk(self, memory: int, cluster: Cluster) -> DiskHypergraph:
         """Complete the hypergraph on disk; sorts the nets of the new vertices in ``memory`` bytes for each task."""
@@ -197,7 +198,7 @@ def _contract_phase(work: _Contraction) -> Phase:
 
 def _merge_phase(work: _Contraction) -> Phase:
     """Find identical nets, by range of hashes."""
-    hypergraph, numbers = work.hypergraph, single_rows(work.merges)
+    hypergraph, numbers = work.hypergraph, range_pieces(range(work.merges), work.merges)
     reads = _HASH_BYTES * hypergraph.num_nets + hypergraph.net_weight_bytes
     files, lanes, size = int(hypergraph.is_weighted), [len(work.ranges)], _HASH_BYTES * hypergraph.num_nets
     name, held = "find identical nets", _NET_BYTES * -(-hypergraph.num_nets // work.merges)
@@ -307,7 +308,7 @@ def _merge_identical(task: Piece[_Contraction]) -> tuple[int, LaneRuns]:
     # Ranges of nets come in order, so among equal hashes the stable order puts the net with the lowest number first.
     order = np.argsort(hashed, kind="stable")
     path = work.hypergraph.net_weight_path
-    weight = map_vector(path)[original] if path else np.ones_like(original)
+    weight = map_array(path)[original] if path else np.ones_like(original)
     is_first = np.zeros(len(hashed), dtype=np.bool_)
     _collect_weights(hashed, order, weight, is_first)
     net, weight = original[is_first], weight[is_first]
@@ -324,8 +325,8 @@ def _select(task: Piece[tuple[_Contraction, tuple[Incidence, ...]]]) -> tuple[in
         rows = work.kept.rows(files).read(task.number, task.number + 1)
         net, weight = rows.column("net"), rows.column("weight")
     order = np.argsort(net, kind="stable")
-    map_vector(work.net_weight_path, "r+")[task.first : task.first + len(net)] = weight[order]
-    original = map_vector(work.original_path(task.number))
+    map_array(work.net_weight_path, "r+")[task.first : task.first + len(net)] = weight[order]
+    original = map_array(work.original_path(task.number))
     is_kept = np.zeros(len(original), dtype=np.bool_)
     is_kept[np.searchsorted(original, net)] = True
     with IncidenceWriter(work.folder_of(task.number) / "kept", np.dtype(contracted.dtype)) as writer:

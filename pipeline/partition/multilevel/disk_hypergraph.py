@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, StatedLists
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from gnnloom.pipeline.partition.multilevel.pieces import store_vector
+from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Up to this many pins, one process clusters, places and refines.  Rounds of tasks take 1.7 times its processor time to
@@ -53,12 +54,12 @@ class DiskHypergraph:
     @property
     def vertex_weight(self) -> NDArray[np.int64]:
         """Map the (num_vertices,) int64 weights, at least 1."""
-        return map_vector(self.weight_path)
+        return map_array(self.weight_path)
 
     @property
     def net_weight(self) -> NDArray[np.int64]:
         """Map the (num_nets,) int64 weights, at least 1; (0,) if all are 1."""
-        return map_vector(self.net_weight_path) if self.net_weight_path else np.empty(0, dtype=np.int64)
+        return map_array(self.net_weight_path) if self.net_weight_path else np.empty(0, dtype=np.int64)
 
     @property
     def num_vertices(self) -> int:
@@ -148,7 +149,7 @@ class Clusters:
     @property
     def label(self) -> NDArray[Any]:
         """Map the (num_vertices,) clusters."""
-        return map_vector(self.label_path)
+        return map_array(self.label_path)
 
 
 def store_clusters(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path) -> Clusters:

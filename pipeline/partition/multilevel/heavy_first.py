@@ -16,18 +16,20 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.measure.balance import place_in_order
-from gnnloom.pipeline.partition.model.random_moves import shuffled
+from gnnloom.pipeline.partition.model.moves import shuffled
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
     PART_BYTES,
     Piece,
     phase_over,
     run_pieces,
+    store_vector,
     vertex_pieces,
 )
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.permutation import permute_by_network
 from gnnloom.storage.matrix.random_numbers import stream_key
 
@@ -99,23 +101,22 @@ class _Deal:
     @classmethod
     def map(cls, folder: Path) -> _Deal:
         """Map the files that :meth:`store` wrote."""
-        return cls(*(map_vector(folder / f"{field.name}.npy") for field in fields(cls)))
+        return cls(*(map_array(folder / f"{field.name}.npy") for field in fields(cls)))
 
 
 def deal_heavy_first(
-    weight_path: Path, part_path: Path, num_vertices: int, parts: int, seed: int, folder: Path, cluster: Cluster
+    hypergraph: DiskHypergraph, part_path: Path, parts: int, seed: int, folder: Path, cluster: Cluster
 ) -> None:
     """Fill a part vector: the heaviest vertices first, each to the lightest part.
 
     Args:
-        weight_path: file of (num_vertices,) int64 weights.
         part_path: file of (num_vertices,) int32 parts.
         parts: number of parts P.
         folder: for temporary files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    work = _Classes(weight_path, part_path, folder, seed)
-    counting, placing = _phases(work, num_vertices)
+    work = _Classes(hypergraph.weight_path, part_path, folder, seed)
+    counting, placing = _phases(work, hypergraph.num_vertices)
     run_pieces(counting, cluster)
     weight, count = _rank(work, len(counting.tasks))
     _deal(weight, count, parts).store(folder)
@@ -147,17 +148,17 @@ def _phases(work: _Classes, num_vertices: int) -> list[Phase]:
 
 
 def _count(task: Piece[_Classes]) -> None:
-    weight = map_vector(task.work.weight_path)[task.span]
+    weight = map_array(task.work.weight_path)[task.span]
     store_vector(task.work.counts_path(task.number), np.stack(np.unique(weight, return_counts=True)))
 
 
 def _rank(work: _Classes, num_pieces: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Store the ranks of all pieces; returns the classes, ascending, and the number of vertices of each."""
     counts = [work.counts_path(number) for number in range(num_pieces)]
-    weight = np.unique(np.concatenate([map_vector(path)[0] for path in counts]))
+    weight = np.unique(np.concatenate([map_array(path)[0] for path in counts]))
     total = np.zeros(len(weight), dtype=np.int64)
     for number, path in enumerate(counts):
-        each, count = map_vector(path)
+        each, count = map_array(path)
         place = np.searchsorted(weight, each)
         store_vector(work.ranks_path(number), total[place])
         total[place] += count
@@ -226,8 +227,8 @@ def _places_below(level: int, weight: int, load: NDArray[np.int64], places: NDAr
 
 def _place(task: Piece[_Classes]) -> None:
     work = task.work
-    deal, own = _Deal.map(work.folder), map_vector(work.weight_path)[task.span]
-    (found, count), ranks = map_vector(work.counts_path(task.number)), map_vector(work.ranks_path(task.number))
+    deal, own = _Deal.map(work.folder), map_array(work.weight_path)[task.span]
+    (found, count), ranks = map_array(work.counts_path(task.number)), map_array(work.ranks_path(task.number))
     # Vertices of one weight follow each other, ascending.
     order = np.argsort(own, kind="stable")
     placed, first = np.empty(len(own), dtype=np.int32), 0
@@ -240,4 +241,4 @@ def _place(task: Piece[_Classes]) -> None:
         position = permute_by_network(np.arange(rank, rank + vertices), int(end[-1]), key)
         placed[order[first : first + vertices]] = part[np.searchsorted(end, position, side="right")]
         first += vertices
-    map_vector(work.part_path, "r+")[task.span] = placed
+    map_array(work.part_path, "r+")[task.span] = placed

@@ -24,7 +24,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.partition.model.part_bits import WORD_BITS
+from gnnloom.pipeline.partition.measure.volume import KeySums
+from gnnloom.pipeline.partition.model.moves import WORD_BITS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, mask_bytes
 from gnnloom.pipeline.partition.multilevel.net_updates import (
@@ -44,9 +45,9 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     round_tasks,
     run_pieces,
     shared_lanes,
+    store_vector,
     writing_tasks,
 )
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     accept_classes,
     accepted_moves,
@@ -62,6 +63,7 @@ from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.format.files import remove_tree
+from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.permutation import mix
 
 #: Rounds of a pass.  Vertices of one round do not see each other's moves: with 16 rounds rather than one vertex after
@@ -170,7 +172,7 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
     """
     work.scratch.mkdir(parents=True, exist_ok=True)
     nets = _net_ranges(work.hypergraph, cluster.workers)
-    num_nets, _, num_words = map_vector(work.mask_path).shape
+    num_nets, _, num_words = map_array(work.mask_path).shape
     now, moved = work.mask_path, 0
     for rows in work.hypergraph.vertices.ranges(ROUNDS):
         this = _Round.of(work, now, rows, nets, cluster.workers)
@@ -229,7 +231,7 @@ def _propose_phase(this: _Round, num_parts: int, num_words: int) -> Phase:
     writes, files = 2 * _MOVE_BYTES * rows, 6 + hypergraph.is_weighted
     most = max(map(len, pieces)), (this.work.buckets(num_parts) + 1) * num_parts**2
     of_parts = 5 * NUMBER_BYTES * max(num_parts, WORD_BITS * num_words)
-    held = hypergraph.vertices.block_bytes(row_bytes=_MOVE_BYTES) + MoveClasses.most_bytes(*most) + of_parts
+    held = hypergraph.vertices.block_bytes(row_bytes=_MOVE_BYTES) + _class_bytes(*most) + of_parts
     return phase_over(
         pieces, "propose moves", _propose, this, reads=reads, writes=writes, files=files,
         # Moves as they are found, and together.
@@ -278,10 +280,10 @@ def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns, LaneRuns, int]:
     this, work = task.work, task.work.work
     hypergraph = work.hypergraph
     weight, net_weight = hypergraph.vertex_weight, hypergraph.net_weight
-    part, mask = map_vector(work.part_path), map_vector(this.mask_path)
-    position, load = map_vector(this.state_path)
+    part, mask = map_array(work.part_path), map_array(this.mask_path)
+    position, load = map_array(this.state_path)
     window = window_of(position, work.first, mask.shape[2])
-    buckets, found, classes = work.buckets(len(load)), [np.empty((0, 2), dtype=np.int64)], MoveClasses()
+    buckets, found, classes = work.buckets(len(load)), [np.empty((0, 2), dtype=np.int64)], KeySums(_MERGED_AT_ONCE)
     num_updates = 0
     for block in hypergraph.vertices.blocks(task.rows):
         moves = np.empty((len(block.offset) - 1, 2), dtype=np.int64)
@@ -306,7 +308,7 @@ def _add_all(out: RunsWriter, values: dict[str, NDArray[np.int64]]) -> None:
 
 def _accept(proposed: UnrecordedShuffle, load: NDArray[np.int64], work: Pass) -> NDArray[np.int64]:
     """The (num_accepted,) int64 classes that are made, ascending; updates ``load``."""
-    classes = MoveClasses()
+    classes = KeySums(_MERGED_AT_ONCE)
     with OpenFiles(proposed.work) as files:
         for section in proposed.rows(files).sections(0, 1):
             classes.add(section.read("class"), section.read("weight"))
@@ -322,8 +324,8 @@ def _accept(proposed: UnrecordedShuffle, load: NDArray[np.int64], work: Pass) ->
 def _spread(task: Piece[_Round]) -> tuple[int, LaneRuns, int]:
     """Return the task's number, what it wrote, and how many vertices move."""
     this, work = task.work, task.work.work
-    part, accepted = map_vector(work.part_path, "r+"), map_vector(this.accepted_path)
-    index = map_vector(this.state_path)[0] - work.first
+    part, accepted = map_array(work.part_path, "r+"), map_array(this.accepted_path)
+    index = map_array(this.state_path)[0] - work.first
     moved = 0
 
     def updates(files: OpenFiles) -> Iterator[NDArray[np.int64]]:
@@ -341,8 +343,8 @@ def _spread(task: Piece[_Round]) -> tuple[int, LaneRuns, int]:
 
 
 def _change_masks(task: Piece[_Round]) -> None:
-    this, mask = task.work, map_vector(task.work.next_path, "r+")
-    mask[task.span] = map_vector(this.mask_path)[task.span]
+    this, mask = task.work, map_array(task.work.next_path, "r+")
+    mask[task.span] = map_array(this.mask_path)[task.span]
     with OpenFiles(this.folder) as files:
         sections = this.updates.rows(files).sections(task.number, task.number + 1)
         # All leave before any of them joins another part.
@@ -351,40 +353,10 @@ def _change_masks(task: Piece[_Round]) -> None:
                 update(section.read(_UPDATE.name), mask)
 
 
-class MoveClasses:
-    """Sums weights by class of move, in memory for about twice as many classes as there are different ones."""
-
-    def __init__(self) -> None:
-        self._class, self._weight = np.empty((2, 0), dtype=np.int64)
-        self._added: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-        self._num_added = 0
-
-    @staticmethod
-    def most_bytes(moves: int, classes: int) -> int:
-        """Bytes while moves of so many different classes are merged: classes and weights, sorted, and numbered."""
-        merged = min(moves, classes)
-        return 9 * NUMBER_BYTES * (merged + min(moves, max(_MERGED_AT_ONCE, merged)))
-
-    def add(self, move_class: NDArray[np.int64], weight: NDArray[np.int64]) -> None:
-        """Add the weights of moves."""
-        self._added.append((move_class, weight))
-        self._num_added += len(move_class)
-        if self._num_added > max(_MERGED_AT_ONCE, len(self._class)):
-            self._merge()
-
-    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All classes, ascending, and their weights; both (num_classes,) int64."""
-        self._merge()
-        return self._class, self._weight
-
-    def _merge(self) -> None:
-        classes = [self._class, *(each for each, _ in self._added)]
-        weights = [self._weight, *(each for _, each in self._added)]
-        merged, inverse = np.unique(np.concatenate(classes), return_inverse=True)
-        total = np.zeros(len(merged), dtype=np.int64)
-        np.add.at(total, inverse, np.concatenate(weights))
-        self._class, self._weight = merged, total
-        self._added, self._num_added = [], 0
+def _class_bytes(moves: int, classes: int) -> int:
+    """Bytes while moves of so many different classes are summed: classes and weights, sorted, and numbered."""
+    merged = min(moves, classes)
+    return 9 * NUMBER_BYTES * (merged + min(moves, max(_MERGED_AT_ONCE, merged)))
 
 
 def window_of(position: NDArray[np.int64], first: int, num_words: int) -> NDArray[np.int64]:

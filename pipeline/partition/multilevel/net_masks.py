@@ -14,11 +14,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.model.part_bits import WORD_BITS, bit_of
+from gnnloom.pipeline.partition.model.moves import WORD_BITS, bit_of
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
 from gnnloom.pipeline.partition.multilevel.pieces import PART_BYTES, Piece, net_tasks, phase_over
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector
 from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.storage.format.numpy_files import map_array
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def create_masks(path: Path, num_nets: int, num_words: int) -> NDArray[np.uint64
 def _fill_blocks(task: Piece[_Fill]) -> None:
     work = task.work
     # All tasks write to one shared map, each to the rows of its own nets, so no lock is needed.
-    mask, part, position = map_vector(work.mask_path, "r+"), map_vector(work.part_path), map_vector(work.position_path)
+    mask, part, position = map_array(work.mask_path, "r+"), map_array(work.part_path), map_array(work.position_path)
     for block in work.nets.blocks(task.rows):
         _fill_masks(block.offset, block.ids, part, position, work.first, mask[block.first_row :])
 

@@ -18,15 +18,15 @@ from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import FEW_PINS, Clusters, DiskHypergraph, store_clusters
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first, deal_heavy_first
-from gnnloom.pipeline.partition.multilevel.part_files import fill_empty_from_files, inherit_phase, part_loads
+from gnnloom.pipeline.partition.multilevel.part_files import fill_empty_from_files, inherit_phase
 from gnnloom.pipeline.partition.multilevel.pieces import run_pieces
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
-from gnnloom.pipeline.partition.native.guard import check_memory, native_memory
+from gnnloom.pipeline.partition.native.guard import check_memory
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
-from gnnloom.pipeline.partition.native.request import PartitionRequest
+from gnnloom.pipeline.partition.native.program import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
-from gnnloom.pipeline.partition.problem import PartitionProblem
+from gnnloom.pipeline.partition.partitioner import PartitionProblem
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
 from gnnloom.storage.format.memory_map import create_part_vector
 
@@ -122,9 +122,12 @@ def _partition(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, 
     if options.preset != "flat":
         levels, fits = _coarsen(levels[0], problem, memory)
     _uncoarsen(levels, fits, problem, memory, part)
-    _fill_empty_parts(finest, problem)
+    fill_empty_from_files(finest, problem.part_path, options.parts, problem.cluster)
     return {
-        "levels": [_describe(level.hypergraph) for level in levels],
+        "levels": [
+            {"vertices": each.num_vertices, "nets": each.num_nets, "pins": each.num_pins}
+            for each in (level.hypergraph for level in levels)
+        ],
         "start": _PROGRAM.name if fits and levels[-1].hypergraph.num_pins else "heavy-first",
     }
 
@@ -132,8 +135,9 @@ def _partition(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, 
 def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[list[_Level], bool]:
     """Return the levels from the finest on, and whether the last fits in memory; one without nets always does."""
     levels, preset = [finest], problem.options.preset
-    while levels[-1].hypergraph.num_pins and (preset == "streaming" or not _fits(levels[-1], problem, memory)):
-        fine = levels[-1].hypergraph
+    while (fine := levels[-1].hypergraph).num_pins:
+        if preset != "streaming" and fits_natively(fine.num_pins, fine.num_vertices, problem.options.parts, memory):
+            break
         folder = problem.scratch / f"level-{len(levels)}"
         clusters = _cluster(fine, problem, folder)
         coarse = contract_nets(fine, clusters, folder, problem.cluster)
@@ -149,25 +153,20 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
 
 
 def _cluster(hypergraph: DiskHypergraph, problem: PartitionProblem, folder: Path) -> Clusters:
-    limit = _cluster_limit(hypergraph, problem.options.parts)
+    total = hypergraph.total_weight
+    # The first bound keeps parts balanceable; the second makes a level at most about that many times smaller.
+    limit = min(
+        total // (_CLUSTERS_PER_PART * problem.options.parts),
+        _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices,
+    )
     if hypergraph.is_for_tasks:
         return cluster_in_rounds(hypergraph, limit, CLUSTER_PASSES, folder, problem.cluster)
     return store_clusters(hypergraph, cluster_vertices(hypergraph, limit, CLUSTER_PASSES), folder)
 
 
-def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
-    total = hypergraph.total_weight
-    # The first bound keeps parts balanceable; the second makes a level at most about that many times smaller.
-    return min(total // (_CLUSTERS_PER_PART * parts), _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices)
-
-
-def _fits(level: _Level, problem: PartitionProblem, memory: int) -> bool:
-    return fits_natively(level.hypergraph.num_pins, level.hypergraph.num_vertices, problem.options.parts, memory)
-
-
 def fits_natively(num_pins: int, num_vertices: int, parts: int, memory: int) -> bool:
     """Whether the native partitioner works on a hypergraph within so many bytes."""
-    return native_memory(_PROGRAM, _COARSE_PRESET, num_pins, num_vertices, parts) <= memory
+    return _PROGRAM.memory(_COARSE_PRESET, num_pins, num_vertices, parts) <= memory
 
 
 def _uncoarsen(
@@ -187,9 +186,13 @@ def _uncoarsen(
             run_pieces(inherit_phase(clusters, coarse_path, path, len(here)), problem.cluster)
         elif fits:
             here[:] = _native(problem, hypergraph.load(), _COARSE_PRESET)
+        # Only at the coarsest level, which has no coarser parts to inherit.
+        elif hypergraph.is_for_tasks:
+            deal_heavy_first(
+                hypergraph, path, options.parts, options.seed, problem.scratch / "classes", problem.cluster
+            )
         else:
-            # Only at the coarsest level, which has no coarser parts to inherit.
-            _place_heavy_first(hypergraph, problem, here, path)
+            assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, here)
         # Streaming sees all vertices but one move at a time; the native partitioner sees only the boundary, but whole.
         refine(hypergraph, here, path, refinement, problem.scratch / "masks", problem.cluster)
         # A single level was partitioned in memory as a whole.
@@ -206,26 +209,6 @@ def refinement_of(parts: int, imbalance: float, seed: int, memory: int, *, fits:
     """
     passes, heat = _FROM_GOOD if fits else _FROM_RANDOM
     return Refinement(parts, imbalance, seed, passes, memory, heat)
-
-
-def _place_heavy_first(
-    hypergraph: DiskHypergraph, problem: PartitionProblem, part: NDArray[np.int32], part_path: Path
-) -> None:
-    options, scratch = problem.options, problem.scratch / "classes"
-    if hypergraph.is_for_tasks:
-        deal_heavy_first(
-            hypergraph.weight_path, part_path, len(part), options.parts, options.seed, scratch, problem.cluster
-        )
-    else:
-        assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, part)
-
-
-def _fill_empty_parts(hypergraph: DiskHypergraph, problem: PartitionProblem) -> None:
-    parts, num_vertices = problem.options.parts, hypergraph.num_vertices
-    load = part_loads(hypergraph.weight_path, problem.part_path, num_vertices, parts, problem.cluster)
-    # Every vertex weighs 1 or more.  Looking for the lightest sorts all weights, and is hardly ever needed.
-    if not load.all():
-        fill_empty_from_files(hypergraph.weight_path, problem.part_path, num_vertices, parts, problem.cluster)
 
 
 def _part_path(problem: PartitionProblem, number: int) -> Path:
@@ -248,7 +231,3 @@ def _native(
     options = problem.options
     request = replace(PartitionRequest.of(options), preset=preset, memory_limit=None, improve=int(given is not None))
     return native_partition(hypergraph, _PROGRAM, request, problem.scratch, options.time_limit, given)
-
-
-def _describe(hypergraph: DiskHypergraph) -> dict[str, int]:
-    return {"vertices": hypergraph.num_vertices, "nets": hypergraph.num_nets, "pins": hypergraph.num_pins}

@@ -1,20 +1,29 @@
-"""What tasks do with the part of every vertex in a file: copy, inherit, weigh, and fill parts that are empty."""
+"""What tasks do with the part of every vertex in a file: copy, inherit, weigh, count the cut, and fill empty parts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.measure.balance import choose_for_empty
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters
-from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, PART_BYTES, Piece, phase_over, vertex_pieces
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.pieces import (
+    NUMBER_BYTES,
+    PART_BYTES,
+    Piece,
+    net_tasks,
+    phase_over,
+    vertex_pieces,
+)
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
+from gnnloom.storage.format.numpy_files import map_array
 
 
 def copy_phase(source: Path, target: Path, num_vertices: int) -> Phase:
@@ -25,7 +34,7 @@ def copy_phase(source: Path, target: Path, num_vertices: int) -> Phase:
 
 def _copy(task: Piece[tuple[Path, Path]]) -> None:
     source, target = task.work
-    map_vector(target, "r+")[task.span] = map_vector(source)[task.span]
+    map_array(target, "r+")[task.span] = map_array(source)[task.span]
 
 
 @dataclass(frozen=True)
@@ -50,68 +59,69 @@ def inherit_phase(clusters: Clusters, coarse_path: Path, part_path: Path, num_ve
 
 def _inherit(task: Piece[_Inherit]) -> None:
     work = task.work
-    map_vector(work.part_path, "r+")[task.span] = map_vector(work.coarse_path)[work.clusters.label[task.span]]
+    map_array(work.part_path, "r+")[task.span] = map_array(work.coarse_path)[work.clusters.label[task.span]]
 
 
 @dataclass(frozen=True)
 class _Weigh:
-    weight_path: Path
+    """What the tasks that weigh parts have in common."""
+
+    hypergraph: DiskHypergraph
     part_path: Path
     num_parts: int
 
+    def phase(self, name: str, function: Callable[[Piece[_Weigh]], Any], *, row_bytes: int = 0) -> Phase:
+        """A phase whose tasks read the weights and parts of their vertices, and hold a number for each part."""
+        n = self.hypergraph.num_vertices
+        read, held = (NUMBER_BYTES + PART_BYTES) * n, NUMBER_BYTES * self.num_parts
+        return phase_over(
+            vertex_pieces(n), name, function, self, reads=read, files=2, row_bytes=row_bytes, buffers=held
+        )
 
-def part_loads(
-    weight_path: Path, part_path: Path, num_vertices: int, num_parts: int, cluster: Cluster
-) -> NDArray[np.int64]:
+    def vertices(self, span: slice) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Weights and parts of some vertices."""
+        return self.hypergraph.vertex_weight[span], map_array(self.part_path)[span]
+
+
+def part_loads(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, cluster: Cluster) -> NDArray[np.int64]:
     """(num_parts,) int64 weight of each part.
 
     Args:
-        weight_path: file of (num_vertices,) int64 weights.
         part_path: file of (num_vertices,) int32 parts.
     """
     load = np.zeros(num_parts, dtype=np.int64)
-    for found in results(load_phase("sum loads", weight_path, part_path, num_vertices, num_parts), cluster):
+    for found in results(load_phase("sum loads", hypergraph, part_path, num_parts), cluster):
         load += found
     return load
 
 
-def load_phase(name: str, weight_path: Path, part_path: Path, num_vertices: int, num_parts: int) -> Phase:
+def load_phase(name: str, hypergraph: DiskHypergraph, part_path: Path, num_parts: int) -> Phase:
     """The phase of :func:`part_loads`."""
-    read, pieces = (NUMBER_BYTES + PART_BYTES) * num_vertices, vertex_pieces(num_vertices)
-    work, loads = _Weigh(weight_path, part_path, num_parts), NUMBER_BYTES * num_parts
-    return phase_over(pieces, name, _sum, work, reads=read, files=2, buffers=loads)
+    return _Weigh(hypergraph, part_path, num_parts).phase(name, _sum, row_bytes=NUMBER_BYTES)
 
 
 def _sum(task: Piece[_Weigh]) -> NDArray[np.int64]:
     load = np.zeros(task.work.num_parts, dtype=np.int64)
-    add_weights(map_vector(task.work.part_path)[task.span], map_vector(task.work.weight_path)[task.span], load)
+    weight, part = task.work.vertices(task.span)
+    # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
+    np.add.at(load, part.astype(np.intp), weight)
     return load
 
 
-@njit(cache=True, nogil=True)
-def add_weights(part: NDArray[np.int32], weight: NDArray[np.int64], load: NDArray[np.int64]) -> None:
-    """Add the weights of vertices to those of their parts, (num_parts,) int64."""
-    # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
-    for vertex in range(len(part)):
-        load[part[vertex]] += weight[vertex]
-
-
-def fill_empty_from_files(
-    weight_path: Path, part_path: Path, num_vertices: int, num_parts: int, cluster: Cluster
-) -> int:
+def fill_empty_from_files(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, cluster: Cluster) -> int:
     """Move vertices as :func:`gnnloom.pipeline.partition.measure.balance.fill_empty_parts` does; returns how many.
 
     Tasks find the lightest vertices of a piece, one for each part, and the client moves a few of them.
 
     Args:
-        weight_path: file of (num_vertices,) int64 weights.
         part_path: file of (num_vertices,) int32 parts, changed in place.
         num_parts: number of parts P, at most ``num_vertices``.
     """
-    work, pieces = _Weigh(weight_path, part_path, num_parts), vertex_pieces(num_vertices)
-    read = (NUMBER_BYTES + PART_BYTES) * num_vertices
+    # Every vertex weighs 1 or more.  Looking for the lightest sorts all weights, and is hardly ever needed.
+    if part_loads(hypergraph, part_path, num_parts, cluster).all():
+        return 0
     size, lightest = np.zeros(num_parts, dtype=np.int64), np.empty((3, 0), dtype=np.int64)
-    phase = phase_over(pieces, "find the lightest vertices", _find, work, reads=read, files=2, row_bytes=NUMBER_BYTES)
+    phase = _Weigh(hypergraph, part_path, num_parts).phase("find lightest vertices", _find, row_bytes=2 * NUMBER_BYTES)
     for size_of_piece, found in results(phase, cluster):
         size += size_of_piece
         lightest = np.concatenate([lightest, found], axis=1)
@@ -120,14 +130,68 @@ def fill_empty_from_files(
     _, vertex, part = lightest
     empty = np.flatnonzero(size == 0)
     chosen = choose_for_empty(part.astype(np.int32), size)
-    map_vector(part_path, "r+")[vertex[chosen]] = empty[: len(chosen)]
+    map_array(part_path, "r+")[vertex[chosen]] = empty[: len(chosen)]
     return len(chosen)
 
 
 def _find(task: Piece[_Weigh]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The number of vertices in each part, and (3, num_found) int64 weights, vertices and parts."""
     work = task.work
-    weight, part = map_vector(work.weight_path)[task.span], map_vector(work.part_path)[task.span]
+    weight, part = work.vertices(task.span)
     first = np.argsort(weight, kind="stable")[: work.num_parts]
     size = np.bincount(part, minlength=work.num_parts)
     return size, np.stack([weight[first], task.rows.start + first, part[first].astype(np.int64)])
+
+
+def rows_sent(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, cluster: Cluster) -> int:
+    """The connectivity-1 cut of a partition: each net costs its weight for every part of its pins but one.
+
+    Args:
+        part_path: file of the (num_vertices,) int32 parts.
+    """
+    return sum(results(cut_phase(hypergraph, part_path, num_parts), cluster))
+
+
+@dataclass(frozen=True)
+class _Cut:
+    hypergraph: DiskHypergraph
+    part_path: Path
+    num_parts: int
+
+
+def cut_phase(hypergraph: DiskHypergraph, part_path: Path, num_parts: int) -> Phase:
+    """The phase of :func:`rows_sent`."""
+    work, ranges = _Cut(hypergraph, part_path, num_parts), hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
+    reads = hypergraph.nets.num_bytes + PART_BYTES * hypergraph.num_pins + hypergraph.net_weight_bytes
+    held = hypergraph.nets.block_bytes(row_bytes=3 * NUMBER_BYTES) + NUMBER_BYTES * num_parts
+    return phase_over(ranges, "count cut", _count, work, reads=reads, files=3 + hypergraph.is_weighted, buffers=held)
+
+
+def _count(task: Piece[_Cut]) -> int:
+    hypergraph, part = task.work.hypergraph, map_array(task.work.part_path)
+    weight, seen = hypergraph.net_weight, np.full(task.work.num_parts, -1, dtype=np.int64)
+    total = 0
+    for block in hypergraph.nets.blocks(task.rows):
+        spread = np.maximum(count_labels(block.first_row, block.offset, block.ids, part, seen) - 1, 0)
+        nets = slice(block.first_row, block.first_row + len(spread))
+        total += int((spread * weight[nets]).sum() if len(weight) else spread.sum())
+    return total
+
+
+@njit(cache=True, nogil=True)
+def count_labels(
+    first_net: int, offset: NDArray[np.int64], pin: NDArray[Any], label: NDArray[Any], seen: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """(num_nets,) int64 different labels of the pins of each net of a block.
+
+    Args:
+        label: (num_vertices,) integers.
+        seen: (num_labels,) int64 last net that had a pin with each label; changed.
+    """
+    count = np.zeros(len(offset) - 1, np.int64)
+    for row in range(len(count)):
+        for position in range(offset[row], offset[row + 1]):
+            if seen[label[pin[position]]] != first_net + row:
+                seen[label[pin[position]]] = first_net + row
+                count[row] += 1
+    return count

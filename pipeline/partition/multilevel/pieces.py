@@ -1,6 +1,7 @@
 """Phases whose tasks each have a range of vertices, nets or other rows; no result depends on how these are divided.
 
-Their tasks leave no records: a level takes seconds or minutes, and many phases.
+Their tasks leave no records: a level takes seconds or minutes, and many phases. Numbers of vertices and nets are in
+files: every task maps what it reads, so no process holds them in memory.
 """
 
 from __future__ import annotations
@@ -8,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import BLOCK_BYTES, num_shared_files
 from gnnloom.pipeline.external_sort.merge_levels import FEW_SOURCES, SOURCE_BYTES, most_sources
 from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.storage.format.files import written_aside
 
 #: Vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
 _TASK_VERTICES = 1 << 20
@@ -141,11 +147,6 @@ def consecutive(sizes: Iterable[int]) -> list[range]:
     return [range(start, stop) for start, stop in pairwise(accumulate(sizes, initial=0))]
 
 
-def single_rows(count: int) -> list[range]:
-    """A range for each of ``count`` rows."""
-    return [range(row, row + 1) for row in range(count)]
-
-
 def net_tasks(num_pins: int) -> int:
     """Return the number of tasks that together read all nets once."""
     return max(NET_TASKS, -(-num_pins // _TASK_PINS))
@@ -189,3 +190,19 @@ def writing_tasks(wanted: int, num_bytes: int, readers: int) -> int:
 def shared_lanes(lanes: int, tasks: int) -> int:
     """Most lanes that each of several tasks reads, which share the rows of all of them evenly."""
     return min(lanes, -(-lanes // tasks) + 1)
+
+
+def store_vector(path: Path, values: NDArray[Any]) -> Path:
+    """Write an array to a file, and return its path.
+
+    A process that has mapped an earlier file of this path keeps that file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_aside(path) as aside, aside.open("wb") as file:
+        np.save(file, values, allow_pickle=False)
+    return path
+
+
+def create_vector(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Create a file of zeros, of which tasks write ranges; it takes no memory here."""
+    np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)

@@ -22,57 +22,44 @@ from gnnloom.pipeline.partition.multilevel.out_of_core import CLUSTER_PASSES, KE
 from gnnloom.pipeline.partition.multilevel.part_files import inherit_phase, load_phase
 from gnnloom.pipeline.partition.multilevel.pieces import Setting
 from gnnloom.pipeline.partition.multilevel.refine import refine_phases
-from gnnloom.pipeline.partition.multilevel.store_hypergraph import RowBlocks, finest_level, store_phases
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import finest_level, store_phases
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_phases
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.settings import QUALITY_METHOD
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Phase
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 
 _NOWHERE = Path()
 
 
-def method_phases(
-    block_rows: Sequence[int],
-    block_nnz: Sequence[int],
-    setting: Setting,
-    method: str,
-    preset: str,
-    *,
-    symmetric: bool,
-    directions: int,
-) -> list[Phase]:
+def method_phases(graph: GraphSizes, setting: Setting, method: str, preset: str, directions: int = 1) -> list[Phase]:
     """The phases that make parts, for a finest level and at most one more; none if not by this method.
 
     What preset ``auto`` adds where a level fits in memory, :func:`boundary_phases` has.
 
     Args:
-        block_rows, block_nnz: rows and nonzeros of each row block of the graph.
         method, preset: as they were asked for.
-        symmetric: whether the graph is undirected.
         directions: products whose exchange is weighed, 1 or 2.
 
     Raises:
         BudgetError: the memory leaves no room for buffers.
     """
-    finest = finest_level(sum(block_rows), sum(block_nnz), directions)
+    finest = finest_level(graph.num_vertices, graph.nnz, directions)
     runs = _chosen_preset(method, preset, finest.num_pins)
     if runs is None or setting.parts in {1, finest.num_vertices}:
         return []
     fits = runs == "auto" and _fits(finest, setting)
     levels = [finest] if fits else levels_at_most(finest, runs)
-    stored = store_phases(RowBlocks(tuple(block_rows), tuple(block_nnz)), directions, symmetric=symmetric)
-    return [*stored, *level_phases(levels, setting, runs, fits=fits)]
+    return [*store_phases(graph, directions), *level_phases(levels, setting, runs, fits=fits)]
 
 
-def boundary_phases(
-    num_vertices: int, nnz: int, directions: int, setting: Setting, method: str, preset: str
-) -> list[Phase]:
+def boundary_phases(graph: GraphSizes, setting: Setting, method: str, preset: str, directions: int = 1) -> list[Phase]:
     """The phases that find the boundary of the finest level, as large as a worker's memory allows.
 
     There are none unless preset ``auto`` runs on several levels; the boundaries of coarser levels are smaller.
     """
-    finest = finest_level(num_vertices, nnz, directions)
+    finest = finest_level(graph.num_vertices, graph.nnz, directions)
     if _chosen_preset(method, preset, finest.num_pins) != "auto" or _fits(finest, setting):
         return []
     pins = working_memory(setting.memory) // MT_KAHYPAR.bytes_per_pin
@@ -116,7 +103,7 @@ def level_phases(levels: Sequence[DiskHypergraph], setting: Setting, preset: str
         phases = _coarsening(level, None if is_last else levels[number + 1], setting) if tries else []
         phases += _uncoarsening(level, setting, is_last=is_last, fits=fits)
         found += [replace(phase, name=f"{phase.name}, level {number}" if number else phase.name) for phase in phases]
-    return [*found, load_phase("check loads", _NOWHERE, _NOWHERE, levels[0].num_vertices, setting.parts)]
+    return [*found, load_phase("check loads", levels[0], _NOWHERE, setting.parts)]
 
 
 def _coarsening(level: DiskHypergraph, coarse: DiskHypergraph | None, setting: Setting) -> list[Phase]:

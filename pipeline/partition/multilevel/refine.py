@@ -11,6 +11,9 @@ because the vertices of one do not see each other's moves, so there the best par
 
 If the bits of all parts do not fit in memory, each pass deals the parts into windows in a new random order, and moves
 vertices within one window after the other.
+
+On several levels, clusters of vertices within a part move first, then smaller ones, then vertices. A cluster crosses a
+border where each of its vertices alone would lose, so this improves parts that single moves cannot.
 """
 
 from __future__ import annotations
@@ -21,18 +24,19 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.measure.balance import asked_limit
-from gnnloom.pipeline.partition.model.part_bits import WORD_BITS
-from gnnloom.pipeline.partition.model.random_moves import cooling
-from gnnloom.pipeline.partition.multilevel.cut import cut_phase, rows_sent
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.model.moves import WORD_BITS, cooling
+from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
+from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_clusters
 from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds, move_phases, window_of
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_phase, mask_bytes
-from gnnloom.pipeline.partition.multilevel.part_files import copy_phase, load_phase, part_loads
+from gnnloom.pipeline.partition.multilevel.part_files import copy_phase, cut_phase, load_phase, part_loads, rows_sent
 from gnnloom.pipeline.partition.multilevel.pieces import Setting, run_pieces
 from gnnloom.pipeline.partition.multilevel.vertex_moves import move_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -46,6 +50,15 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 _FORCED_SHARE = 3
 #: A pass that moves fewer than one vertex in this many is the last, since each pass reads all pins at least twice.
 _TOO_FEW = 100_000
+#: Rounds of label propagation at each level.
+_ROUNDS = 3
+#: A cluster may weigh at most one part in the first number, and at each level as much as the second number of average
+#: vertices.
+_CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 8, 3
+#: The last level is the one before that which would keep more than this share of its pins.
+_TOO_MUCH = 0.97
+#: Heat of the clusters' moves, relative to that of the vertices'.
+_CLUSTER_HEAT = 4.0
 
 
 @dataclass(frozen=True)
@@ -105,7 +118,7 @@ def refine(
     mask_path, position_path = scratch / "masks.npy", scratch / "positions.npy"
     num_words = refinement.num_words(hypergraph.num_nets)
     mask = create_masks(mask_path, hypergraph.num_nets, num_words)
-    load = part_loads(hypergraph.weight_path, part_path, len(part), refinement.parts, cluster)
+    load = part_loads(hypergraph, part_path, refinement.parts, cluster)
     limit = _limit(hypergraph, refinement)
     heats = cooling(refinement.heat, refinement.passes)
     in_rounds = hypergraph.is_for_tasks
@@ -146,7 +159,8 @@ def refine_phases(hypergraph: DiskHypergraph, setting: Setting, refinement: Refi
     nowhere, n, passes = Path(), hypergraph.num_vertices, refinement.passes
     num_words, windows = refinement.num_words(hypergraph.num_nets), refinement.windows(hypergraph.num_nets)
     fill = fill_phase(hypergraph.nets, nowhere, nowhere, 0, nowhere, num_words)
-    phases = [load_phase("sum loads", nowhere, nowhere, n, setting.parts), replace(fill, repeats=passes * len(windows))]
+    loads = load_phase("sum loads", hypergraph, nowhere, setting.parts)
+    phases = [loads, replace(fill, repeats=passes * len(windows))]
     if hypergraph.is_for_tasks:
         offers = [cut_phase(hypergraph, nowhere, setting.parts), copy_phase(nowhere, nowhere, n)]
         phases += [replace(phase, repeats=passes + 1) for phase in offers]
@@ -247,3 +261,68 @@ class _BestParts:
         if self._kept_path is not None:
             self._kept_path.unlink()
             self._kept_path = None
+
+
+def refine_levels(
+    hypergraph: DiskHypergraph,
+    part: NDArray[np.int32],
+    part_path: Path,
+    refinement: Refinement,
+    levels: int,
+    scratch: Path,
+    cluster: Cluster,
+) -> None:
+    """Improve a partition in place, within the imbalance; see :func:`gnnloom.pipeline.partition.multilevel.refine`.
+
+    Args:
+        hypergraph: to partition.
+        part: (num_vertices,) int32, mapped from the file ``part_path``.
+        part_path: ``.npy`` file, which the tasks that fill the masks map.
+        refinement: of the vertices; clusters get as many passes with more heat.
+        levels: the most levels of clusters; fewer if clusters stop absorbing pins.
+        scratch: folder for temporary files.
+
+    V-cycles that coarsen only within the parts: Walshaw (Annals of Operations Research 131, 2004).
+    """
+    clusters = replace(refinement, heat=_CLUSTER_HEAT * refinement.heat)
+    _move_clusters(hypergraph, part, clusters, levels, scratch, cluster)
+    refine(hypergraph, part, part_path, refinement, scratch / "masks", cluster)
+
+
+def _move_clusters(
+    hypergraph: DiskHypergraph,
+    part: NDArray[np.int32],
+    refinement: Refinement,
+    levels: int,
+    scratch: Path,
+    cluster: Cluster,
+) -> None:
+    """Refine the coarser levels, the coarsest first, and carry their parts to ``part``."""
+    if levels == 0 or not hypergraph.num_pins:
+        return
+    label = _clusters_within_parts(hypergraph, part, refinement.parts)
+    folder = scratch / f"level-{levels}"
+    clusters = store_clusters(hypergraph, label, folder)
+    contracted = contract_nets(hypergraph, clusters, folder, cluster)
+    num_clusters, num_pins = clusters.num_clusters, contracted.nets.num_ids
+    # Without a net there is nothing to gain, and few clusters leave no choice of balanced parts.
+    if num_clusters >= _CLUSTERS_PER_PART * refinement.parts and 0 < num_pins <= _TOO_MUCH * hypergraph.num_pins:
+        path = folder / "part.npy"
+        coarse = create_part_vector(path, num_clusters)
+        # All vertices of a cluster share a part, so whichever is written last is right.
+        coarse[label] = part
+        coarser = contracted.on_disk(refinement.memory, cluster)
+        _move_clusters(coarser, coarse, refinement, levels - 1, folder, cluster)
+        refine(coarser, coarse, path, refinement, folder / "masks", cluster)
+        part[:] = coarse[label]
+    shutil.rmtree(folder)
+
+
+def _clusters_within_parts(hypergraph: DiskHypergraph, part: NDArray[np.int32], parts: int) -> NDArray[Any]:
+    """(num_vertices,) int64 cluster of each vertex, numbered from 0 without gaps; none has vertices of two parts."""
+    total = hypergraph.total_weight
+    limit = min(total // (_CLUSTERS_PER_PART * parts), _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices)
+    label = cluster_vertices(hypergraph, limit, _ROUNDS).astype(np.int64)
+    # A cluster across a border is split there.
+    within: NDArray[Any] = np.unique(label * parts + part, return_inverse=True)[1]
+    return within

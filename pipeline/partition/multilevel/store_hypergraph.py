@@ -21,41 +21,25 @@ from gnnloom.pipeline.partition.multilevel.incidence import (
     join_phase,
     stated_pieces,
 )
-from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, Piece, consecutive, in_order, phase_over
-from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector
+from gnnloom.pipeline.partition.multilevel.pieces import (
+    NUMBER_BYTES,
+    Piece,
+    consecutive,
+    create_vector,
+    in_order,
+    phase_over,
+)
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.block_ranges import RANGE_ROWS, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.csr import index_dtype
 
-
-@dataclass(frozen=True)
-class RowBlocks:
-    """The row blocks of a matrix; by default, of one of which only the sizes are known.
-
-    Attributes:
-        rows, nnz: of each block.
-    """
-
-    rows: tuple[int, ...]
-    nnz: tuple[int, ...]
-    path: Path = Path()
-
-    @classmethod
-    def of(cls, graph: Graph) -> RowBlocks:
-        """Those of a stored matrix."""
-        return cls(tuple(np.diff(graph.block_rows).tolist()), tuple(graph.block_nnz), graph.artifact.path)
-
-    @property
-    def num_vertices(self) -> int:
-        return sum(self.rows)
-
-    @property
-    def sizes(self) -> list[int]:
-        """Most pins of each block: no row has an entry of its own vertex."""
-        return [rows + nnz for rows, nnz in zip(self.rows, self.nnz, strict=True)]
+#: A matrix, by its folder and sizes.
+_Matrix = tuple[Path, GraphSizes]
 
 
 @dataclass(frozen=True)
@@ -105,31 +89,33 @@ def store_hypergraph(
         weights: of the vertices; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
         directions: ``forward``, or ``both`` to add the nets of the product with the transpose.
     """
-    path, blocks = folder / "weight.npy", RowBlocks.of(graph)
+    path, blocks = folder / "weight.npy", _matrix(graph)
     folder.mkdir(parents=True, exist_ok=True)
     create_vector(path, (graph.num_vertices,), np.dtype(np.int64))
     found = list(results(_weights_phase(blocks, weights, path), cluster))
     total, heaviest = sum(total for total, _ in found), max((heaviest for _, heaviest in found), default=0)
-    matrices = [RowBlocks.of(matrix) for matrix in net_matrices(graph, transpose, directions)]
+    matrices = [_matrix(each) for each in net_matrices(graph, transpose, directions)]
     nets = _store("nets", matrices, None, folder / "nets", cluster)
     if graph.symmetric:
         # The pins of net j are the nets of vertex j, so one set of files is enough.
         vertices = nets
     else:
         # The nets of one product: vertex i is a pin of net j if row i has a nonzero in column j.
-        other = RowBlocks.of(transpose) if len(matrices) > 1 else None
+        other = transpose.artifact.path if len(matrices) > 1 else None
         vertices = _store("vertices", [blocks], other, folder / "vertices", cluster)
     return DiskHypergraph(nets, vertices, path, None, total, heaviest)
 
 
 def store_rows(folder: Path, graph: Graph, cluster: Cluster) -> Incidence:
     """Write the rows of a matrix, each with its own number."""
-    return _store("nets", [RowBlocks.of(graph)], None, folder, cluster)
+    return _store("nets", [_matrix(graph)], None, folder, cluster)
 
 
-def _store(
-    name: str, matrices: Sequence[RowBlocks], transpose: RowBlocks | None, folder: Path, cluster: Cluster
-) -> Incidence:
+def _matrix(graph: Graph) -> _Matrix:
+    return graph.artifact.path, GraphSizes.of(graph)
+
+
+def _store(name: str, matrices: Sequence[_Matrix], transpose: Path | None, folder: Path, cluster: Cluster) -> Incidence:
     """Write the rows of matrices, one matrix after the other, and join the lists of all tasks."""
     pieces = in_order(results(_lists_phase(name, matrices, transpose, folder), cluster))
     return join_lists(f"join {name}", pieces, folder, cluster)
@@ -140,16 +126,16 @@ def finest_level(num_vertices: int, nnz: int, directions: int) -> DiskHypergraph
     return DiskHypergraph.stated(num_vertices, directions * num_vertices, directions * (nnz + num_vertices))
 
 
-def store_phases(blocks: RowBlocks, directions: int, *, symmetric: bool) -> list[Phase]:
+def store_phases(graph: GraphSizes, directions: int) -> list[Phase]:
     """The phases of :func:`store_hypergraph`; the row blocks of the transpose are taken to be alike.
 
     Args:
         directions: products whose nets there are, 1 or 2.
     """
-    level = finest_level(blocks.num_vertices, sum(blocks.nnz), directions)
+    level, blocks = finest_level(graph.num_vertices, graph.nnz, directions), (Path(), graph)
     writes = [(_lists_phase("nets", [blocks] * directions, None, Path()), level.nets)]
-    if not symmetric:
-        transpose = blocks if directions > 1 else None
+    if not graph.symmetric:
+        transpose = Path() if directions > 1 else None
         writes.append((_lists_phase("vertices", [blocks], transpose, Path()), level.vertices))
     phases = [_weights_phase(blocks, "", Path())]
     for write, result in writes:
@@ -158,32 +144,34 @@ def store_phases(blocks: RowBlocks, directions: int, *, symmetric: bool) -> list
     return phases
 
 
-def _weights_phase(blocks: RowBlocks, weights: str, path: Path) -> Phase:
+def _weights_phase(matrix: _Matrix, weights: str, path: Path) -> Phase:
     """Write the weights of the rows of each block; tasks return their sum and the largest."""
-    size = NUMBER_BYTES * blocks.num_vertices
-    work = _Weights(blocks.path, weights, path)
+    graph_path, sizes = matrix
+    size, work = NUMBER_BYTES * sizes.num_vertices, _Weights(graph_path, weights, path)
     # Pointers, also those that were read before, nonzeros and weights.
-    held = 6 * NUMBER_BYTES * min(RANGE_ROWS, max(blocks.rows))
+    held = 6 * NUMBER_BYTES * min(RANGE_ROWS, max(sizes.block_rows))
     return phase_over(
-        consecutive(blocks.rows), "store weights", _store_weights, work, reads=size, writes=size, buffers=held
+        consecutive(sizes.block_rows), "store weights", _store_weights, work, reads=size, writes=size, buffers=held
     )
 
 
-def _lists_phase(name: str, matrices: Sequence[RowBlocks], transpose: RowBlocks | None, folder: Path) -> Phase:
+def _lists_phase(name: str, matrices: Sequence[_Matrix], transpose: Path | None, folder: Path) -> Phase:
     """Write the lists of each block of some matrices, or of both directions."""
-    blocks = tuple((matrix.path, block) for matrix in matrices for block in range(len(matrix.rows)))
-    sizes = [size for matrix in matrices for size in matrix.sizes]
+    blocks = tuple((path, block) for path, matrix in matrices for block in range(matrix.num_blocks))
+    shapes = [shape for _, each in matrices for shape in zip(each.block_rows, each.block_nnz, strict=True)]
+    # The most pins of each block: no row has an entry of its own vertex.
+    sizes = [rows + nnz for rows, nnz in shapes]
     # Only the sizes of one direction are known block by block.
-    directions, label = 2 if transpose else 1, index_dtype(matrices[0].num_vertices).itemsize
-    num_rows = sum(matrix.num_vertices for matrix in matrices)
-    reads = directions * (NUMBER_BYTES * num_rows + label * sum(sum(matrix.nnz) for matrix in matrices))
+    num_rows = sum(rows for rows, _ in shapes)
+    directions, label = 2 if transpose else 1, index_dtype(matrices[0][1].num_vertices).itemsize
+    reads = directions * (NUMBER_BYTES * num_rows + label * (sum(sizes) - num_rows))
     item = index_dtype(directions * num_rows).itemsize if transpose else label
     writes = NUMBER_BYTES * num_rows + item * directions * sum(sizes)
-    work = _Lists(blocks, transpose.path if transpose else None, folder)
+    work = _Lists(blocks, transpose, folder)
     function = _store_both if transpose else _store_rows
     # The columns and pointers of a block, and the same with the rows' own numbers; of both directions, two blocks each.
-    pins, rows = max(sizes), max(rows for matrix in matrices for rows in matrix.rows)
-    held = directions**2 * (2 * label * pins + 4 * NUMBER_BYTES * (rows + 1)) + (directions - 1) * 2 * item * pins
+    pins, rows = max(sizes), max(rows for rows, _ in shapes)
+    held = directions**2 * (2 * label * pins + 4 * NUMBER_BYTES * (rows + 1)) + (directions - 1) * 5 * item * pins
     return phase_over(consecutive(sizes), f"store {name}", function, work, reads=reads, writes=writes, buffers=held)
 
 
@@ -198,7 +186,7 @@ def _store_rows(task: Piece[_Lists]) -> tuple[int, Incidence]:
 
 
 def _store_weights(task: Piece[_Weights]) -> tuple[int, int]:
-    stored, total, heaviest = map_vector(task.work.weight_path, "r+"), 0, 0
+    stored, total, heaviest = map_array(task.work.weight_path, "r+"), 0, 0
     for rows in row_ranges(Graph(Artifact(task.work.graph_path)), task.number):
         weight = row_weights(rows.nonzeros, task.work.weights)
         stored[rows.first : rows.first + len(weight)] = weight
@@ -248,18 +236,12 @@ def _with_owner(
     return offset, ids[:end]
 
 
-@njit(cache=True, nogil=True)
 def _interleave(
     offset: NDArray[np.int64], ids: NDArray[Any], other_offset: NDArray[np.int64], other: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Join two lists of the same rows, row by row."""
     joined = np.empty(len(ids) + len(other), np.int64)
-    end = 0
-    for row in range(len(offset) - 1):
-        for position in range(offset[row], offset[row + 1]):
-            joined[end] = ids[position]
-            end += 1
-        for position in range(other_offset[row], other_offset[row + 1]):
-            joined[end] = other[position]
-            end += 1
+    # Each is as far behind its own place as there are ids of the other list before it.
+    joined[np.arange(len(ids)) + np.repeat(other_offset[:-1], np.diff(offset))] = ids
+    joined[np.arange(len(other)) + np.repeat(offset[1:], np.diff(other_offset))] = other
     return joined

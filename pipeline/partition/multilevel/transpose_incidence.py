@@ -219,7 +219,8 @@ def _sort(task: Piece[_Transpose]) -> None:
         whole = KeyRange(task.rows.start << row_bits, (task.rows.stop << row_bits) - 1, segments)
         sorter = KeySorter(work.keys.work / "spill", min(work.sizes.capacity, max(1, whole.entries)), None)
         for piece in sorter.sort(whole):
-            _add_counts(piece.keys, row_bits, task.rows.start, counts)
+            columns = (piece.keys >> np.uint64(row_bits)).astype(np.int64) - task.rows.start
+            counts += np.bincount(columns, minlength=len(counts))
             rows = (piece.keys & np.uint64((1 << row_bits) - 1)).astype(dtype)
             write_at(file.fileno(), dtype.itemsize * written, rows)
             written += len(rows)
@@ -259,10 +260,3 @@ def _scatter_keys(
         target = np.int64(key >> np.uint64(row_bits)) // width
         scattered[position[target]] = key
         position[target] += 1
-
-
-@njit(cache=True, nogil=True)
-def _add_counts(keys: NDArray[np.uint64], row_bits: int, first: int, counts: NDArray[np.int64]) -> None:
-    """Count the keys of each column from ``first`` on."""
-    for key in keys:
-        counts[np.int64(key >> np.uint64(row_bits)) - first] += 1

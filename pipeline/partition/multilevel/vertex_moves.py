@@ -11,8 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.model.part_bits import WORD_BITS, bit_number, bit_of, lowest_bit
-from gnnloom.pipeline.partition.model.random_moves import accepts_move
+from gnnloom.pipeline.partition.model.moves import WORD_BITS, accepts_move, bit_number, bit_of, lowest_bit
 from gnnloom.storage.matrix.random_numbers import unit
 
 #: A word of masks with every bit set.

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnloom.pipeline.partition.native.request import RESULT, PartitionRequest
+from gnnloom.pipeline.partition.native.program import RESULT, PartitionRequest
 
 
 def main(module: str, folder: Path, parent: int) -> None:

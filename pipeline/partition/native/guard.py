@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 
@@ -113,35 +112,6 @@ def check_part(part: NDArray[Any], num_vertices: int, parts: int, source: Path |
         )
     if len(part) and not 0 <= int(part.min()) <= int(part.max()) < parts:
         raise PartitionerError(f"{source}: parts from {part.min()} to {part.max()}, expected 0..{parts - 1}")
-
-
-def native_memory(program: NativeProgram, preset: str, size: int, num_vertices: int, parts: int) -> int:
-    """Bytes that a native program peaks at; see :meth:`NativeProgram.memory`."""
-    return program.memory(preset, size, num_vertices, parts)
-
-
-def check_native_memory(
-    program: NativeProgram,
-    preset: str,
-    size: int,
-    num_vertices: int,
-    parts: int,
-    limit: int | None,
-    way_out: str = OTHER_METHODS,
-) -> None:
-    """Raise BudgetError if a program would run out of memory; called before a hypergraph is built.
-
-    Args:
-        size: pins of the hypergraph, or entries of the graph.
-        limit: bytes that the program may use; None for what the machine has.
-        way_out: end of the message: what to do.
-    """
-    check_memory(
-        f"method {program.name}: {size:,} pins into {parts:,} parts",
-        native_memory(program, preset, size, num_vertices, parts),
-        limit,
-        way_out,
-    )
 
 
 def check_memory(what: str, needed: int, limit: int | None, way_out: str) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.native.program import NativeProgram
-from gnnloom.pipeline.partition.native.request import GIVEN, GRAPH, HYPERGRAPH, PartitionRequest
+from gnnloom.pipeline.partition.native.program import GIVEN, GRAPH, HYPERGRAPH, NativeProgram, PartitionRequest
 from gnnloom.pipeline.partition.partitioner import Preset
 from gnnloom.storage.format.numpy_files import load_array
 

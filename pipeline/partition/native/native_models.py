@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.measure.balance import fill_only_choice
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph, adjacency_graph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, column_net_hypergraph
-from gnnloom.pipeline.partition.native.native_problem import NativeProblem
 from gnnloom.pipeline.partition.native.program import NativeProgram
+from gnnloom.pipeline.partition.native.run import NativeProblem
 from gnnloom.pipeline.partition.partitioner import START_SECONDS, MethodCost, PartitionWorkload, Preset
 from gnnloom.pipeline.partition.stochastic.annealing import annealing_memory
 from gnnloom.pipeline.partition.stochastic.batch_partition import partition_for_batches

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.pipeline.partition.native.program import NativeProgram
-from gnnloom.pipeline.partition.partitioner import MethodCost, Partitioner, PartitionWorkload, Preset
+from gnnloom.pipeline.partition.partitioner import (
+    MethodCost,
+    Partitioner,
+    PartitionProblem,
+    PartitionWorkload,
+    Preset,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from gnnloom.pipeline.partition.problem import PartitionProblem
 
 
 def native_partitioner(
@@ -27,7 +31,7 @@ def native_partitioner(
 
     def fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
         from gnnloom.pipeline.partition.native.native_models import fill_natively  # noqa: PLC0415
-        from gnnloom.pipeline.partition.native.native_problem import NativeProblem  # noqa: PLC0415 - the descriptor is light
+        from gnnloom.pipeline.partition.native.run import NativeProblem  # noqa: PLC0415 - the descriptor is light
 
         return fill_natively(NativeProblem.of(problem, program), part)
 

@@ -15,20 +15,27 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.measure.balance import fill_empty_parts, native_imbalance, repair_balance, spread
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
-from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.native.guard import check_part, check_problem, native_weights
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, net_matrices
+from gnnloom.pipeline.partition.native.guard import (
+    OTHER_METHODS,
+    check_memory,
+    check_part,
+    check_problem,
+    native_weights,
+)
 from gnnloom.pipeline.partition.native.problem_files import save_graph, write_hmetis, write_metis
-from gnnloom.pipeline.partition.native.program import NativeProgram
-from gnnloom.pipeline.partition.native.request import GIVEN, GRAPH, HYPERGRAPH, RESULT, PartitionRequest
+from gnnloom.pipeline.partition.native.program import GIVEN, GRAPH, HYPERGRAPH, RESULT, NativeProgram, PartitionRequest
+from gnnloom.pipeline.partition.partitioner import PartitionProblem
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.storage.errors import PartitionerError
 from gnnloom.storage.format.numpy_files import load_array
@@ -43,6 +50,7 @@ _OUTPUT = "output.txt"
 _TAIL_BYTES = 2000
 #: Seconds between two looks at whether the program has ended.
 _LOOK_SECONDS = 0.02
+_OTHER_MODEL = "use model hypergraph with method multilevel, or more memory"
 
 
 def native_partition(
@@ -215,3 +223,47 @@ def last_line(folder: Path) -> str:
     """The last line of the program's output that is not empty; of a traceback, the error."""
     lines = (folder / _OUTPUT).read_bytes()[-_TAIL_BYTES:].decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "(none)")
+
+
+@dataclass(frozen=True)
+class NativeProblem(PartitionProblem):
+    """A problem for a native program.
+
+    Attributes:
+        program: partitions the hypergraphs and graphs that are made of the problem.
+    """
+
+    program: NativeProgram
+
+    @classmethod
+    def of(cls, problem: PartitionProblem, program: NativeProgram) -> Self:
+        """The same problem for a program."""
+        return cls(**{field.name: getattr(problem, field.name) for field in fields(problem)}, program=program)
+
+    @property
+    def num_pins(self) -> int:
+        """Pins of the hypergraph; an upper bound, because rows may already hold their own vertex."""
+        matrices = net_matrices(self.graph, self.transpose, self.options.directions)
+        return sum(matrix.nnz + matrix.num_vertices for matrix in matrices)
+
+    def native(
+        self, hypergraph: Hypergraph | AdjacencyGraph, given: NDArray[np.int32] | None = None
+    ) -> NDArray[np.int32]:
+        """(num_vertices,) int32 parts of a hypergraph or a graph, by the program with the preset of the options.
+
+        Args:
+            given: parts to improve; returned unchanged if the preset cannot improve any.
+        """
+        options = self.options
+        if given is not None and not self.program.preset(options.preset).improves:
+            return given
+        request = replace(PartitionRequest.of(options), improve=int(given is not None))
+        return native_partition(hypergraph, self.program, request, self.scratch, options.time_limit, given)
+
+    def check_memory(self, size: int) -> None:
+        """Raise BudgetError if the program would not fit in memory with ``size`` pins or entries."""
+        options, n = self.options, self.graph.num_vertices
+        # Only native programs offer the stochastic model.
+        way_out = _OTHER_MODEL if options.model == "stochastic" else OTHER_METHODS
+        what = f"method {self.program.name}: {size:,} pins into {options.parts:,} parts"
+        check_memory(what, self.program.memory(options.preset, size, n, options.parts), options.memory_limit, way_out)

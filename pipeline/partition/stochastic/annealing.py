@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.measure.balance import heaviest_allowed
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.model.part_bits import WORD_BITS, bit_number, lowest_bit
-from gnnloom.pipeline.partition.model.random_moves import accepts_move, cooling, shuffled
+from gnnloom.pipeline.partition.model.moves import WORD_BITS, accepts_move, bit_number, cooling, lowest_bit, shuffled
 from gnnloom.pipeline.partition.stochastic.uniform_batches import BatchNets, PinCounts, add_pin, count_bytes, remove_pin
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.random_numbers import stream_key
@@ -64,7 +63,7 @@ def anneal(
     Returns:
         (num_vertices,) int32 the parts with the smallest expected volume, and whether all passes were made.
 
-    Simulated annealing; see :mod:`gnnloom.pipeline.partition.model.random_moves`.
+    Simulated annealing; see :mod:`gnnloom.pipeline.partition.model.moves`.
     """
     incidence = _nets_of_vertices(nets.full)
     # The starts compete as well, so the result is never worse than what was given.

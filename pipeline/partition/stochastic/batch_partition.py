@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import net_matrices
-from gnnloom.pipeline.partition.native.native_problem import NativeProblem
 from gnnloom.pipeline.partition.native.program import NativeProgram
-from gnnloom.pipeline.partition.native.run import last_line, run_program
+from gnnloom.pipeline.partition.native.run import NativeProblem, last_line, run_program
 from gnnloom.pipeline.partition.partitioner import Preset
 from gnnloom.pipeline.partition.settings import PartitionSettings
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer

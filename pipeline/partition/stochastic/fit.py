@@ -23,7 +23,7 @@ from gnnloom.pipeline.partition.measure.balance import fill_empty_parts
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, column_net_hypergraph, net_matrices, vertex_weights
 from gnnloom.pipeline.partition.native.child import die_first, die_with_parent
 from gnnloom.pipeline.partition.native.guard import check_memory
-from gnnloom.pipeline.partition.native.native_problem import NativeProblem
+from gnnloom.pipeline.partition.native.run import NativeProblem
 from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, anneal, annealing_memory
 from gnnloom.pipeline.partition.stochastic.batch_partition import ANSWER, FULL, STOCHASTIC, FitRequest
 from gnnloom.pipeline.partition.stochastic.uniform_batches import BatchNets, net_owners, uniform_hypergraph

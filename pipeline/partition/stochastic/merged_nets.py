@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.model.net_lists import select_nets
+from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, select_nets
 from gnnloom.pipeline.partition.stochastic.restricted_nets import GroupShuffles
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan

@@ -18,8 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.partition.model.hypergraph import block_nets
-from gnnloom.pipeline.partition.model.net_lists import pin_hash
+from gnnloom.pipeline.partition.model.hypergraph import block_nets, pin_hash
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchBits, BatchDrawer, draw_phase, is_drawn
 from gnnloom.pipeline.partition.stochastic.uniform_batches import rows_with_others
 from gnnloom.pipeline.shuffle.columns import Column

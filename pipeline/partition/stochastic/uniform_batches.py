@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.model.part_bits import WORD_BITS, bit_number, bit_of, lowest_bit
+from gnnloom.pipeline.partition.model.moves import WORD_BITS, bit_number, bit_of, lowest_bit
 from gnnloom.pipeline.partition.native.guard import NATIVE_LIMIT
 from gnnloom.storage.artifacts.graph import Graph
 
@@ -199,15 +199,10 @@ def net_owners(matrices: Sequence[Graph]) -> NDArray[np.int64]:
     return np.concatenate(owners)
 
 
-@njit(cache=True, nogil=True)
 def rows_with_others(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]) -> NDArray[np.int64]:
     """Return the (num_nets,) int64 rows with a column other than their own number, which own the nets of a block."""
     # Owners are matched to nets by position: the same rows as in the hypergraph, in the same order.
-    rows = np.empty(len(indptr) - 1, np.int64)
-    count = 0
-    for row in range(len(indptr) - 1):
-        length = indptr[row + 1] - indptr[row]
-        if length > 1 or (length == 1 and indices[indptr[row]] != first_row + row):
-            rows[count] = first_row + row
-            count += 1
-    return rows[:count]
+    length, row = np.diff(indptr), np.arange(len(indptr) - 1)
+    is_owner, single = length > 1, row[length == 1]
+    is_owner[single] = indices[indptr[single]] != first_row + single
+    return first_row + np.flatnonzero(is_owner)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,8 +17,10 @@ from gnnloom.pipeline.partition.measure.balance import (
     repair_balance,
 )
 from gnnloom.pipeline.partition.multilevel import pieces
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.part_files import fill_empty_from_files
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from gnnloom.pipeline.partition.multilevel.pieces import store_vector
+from gnnloom.storage.format.numpy_files import map_array
 from support.twice import TwiceCluster
 
 
@@ -56,12 +60,13 @@ def test_tasks_fill_empty_parts_with_the_same_vertices(
     folder = tmp_path_factory.mktemp("parts")
     part, weight = np.array(vertices, dtype=np.int64).T
     expected = part.astype(np.int32)
-    files = store_vector(folder / "weight.npy", weight), store_vector(folder / "part.npy", expected)
+    weight_path, part_path = store_vector(folder / "weight.npy", weight), store_vector(folder / "part.npy", expected)
+    hypergraph = replace(DiskHypergraph.stated(len(part), 0, 0), weight_path=weight_path)
     moved = fill_empty_parts(expected, weight, 12)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "_TASK_VERTICES", rows)
-        assert fill_empty_from_files(*files, len(part), 12, TwiceCluster()) == moved
-    np.testing.assert_array_equal(map_vector(files[1]), expected)
+        assert fill_empty_from_files(hypergraph, part_path, 12, TwiceCluster()) == moved
+    np.testing.assert_array_equal(map_array(part_path), expected)
 
 
 @settings(deadline=None)

@@ -17,19 +17,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.multilevel import boundary_nets, boundary_rings, disk_hypergraph, pieces
+from gnnloom.pipeline.partition.multilevel import boundary_contraction, boundary_rings, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.boundary_rings import WIDEST, find_boundary
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
-from gnnloom.pipeline.partition.multilevel.cut import rows_sent
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_clusters
+from gnnloom.pipeline.partition.multilevel.part_files import rows_sent
+from gnnloom.pipeline.partition.multilevel.pieces import store_vector
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
-from gnnloom.pipeline.partition.native.request import PartitionRequest
+from gnnloom.pipeline.partition.native.program import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.format.numpy_files import map_array
 from support.graphs import random_adjacency, store_graph
 from support.late import LateCluster
 from support.partitions import random_parts
@@ -113,7 +114,7 @@ def split_into_tasks(monkeypatch: pytest.MonkeyPatch, vertices: int = 100) -> No
     monkeypatch.setattr(boundary_rings, "_RANGE_PINS", 5 * vertices)
     monkeypatch.setattr(boundary_rings, "_SCAN_PINS", 2 * vertices)
     monkeypatch.setattr(pieces, "_TASK_VERTICES", vertices)
-    monkeypatch.setattr(boundary_nets, "BLOCK_IDS", 64)
+    monkeypatch.setattr(boundary_contraction, "BLOCK_IDS", 64)
 
 
 def pins_of(hypergraph: DiskHypergraph) -> list[set[int]]:
@@ -169,7 +170,7 @@ def test_the_boundary_is_the_widest_that_fits(
         found = find_boundary(hypergraph, path, fits, path.parent, TwiceCluster())
     assert (found is None) == (expected is None)
     if found and expected:
-        ring_of = map_vector(found.vertices.ring_path)
+        ring_of = map_array(found.vertices.ring_path)
         near = np.flatnonzero((ring_of > 0) & (ring_of <= found.width))
         assert (set(near.tolist()), found.width) == expected
         assert len(near) == found.num_vertices
@@ -182,7 +183,7 @@ def test_only_vertices_near_the_cut_move_and_the_cut_improves(tmp_path: Path) ->
     path = store_vector(tmp_path / "part.npy", before)
     cut = rows_sent(hypergraph, path, 2, HERE)
     assert refine_boundary(hypergraph, path, 2, refinement_of(tmp_path / "boundary", 3000), HERE)
-    part = map_vector(path)
+    part = map_array(path)
     assert cut > 1.5 * rows_sent(hypergraph, path, 2, HERE)
     moved = np.flatnonzero(part != before) % side
     assert (np.abs(moved - side // 2) < 10).all()
@@ -196,7 +197,7 @@ def test_a_boundary_that_does_not_fit_is_left_alone(tmp_path: Path, pins: int) -
     before = halves_with_a_rough_border(20)
     path = store_vector(tmp_path / "part.npy", before)
     assert not refine_boundary(hypergraph, path, 2, refinement_of(tmp_path, pins), HERE)
-    np.testing.assert_array_equal(map_vector(path), before)
+    np.testing.assert_array_equal(map_array(path), before)
 
 
 def test_parts_without_a_cut_have_no_boundary(tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def moved_by_number(folder: Path, hypergraph: DiskHypergraph, pins: int, cluster
     path = store_vector(folder / "part.npy", part)
     refinement = BoundaryRefinement(lambda num_pins, _: num_pins <= pins, improve, folder)
     assert refine_boundary(hypergraph, path, 4, refinement, cluster)
-    digests.append(hashlib.sha256(map_vector(path).tobytes()).hexdigest()[:16])
+    digests.append(hashlib.sha256(map_array(path).tobytes()).hexdigest()[:16])
     return digests
 
 

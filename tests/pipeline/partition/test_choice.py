@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse
 
 from gnnloom.pipeline.partition.choice import LEVELS, MOST_PINS, choose
-from gnnloom.pipeline.partition.method_costs import project_methods
-from gnnloom.pipeline.partition.model.structure import Structure
-from gnnloom.pipeline.partition.multilevel.measure import measure_structure
+from gnnloom.pipeline.partition.multilevel.ways import measure_structure
 from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.partition_plan import project_methods
+from gnnloom.pipeline.partition.partitioner import Structure
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, Graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,15 @@ from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first, deal_heavy_first
-from gnnloom.pipeline.partition.multilevel.measure import pins_left
+from gnnloom.pipeline.partition.multilevel.pieces import store_vector
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from gnnloom.pipeline.partition.multilevel.ways import pins_left
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.memory_map import create_part_vector
+from gnnloom.storage.format.numpy_files import map_array
 from support.graphs import random_adjacency, store_graph
 from support.partitions import transpose_of
 from support.twice import TwiceCluster
@@ -56,7 +58,7 @@ def limit_of(hypergraph: DiskHypergraph) -> int:
 
 
 def check(hypergraph: DiskHypergraph, found: Clusters, limit: int) -> None:
-    label, weight = found.label, map_vector(found.weight_path)
+    label, weight = found.label, map_array(found.weight_path)
     assert sorted(set(label.tolist())) == list(range(found.num_clusters))
     np.testing.assert_array_equal(weight, np.bincount(label, weights=hypergraph.vertex_weight))
     assert (weight[np.bincount(label) > 1] <= limit).all()
@@ -83,7 +85,7 @@ def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch:
             # several lanes are in a file.
             monkeypatch.setattr(pieces, "_TASK_VERTICES", 10)
             monkeypatch.setattr(pieces, "FEW_SOURCES", 2)
-            monkeypatch.setattr(contraction, "_FEW_NETS", 40)
+            monkeypatch.setattr(contraction, "_NET_BYTES", 1 << 21)
             monkeypatch.setattr(lanes, "MOST_FILES", 3)
             monkeypatch.setattr(lanes, "PAGE_BYTES", 64)
         folder = tmp_path / f"level-{number}"
@@ -152,6 +154,7 @@ def test_parts_get_as_many_vertices_of_each_weight_as_one_after_the_other(
     folder = tmp_path_factory.mktemp("parts")
     weight = np.random.default_rng(seed).integers(1, most + 1, n)
     weight_path, part_path = store_vector(folder / "weight.npy", weight), folder / "part.npy"
+    hypergraph = replace(DiskHypergraph.stated(n, 0, 0), weight_path=weight_path)
     create_part_vector(part_path, n)
     expected = np.empty(n, dtype=np.int32)
     assign_heavy_first(weight, parts, seed, expected)
@@ -159,10 +162,10 @@ def test_parts_get_as_many_vertices_of_each_weight_as_one_after_the_other(
     for tasks_of in (size, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pieces, "_TASK_VERTICES", tasks_of)
-            deal_heavy_first(weight_path, part_path, n, parts, seed, folder / "classes", HERE)
-        found.add(map_vector(part_path).tobytes())
+            deal_heavy_first(hypergraph, part_path, parts, seed, folder / "classes", HERE)
+        found.add(map_array(part_path).tobytes())
     assert len(found) == 1
-    assert sorted(zip(weight, map_vector(part_path), strict=True)) == sorted(zip(weight, expected, strict=True))
+    assert sorted(zip(weight, map_array(part_path), strict=True)) == sorted(zip(weight, expected, strict=True))
     assert not (folder / "classes").exists()
 
 

@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds
 from gnnloom.pipeline.partition.multilevel import refine as refine_module
-from gnnloom.pipeline.partition.multilevel.cut import rows_sent
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_phase
-from gnnloom.pipeline.partition.multilevel.pieces import run_pieces
+from gnnloom.pipeline.partition.multilevel.part_files import rows_sent
+from gnnloom.pipeline.partition.multilevel.pieces import run_pieces, store_vector
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import accept_classes
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.memory_map import create_part_vector
+from gnnloom.storage.format.numpy_files import map_array
 from support.graphs import random_adjacency, store_graph
 from support.late import LateCluster
 from support.partitions import transpose_of
@@ -175,7 +175,7 @@ def test_after_a_pass_the_loads_are_exact_and_masks_miss_no_pin(
     np.testing.assert_array_equal(load, np.bincount(part, weights=hypergraph.vertex_weight))
     assert load.max() <= work.limit
     run_pieces(fill_phase(*files, tmp_path / "exact.npy", 1), HERE)
-    kept, exact = map_vector(tmp_path / "kept.npy"), np.asarray(masks[1])
+    kept, exact = map_array(tmp_path / "kept.npy"), np.asarray(masks[1])
     assert not (exact & ~kept).any()
     # A pin that was alone in its part is known to have left, unless another one came in the same pass.
     net, vertex = np.nonzero(pins_of(hypergraph))

@@ -21,14 +21,14 @@ from gnnloom.pipeline.partition.multilevel import disk_hypergraph, incidence, mo
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
-from gnnloom.pipeline.partition.multilevel.cut import rows_sent as cut_of_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_clusters
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
+from gnnloom.pipeline.partition.multilevel.part_files import rows_sent as cut_of_nets
+from gnnloom.pipeline.partition.multilevel.pieces import store_vector
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import TransposeSizes, transpose_incidence
-from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
@@ -165,7 +165,7 @@ def test_tasks_that_transpose_do_not_grow_with_their_number(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("num_ids", "workers", "num_tasks"),
-    [(1 << 24, 2, 4), (1 << 28, 2, 64), (1 << 30, 2, 64), (1 << 30, 100, 100), (1 << 40, 2, 10_486)],
+    [(1 << 24, 2, 4), (1 << 28, 2, 64), (1 << 30, 2, 64), (1 << 30, 100, 100), (1 << 40, 2, 11_984)],
 )
 def test_many_pins_make_transposing_tasks_larger_up_to_the_memory(num_ids: int, workers: int, num_tasks: int) -> None:
     sizes = TransposeSizes.of(num_ids, 1 << 30, 80 * 100 << 20, workers)
@@ -306,7 +306,7 @@ def test_refinement_repairs_a_part_that_is_too_heavy(tmp_path: Path) -> None:
 
 def coarsen_to(monkeypatch: pytest.MonkeyPatch, pins: int) -> None:
     """Let only hypergraphs of up to so many pins fit in memory."""
-    monkeypatch.setattr(multilevel, "native_memory", lambda _method, _preset, size, *_: 0 if size <= pins else 1 << 60)
+    monkeypatch.setattr(multilevel, "fits_natively", lambda size, *_: size <= pins)
 
 
 def test_a_lattice_is_coarsened_partitioned_and_refined(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

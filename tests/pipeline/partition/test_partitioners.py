@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition import options as options_module
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
-from gnnloom.pipeline.partition.problem import PartitionProblem
+from gnnloom.pipeline.partition.partitioner import PartitionProblem
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog

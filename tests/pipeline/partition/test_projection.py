@@ -9,8 +9,8 @@ import pytest
 from benchmarks.processes import watch
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.partition.method_costs import MethodProjection, project_methods
 from gnnloom.pipeline.partition.options import METHODS
+from gnnloom.pipeline.partition.partition_plan import MethodProjection, project_methods
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog

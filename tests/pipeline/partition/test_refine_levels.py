@@ -9,10 +9,9 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.multilevel.cut import rows_sent
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
-from gnnloom.pipeline.partition.multilevel.refine_levels import refine_levels
+from gnnloom.pipeline.partition.multilevel.part_files import rows_sent
+from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine, refine_levels
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog

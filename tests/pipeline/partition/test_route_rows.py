@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.external_sort.lanes import MOST_FILES, OpenFiles
+from gnnloom.pipeline.partition.measure.volume import KeySums
 from gnnloom.pipeline.partition.multilevel import net_updates
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
-from gnnloom.pipeline.partition.multilevel.move_rounds import MoveClasses
 from gnnloom.pipeline.partition.multilevel.net_updates import route_rows
 from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, reading_tasks, round_tasks, writing_tasks
 from gnnloom.pipeline.shuffle import runs
@@ -100,7 +100,7 @@ def test_rows_of_several_tasks_are_split_evenly(
 
 
 def test_weights_of_classes_are_summed_whatever_is_merged_at_a_time() -> None:
-    rng, classes = np.random.default_rng(0), MoveClasses()
+    rng, classes = np.random.default_rng(0), KeySums(1 << 16)
     move_class, weight = rng.integers(0, 50, (2, 300_000))
     for piece in np.split(np.arange(300_000), 30):
         classes.add(move_class[piece], weight[piece])

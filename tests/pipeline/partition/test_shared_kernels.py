@@ -9,9 +9,16 @@ import numpy as np
 import pytest
 from numba import njit
 
-from gnnloom.pipeline.partition.model.net_lists import pin_hash, select_nets
-from gnnloom.pipeline.partition.model.part_bits import WORD_BITS, bit_number, bit_of, lowest_bit
-from gnnloom.pipeline.partition.model.random_moves import accepts_move, cooling, shuffled
+from gnnloom.pipeline.partition.model.hypergraph import pin_hash, select_nets
+from gnnloom.pipeline.partition.model.moves import (
+    WORD_BITS,
+    accepts_move,
+    bit_number,
+    bit_of,
+    cooling,
+    lowest_bit,
+    shuffled,
+)
 from gnnloom.storage.matrix.random_numbers import stream_key
 
 

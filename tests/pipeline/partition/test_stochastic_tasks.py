@@ -14,8 +14,8 @@ import pytest
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.partition.model.hypergraph import vertex_weights
-from gnnloom.pipeline.partition.native.native_problem import NativeProblem
 from gnnloom.pipeline.partition.native.program import NativeProgram
+from gnnloom.pipeline.partition.native.run import NativeProblem
 from gnnloom.pipeline.partition.partitioner import Preset
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.partition.stochastic import batch_partition, fit, merged_nets, restricted_nets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.partition.measure import measurement
+from gnnloom.pipeline.partition.measure import quality
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
@@ -26,7 +26,7 @@ def test_a_partition_survives_the_way_through_a_metis_file(catalog: Catalog) -> 
 
 def test_a_given_partition_is_measured_like_our_own(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     # So that the rows that parts exchange are stored as arrays, as those of many parts are.
-    monkeypatch.setattr(measurement, "MATRIX_PARTS", 2)
+    monkeypatch.setattr(quality, "MATRIX_PARTS", 2)
     dataset, cluster = store_small_dataset(catalog), InProcessCluster()
     graph = dataset.graph()
     own = partition_graph(dataset, graph, PartitionOptions(3, "random"), cluster)

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.partition.method_costs import MethodProjection, project_methods
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
+from gnnloom.pipeline.partition.partition_plan import MethodProjection, project_methods
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, Graph, Partition

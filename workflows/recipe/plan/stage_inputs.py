@@ -12,8 +12,7 @@ from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
-from gnnloom.pipeline.partition.method_costs import MethodProjection, project_methods
-from gnnloom.pipeline.partition.partition_plan import partition_counts
+from gnnloom.pipeline.partition.partition_plan import MethodProjection, partition_counts, project_methods
 from gnnloom.pipeline.partition.partitioner import PartitionWorkload
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.projection import ShardNeeds, grid_needs, known_work, row_needs

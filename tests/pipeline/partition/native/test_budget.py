@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gnnloom.pipeline.partition.native.guard import check_native_memory
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
+from gnnloom.pipeline.partition.native.run import NativeProblem
+from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.machine_memory import available_memory
+from support.graphs import random_adjacency, store_graph
 
 
-def test_a_hypergraph_that_does_not_fit_in_memory_is_refused_with_figures() -> None:
-    check_native_memory(MT_KAHYPAR, "deterministic", 10**5, 10**4, 8, None)
+def test_a_hypergraph_that_does_not_fit_in_memory_is_refused_with_figures(catalog: Catalog, tmp_path: Path) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(10, 30, 0, symmetric=True), symmetric=True)
+    options, writer = PartitionOptions(8, "mtkahypar"), ArtifactWriter(tmp_path, "partition", "")
+    where = tmp_path, tmp_path / "part.npy", InProcessCluster(), writer
+    problem = NativeProblem(graph, graph, options, *where, MT_KAHYPAR)
+    problem.check_memory(10**5)
     with pytest.raises(BudgetError, match=r"but only 1 MiB are available"):
-        check_native_memory(MT_KAHYPAR, "deterministic", 10**5, 10**4, 8, 1 << 20)
+        replace(problem, options=replace(options, memory_limit=1 << 20)).check_memory(10**5)
     with pytest.raises(BudgetError, match=r"1,000,000,000,000 pins into 8 parts: needs about 131,\d\d\d.\d GiB"):
-        check_native_memory(MT_KAHYPAR, "deterministic", 10**12, 10**9, 8, None)
+        problem.check_memory(10**12)
 
 
 def write_group(folder: Path, files: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.native import guard
 from gnnloom.pipeline.partition.native import run as native
 from gnnloom.pipeline.partition.native.guard import check_problem, native_weights
-from gnnloom.pipeline.partition.native.request import PartitionRequest
+from gnnloom.pipeline.partition.native.program import PartitionRequest
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 from support.hypergraphs import as_graph, partition, ring
 

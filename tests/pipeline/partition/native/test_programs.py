@@ -11,7 +11,7 @@ import pytest
 from gnnloom.pipeline.partition.methods.kahypar import KAHYPAR
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
-from gnnloom.pipeline.partition.native.request import PartitionRequest
+from gnnloom.pipeline.partition.native.program import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
 from gnnloom.storage.errors import InputError
 from support.hypergraphs import as_graph, hypergraph_of, partition, ring

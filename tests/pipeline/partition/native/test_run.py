@@ -15,8 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.native import run as native
-from gnnloom.pipeline.partition.native.program import NativeProgram
-from gnnloom.pipeline.partition.native.request import RESULT, PartitionRequest
+from gnnloom.pipeline.partition.native.program import RESULT, NativeProgram, PartitionRequest
 from gnnloom.pipeline.partition.native.run import run_child
 from gnnloom.pipeline.partition.partitioner import Preset
 from gnnloom.storage import Catalog
@@ -128,10 +127,10 @@ def test_the_partitioner_dies_with_the_process_that_started_it(tmp_path: Path) -
         "import sys, pathlib, numpy as np;"
         "from gnnloom.pipeline.partition.model.hypergraph import Hypergraph;"
         "from gnnloom.pipeline.partition.methods import kahypar;"
-        "from gnnloom.pipeline.partition.native import run as native, request;"
+        "from gnnloom.pipeline.partition.native import run as native, program;"
         "pin = np.random.default_rng(0).permuted(np.tile(np.arange(20000), (10, 1)), axis=1).reshape(-1);"
         "graph = Hypergraph(np.ones(20000, np.int64), np.arange(0, 200001, 10), pin.astype(np.int32));"
-        "asked = request.PartitionRequest(64, 0.01, 0);"
+        "asked = program.PartitionRequest(64, 0.01, 0);"
         "native.native_partition(graph, kahypar.KAHYPAR, asked, pathlib.Path(sys.argv[1]))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
