@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gnnloom.pipeline.partition.choice import LEVELS, Way, choose
-from gnnloom.pipeline.partition.multilevel.cost import MULTILEVEL_PRESETS, multilevel_cost
+from gnnloom.pipeline.partition.choice import LEVELS, MOST_PINS, Way, choose
+from gnnloom.pipeline.partition.multilevel.cost import FEW_PASSES, MULTILEVEL_PRESETS, multilevel_cost
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.partitioner import (
     START_SECONDS,
@@ -28,7 +28,7 @@ _LEVEL_BYTES_PER_PIN = 16
 _HELP = {
     "balanced": "near the best partition, in a fraction of the time of best",
     "fast": "the quickest method that suits the graph",
-    "best": "several slow methods, of which the best partition is kept",
+    "best": "several slow methods, of which the best partition is kept; above 16.8 million pins, the same as balanced",
 }
 
 
@@ -50,8 +50,8 @@ def _cost(workload: PartitionWorkload, preset: Preset) -> MethodCost:
 
 
 def _cost_of_way(workload: PartitionWorkload, way: Way) -> MethodCost:
-    if way.start == "multilevel":
-        return multilevel_cost(workload, MULTILEVEL_PRESETS[0])
+    if workload.num_pins > MOST_PINS:
+        return multilevel_cost(workload, FEW_PASSES if way.passes else MULTILEVEL_PRESETS[0])
     from gnnloom.pipeline.partition.multilevel.out_of_core import out_of_core_memory  # noqa: PLC0415 - imports numba
     from gnnloom.pipeline.partition.native.native_models import native_cost  # noqa: PLC0415 - imports numba
 

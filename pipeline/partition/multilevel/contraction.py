@@ -85,7 +85,7 @@ class _Contraction:
         num_nets = hypergraph.num_nets
         room = working_memory(memory) - _block_bytes(hypergraph)
         fewest = -(-num_nets // max(1, room // _NET_BYTES))
-        merges = 1 << (max(NET_TASKS, fewest) - 1).bit_length()
+        merges = 1 << (max(min(NET_TASKS, net_tasks(hypergraph.num_pins)), fewest) - 1).bit_length()
         # More than 16 ranges of nets only if every range of hashes has 64 KiB or more in the lane of each.
         most = most_sources(_HASH_BYTES * num_nets, merges)
         ranges = tuple(hypergraph.nets.ranges(max(fewest, min(net_tasks(hypergraph.num_pins), most))))

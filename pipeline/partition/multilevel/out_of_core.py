@@ -61,7 +61,7 @@ class _Level:
     clusters: Clusters | None
 
 
-def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
+def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32], passes: int = 0) -> dict[str, Any]:
     """Fill ``part`` in O(vertices) of memory: only the mapped parts where tasks do the work.
 
     Coarsens until the hypergraph fits in the memory of a worker, partitions it with Mt-KaHyPar, and refines every
@@ -71,6 +71,7 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
     Args:
         problem: the graph, the options, and where to work.
         part: (num_vertices,) int32, mapped from the file ``problem.part_path``.
+        passes: of refinement, without losses; 0 for as many as are worth their time, with losses.
 
     Returns:
         ``levels``: vertices, nets and pins of each level; ``start``: what partitioned the coarsest level.
@@ -92,7 +93,7 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
     scratch = problem.scratch / "multilevel"
     scratch.mkdir(exist_ok=True)
     try:
-        return _partition(replace(problem, scratch=scratch), part)
+        return _partition(replace(problem, scratch=scratch), part, passes)
     finally:
         shutil.rmtree(scratch)
 
@@ -107,7 +108,7 @@ def out_of_core_memory(num_vertices: int, num_directions: int, num_pins: int) ->
     return BASE_MEMORY + max(_CLIENT_BYTES * num_vertices, min(one_process, coarse))
 
 
-def _partition(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
+def _partition(problem: PartitionProblem, part: NDArray[np.int32], passes: int) -> dict[str, Any]:
     options = problem.options
     memory = working_memory(problem.cluster.memory)
     finest = store_hypergraph(
@@ -121,7 +122,8 @@ def _partition(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, 
     levels, fits = [_Level(finest, None)], False
     if options.preset != "flat":
         levels, fits = _coarsen(levels[0], problem, memory)
-    _uncoarsen(levels, fits, problem, memory, part)
+    refinement = refinement_of(options.parts, options.imbalance, options.seed, memory, fits=fits, passes=passes)
+    _uncoarsen(levels, fits, problem, refinement, part)
     fill_empty_from_files(finest, problem.part_path, options.parts, problem.cluster)
     return {
         "levels": [
@@ -170,11 +172,10 @@ def fits_natively(num_pins: int, num_vertices: int, parts: int, memory: int) -> 
 
 
 def _uncoarsen(
-    levels: list[_Level], fits: bool, problem: PartitionProblem, memory: int, part: NDArray[np.int32]
+    levels: list[_Level], fits: bool, problem: PartitionProblem, refinement: Refinement, part: NDArray[np.int32]
 ) -> None:
     """Partition the coarsest level and carry the parts down to ``part``, refining them at every level."""
     options = problem.options
-    refinement = refinement_of(options.parts, options.imbalance, options.seed, memory, fits=fits)
     for number in reversed(range(len(levels))):
         hypergraph = levels[number].hypergraph
         # The finest level refines the part vector itself; others use a file of their own, which tasks map as well.
@@ -197,18 +198,19 @@ def _uncoarsen(
         refine(hypergraph, here, path, refinement, problem.scratch / "masks", problem.cluster)
         # A single level was partitioned in memory as a whole.
         if fits and len(levels) > 1:
-            _refine_boundary(hypergraph, path, problem, memory)
+            _refine_boundary(hypergraph, path, problem, refinement.memory)
 
 
-def refinement_of(parts: int, imbalance: float, seed: int, memory: int, *, fits: bool) -> Refinement:
+def refinement_of(parts: int, imbalance: float, seed: int, memory: int, *, fits: bool, passes: int = 0) -> Refinement:
     """How every level is refined.
 
     Args:
         memory: bytes for the buffers of a worker.
         fits: whether the native partitioner made the first parts.
+        passes: without losses; 0 for as many as are worth their time.
     """
-    passes, heat = _FROM_GOOD if fits else _FROM_RANDOM
-    return Refinement(parts, imbalance, seed, passes, memory, heat)
+    most, heat = (passes, 0.0) if passes else _FROM_GOOD if fits else _FROM_RANDOM
+    return Refinement(parts, imbalance, seed, most, memory, heat)
 
 
 def _part_path(problem: PartitionProblem, number: int) -> Path:

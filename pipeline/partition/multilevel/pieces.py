@@ -29,6 +29,8 @@ _TASKS_PER_WORKER = 2
 NET_TASKS = 16
 #: Pins of a task that reads all nets once, unless that makes fewer than ``NET_TASKS`` tasks: less than a minute's work.
 _TASK_PINS = 1 << 25
+#: Fewest pins of such a task: fewer take no longer than starting it does.
+_LEAST_PINS = 1 << 16
 #: Bytes that a task of a round writes for a vertex that chooses a cluster or a part, at most.
 _CHOICE_BYTES = 24
 
@@ -149,7 +151,7 @@ def consecutive(sizes: Iterable[int]) -> list[range]:
 
 def net_tasks(num_pins: int) -> int:
     """Return the number of tasks that together read all nets once."""
-    return max(NET_TASKS, -(-num_pins // _TASK_PINS))
+    return max(1, min(NET_TASKS, -(-num_pins // _LEAST_PINS)), -(-num_pins // _TASK_PINS))
 
 
 def round_tasks(num_vertices: int, workers: int) -> int:

@@ -11,17 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gnnloom.pipeline.partition.choice import MOST_PINS
+from gnnloom.pipeline.partition.choice import MOST_PINS, choose
 from gnnloom.pipeline.partition.multilevel.boundary_refine import refine_boundary_phases
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_phases
 from gnnloom.pipeline.partition.multilevel.contraction import contract_phases
-from gnnloom.pipeline.partition.multilevel.cost import MULTILEVEL_PRESETS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import place_phases
 from gnnloom.pipeline.partition.multilevel.out_of_core import CLUSTER_PASSES, KEPT_SHARE, fits_natively, refinement_of
 from gnnloom.pipeline.partition.multilevel.part_files import inherit_phase, load_phase
 from gnnloom.pipeline.partition.multilevel.pieces import Setting
-from gnnloom.pipeline.partition.multilevel.refine import refine_phases
+from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine_phases
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import finest_level, store_phases
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_phases
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
@@ -46,12 +45,12 @@ def method_phases(graph: GraphSizes, setting: Setting, method: str, preset: str,
         BudgetError: the memory leaves no room for buffers.
     """
     finest = finest_level(graph.num_vertices, graph.nnz, directions)
-    runs = _chosen_preset(method, preset, finest.num_pins)
-    if runs is None or setting.parts in {1, finest.num_vertices}:
+    runs, passes = _chosen_preset(method, preset, finest.num_pins)
+    if not runs or setting.parts in {1, finest.num_vertices}:
         return []
     fits = runs == "auto" and _fits(finest, setting)
     levels = [finest] if fits else levels_at_most(finest, runs)
-    return [*store_phases(graph, directions), *level_phases(levels, setting, runs, fits=fits)]
+    return [*store_phases(graph, directions), *level_phases(levels, setting, runs, fits=fits, passes=passes)]
 
 
 def boundary_phases(graph: GraphSizes, setting: Setting, method: str, preset: str, directions: int = 1) -> list[Phase]:
@@ -60,17 +59,20 @@ def boundary_phases(graph: GraphSizes, setting: Setting, method: str, preset: st
     There are none unless preset ``auto`` runs on several levels; the boundaries of coarser levels are smaller.
     """
     finest = finest_level(graph.num_vertices, graph.nnz, directions)
-    if _chosen_preset(method, preset, finest.num_pins) != "auto" or _fits(finest, setting):
+    if _chosen_preset(method, preset, finest.num_pins)[0] != "auto" or _fits(finest, setting):
         return []
     pins = working_memory(setting.memory) // MT_KAHYPAR.bytes_per_pin
     return refine_boundary_phases(finest, setting.parts, pins)
 
 
-def _chosen_preset(method: str, preset: str, num_pins: int) -> str | None:
-    """The preset of the multilevel method that runs; None if another method does."""
-    if method == QUALITY_METHOD:
-        return MULTILEVEL_PRESETS[0].name if num_pins > MOST_PINS else None
-    return preset if method == "multilevel" else None
+def _chosen_preset(method: str, preset: str, num_pins: int) -> tuple[str, int]:
+    """The preset of the multilevel method that runs, empty if another method does; and its passes, 0 for the usual."""
+    if method != QUALITY_METHOD:
+        return (preset if method == "multilevel" else ""), 0
+    if num_pins <= MOST_PINS:
+        return "", 0
+    (way,) = choose(preset, num_pins, None).ways
+    return ("flat" if way.passes else "auto"), way.passes
 
 
 def _fits(level: DiskHypergraph, setting: Setting) -> bool:
@@ -88,20 +90,24 @@ def levels_at_most(finest: DiskHypergraph, preset: str) -> list[DiskHypergraph]:
     return [finest, DiskHypergraph.stated(finest.num_vertices, num_nets, num_pins, is_weighted=True)]
 
 
-def level_phases(levels: Sequence[DiskHypergraph], setting: Setting, preset: str, *, fits: bool) -> list[Phase]:
+def level_phases(
+    levels: Sequence[DiskHypergraph], setting: Setting, preset: str, *, fits: bool, passes: int = 0
+) -> list[Phase]:
     """The phases after the hypergraph is stored.
 
     Args:
         levels: from the finest on.
         fits: whether the last is partitioned in memory.
+        passes: see :func:`gnnloom.pipeline.partition.multilevel.out_of_core.partition_out_of_core`.
     """
+    refinement = refinement_of(setting.parts, 0.0, 0, working_memory(setting.memory), fits=fits, passes=passes)
     found: list[Phase] = []
     for number, level in enumerate(levels):
         is_last = number + 1 == len(levels)
         # The clusters of the last level are given up, unless nothing tries to coarsen it.
         tries = preset != "flat" and not (is_last and fits)
         phases = _coarsening(level, None if is_last else levels[number + 1], setting) if tries else []
-        phases += _uncoarsening(level, setting, is_last=is_last, fits=fits)
+        phases += _uncoarsening(level, setting, refinement, is_last=is_last, fits=fits)
         found += [replace(phase, name=f"{phase.name}, level {number}" if number else phase.name) for phase in phases]
     return [*found, load_phase("check loads", levels[0], _NOWHERE, setting.parts)]
 
@@ -121,12 +127,13 @@ def _coarsening(level: DiskHypergraph, coarse: DiskHypergraph | None, setting: S
     ]
 
 
-def _uncoarsening(level: DiskHypergraph, setting: Setting, *, is_last: bool, fits: bool) -> list[Phase]:
+def _uncoarsening(
+    level: DiskHypergraph, setting: Setting, refinement: Refinement, *, is_last: bool, fits: bool
+) -> list[Phase]:
     n, start = level.num_vertices, []
     if not is_last:
         clusters = Clusters(_NOWHERE, _NOWHERE, n, 0, 0)
         start = [inherit_phase(clusters, _NOWHERE, _NOWHERE, n)]
     elif not fits and level.is_for_tasks:
         start = place_phases(n)
-    refinement = refinement_of(setting.parts, 0.0, 0, working_memory(setting.memory), fits=fits)
     return [*start, *refine_phases(level, setting, refinement)]

@@ -64,8 +64,10 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
     facts: dict[str, Any] = {"quality": options.preset, "reason": choice.reason}
     LOGGER.info("partition: %s; %s", " or ".join(map(str, choice.ways)), choice.reason)
     if structure is None:
-        options = replace(options, method="multilevel", quality="", preset="auto")
-        return facts | {"chosen": str(choice.ways[0])} | partition_out_of_core(replace(problem, options=options), part)
+        (way,) = choice.ways
+        options = replace(options, method="multilevel", quality="", preset="flat" if way.passes else "auto")
+        found = partition_out_of_core(replace(problem, options=options), part, way.passes)
+        return facts | {"chosen": str(way)} | found
     hypergraph = store_hypergraph(
         scratch / "hypergraph", problem.graph, problem.transpose, problem.cluster, options.weights, options.directions
     )

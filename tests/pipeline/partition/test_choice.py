@@ -38,7 +38,7 @@ CYCLE, QUALITY = "mtkahypar large-k, 16 passes of refinement, a V-cycle", "mtkah
         ("balanced", MOST_PINS + 1, None, ["multilevel"]),
         ("fast", 200_000, MESH, ["mtkahypar large-k, 16 passes of refinement"]),
         ("fast", 200_000, RANDOM, ["heavy-first, 16 passes of refinement"]),
-        ("fast", MOST_PINS + 1, None, ["multilevel"]),
+        ("fast", MOST_PINS + 1, None, ["heavy-first, 2 passes of refinement"]),
         ("best", 200_000, SKEWED, [QUALITY, "heavy-first, 200 passes of refinement"]),
         ("best", MOST_PINS + 1, None, ["multilevel"]),
     ],
