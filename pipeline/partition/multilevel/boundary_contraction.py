@@ -30,7 +30,7 @@ from gnnloom.pipeline.partition.multilevel.incidence import (
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
     PART_BYTES,
-    Piece,
+    RangeTask,
     create_vector,
     in_order,
     phase_over,
@@ -48,7 +48,7 @@ _READ_BYTES = RING_BYTES + PART_BYTES + NUMBER_BYTES
 
 
 @dataclass(frozen=True)
-class Labels:
+class BoundaryLabels:
     """The vertices of the contracted hypergraph.
 
     Attributes:
@@ -80,10 +80,10 @@ class _Labeling:
         return self.folder / "numbers.npy"
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> BoundaryLabels:
         """The result; numbers and weights of its clusters are not known before vertices are weighed."""
         clusters = Clusters(self.folder / "label.npy", self.folder / "weight.npy", 0, 0, 0)
-        return Labels(clusters, self.folder / "given.npy")
+        return BoundaryLabels(clusters, self.folder / "given.npy")
 
     def is_near(self, piece: slice) -> NDArray[np.bool_]:
         """(num_rows,) whether each vertex of a piece is in the boundary."""
@@ -109,7 +109,7 @@ class _Count:
 
 def label_boundary(
     hypergraph: DiskHypergraph, boundary: Boundary, part_path: Path, parts: int, folder: Path, cluster: Cluster
-) -> Labels | None:
+) -> BoundaryLabels | None:
     """Label all vertices; None if so few labels are left that nothing can move.
 
     Args:
@@ -174,7 +174,7 @@ def _label_phase(work: _Labeling, firsts: Sequence[int] | None = None) -> Phase:
     )  # fmt: skip
 
 
-def _create(labels: Labels, num_vertices: int, used: NDArray[np.int64], load: NDArray[np.int64]) -> None:
+def _create(labels: BoundaryLabels, num_vertices: int, used: NDArray[np.int64], load: NDArray[np.int64]) -> None:
     """Create the files, in which the labels of the parts come first."""
     clusters = labels.clusters
     create_vector(clusters.label_path, (num_vertices,), index_dtype(clusters.num_clusters))
@@ -184,7 +184,7 @@ def _create(labels: Labels, num_vertices: int, used: NDArray[np.int64], load: ND
     map_array(labels.part_path, "r+")[: len(used)] = used
 
 
-def _count(task: Piece[_Labeling]) -> _Count:
+def _count(task: RangeTask[_Labeling]) -> _Count:
     work, is_near = task.work, task.work.is_near(task.span)
     weight, part = map_array(work.weight_path)[task.span], map_array(work.part_path)[task.span]
     load = np.zeros(work.parts, dtype=np.int64)
@@ -192,7 +192,7 @@ def _count(task: Piece[_Labeling]) -> _Count:
     return _Count(task.number, int(np.count_nonzero(is_near)), int(weight[is_near].max(initial=0)), load)
 
 
-def _label(task: Piece[_Labeling]) -> None:
+def _label(task: RangeTask[_Labeling]) -> None:
     work, labels = task.work, task.work.labels
     is_near, part = work.is_near(task.span), map_array(work.part_path)[task.span]
     inside = slice(task.first, task.first + int(np.count_nonzero(is_near)))
@@ -280,7 +280,7 @@ def _weight_phase(work: _Selection, num_nets: int, firsts: Sequence[int] | None 
     )  # fmt: skip
 
 
-def _copy_nets(task: Piece[_Selection]) -> tuple[int, Incidence]:
+def _copy_nets(task: RangeTask[_Selection]) -> tuple[int, Incidence]:
     lists = task.work.boundary.nets.lists
     with IncidenceWriter(task.work.folder / f"piece-{task.number:03d}", np.dtype(lists.dtype)) as writer:
         for offset, ids in _copies(task.work.nets(task.rows), lists):
@@ -302,7 +302,7 @@ def _copies(rows: NDArray[np.int64], lists: Incidence) -> Iterator[tuple[NDArray
         first = stop
 
 
-def _copy_weights(task: Piece[_Selection]) -> None:
+def _copy_weights(task: RangeTask[_Selection]) -> None:
     work, nets = task.work, task.work.nets(task.rows)
     if work.source_path:
         map_array(work.weight_path, "r+")[task.first : task.first + len(nets)] = map_array(work.source_path)[nets]

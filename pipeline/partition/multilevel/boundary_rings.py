@@ -21,12 +21,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.partition.multilevel.incidence import Incidence
+from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceBlock
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NET_TASKS,
     NUMBER_BYTES,
     PART_BYTES,
-    Piece,
+    RangeTask,
     create_vector,
     phase_over,
     run_pieces,
@@ -225,35 +225,33 @@ def _grow(work: _Ring, cluster: Cluster) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def _find_cut(task: Piece[tuple[Side, Path]]) -> int:
+def _find_cut(task: RangeTask[tuple[Side, Path]]) -> int:
     """Make the cut nets of a range the first ring; returns the number of their pins."""
     nets, part_path = task.work
     part, ring_of = map_array(part_path), map_array(nets.ring_path, "r+")
-    return sum(
-        mark_cut(block.offset, block.ids, part, ring_of[block.first_row :]) for block in nets.lists.blocks(task.rows)
-    )
+    return sum(mark_cut(block, part, ring_of) for block in nets.lists.blocks(task.rows))
 
 
-def _spread(task: Piece[_Ring]) -> None:
+def _spread(task: RangeTask[_Ring]) -> None:
     """Write the ids in the lists of the last ring, as far as these are in no ring, or in this one already."""
     work, lists = task.work, task.work.source.lists
     rows, ring_of = work.source.rows_within(task.rows, work.last, work.last), map_array(work.target.ring_path)
     store_vector(work.path(task.number), _ascending(ids_of_ring(rows, lists.offset(), lists.ids(), ring_of, work.ring)))
 
 
-def _reach_vertices(task: Piece[_Ring]) -> tuple[int, int]:
+def _reach_vertices(task: RangeTask[_Ring]) -> tuple[int, int]:
     """The number of vertices of a ring, and of the nets of all of them."""
     rows, offset = _reach(task), task.work.target.lists.offset()
     return len(rows), int((offset[rows + 1] - offset[rows]).sum())
 
 
-def _reach_nets(task: Piece[_Ring]) -> tuple[int, int]:
+def _reach_nets(task: RangeTask[_Ring]) -> tuple[int, int]:
     """The number of pins of the nets of a ring, and of those inside, with one more for each net with pins elsewhere."""
     rows, lists = _reach(task), task.work.target.lists
     return count_pins(rows, lists.offset(), lists.ids(), map_array(task.work.source.ring_path))
 
 
-def _reach(task: Piece[_Ring]) -> NDArray[np.int64]:
+def _reach(task: RangeTask[_Ring]) -> NDArray[np.int64]:
     """Give the rows of a range, as far as they are in the lists of all tasks, the number of the ring; return them."""
     work = task.work
     paths = [work.path(number) for number in range(len(work.source.ranges))]
@@ -280,14 +278,14 @@ def _within(ids: NDArray[Any], rows: range) -> NDArray[Any]:
 
 
 @njit(cache=True, nogil=True)
-def mark_cut(offset: NDArray[np.int64], pin: NDArray[Any], part: NDArray[np.int32], ring_of: NDArray[np.uint8]) -> int:
+def mark_cut(block: IncidenceBlock, part: NDArray[np.int32], ring_of: NDArray[np.uint8]) -> int:
     """Mark the nets of a block that are cut with 1; returns the number of their pins."""
-    total = 0
+    offset, pin, total = block.offset, block.ids, 0
     for net in range(len(offset) - 1):
         for k in range(offset[net], offset[net + 1]):
             # A net is cut if the part of any pin differs from that of the first, so the scan ends at such a pin.
             if part[pin[k]] != part[pin[offset[net]]]:
-                ring_of[net] = 1
+                ring_of[block.first_row + net] = 1
                 total += offset[net + 1] - offset[net]
                 break
     return total

@@ -12,6 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, add_pin, remove_pin
+from gnnloom.pipeline.partition.multilevel.incidence import IncidenceBlock
 from gnnloom.storage.matrix.permutation import mix
 
 #: Vertices in more nets than this join no cluster, though others may join theirs.  A hub says as little about which
@@ -23,9 +24,7 @@ TABLE_BYTES: Final = (8 + 4 + 8 // 2) * 4 * SLOTS * _MOST_NETS
 
 @njit(cache=True, nogil=True)
 def propose_joins(
-    first_vertex: int,
-    offset: NDArray[np.int64],
-    ids: NDArray[Any],
+    block: IncidenceBlock,
     weight: NDArray[np.int64],
     rating: NDArray[np.float32],
     profile: NDArray[Any],
@@ -51,17 +50,17 @@ def propose_joins(
         joins: (at least num_rows, 3) int64, filled from the front.
     """
     # A table of the clusters around one vertex instead of a score for every cluster of the hypergraph.
-    size = _table_size(first_vertex, offset, weight, limit)
+    size = _table_size(block, weight, limit)
     slot_cluster, slot_score = np.full(size, -1, np.int64), np.zeros(size, np.float32)
     # At most half of the table is ever used.
     used = np.empty(size // 2, np.int64)
     found = 0
-    for row in range(len(offset) - 1):
-        vertex = first_vertex + row
-        if not _may_join(weight[vertex], limit, offset[row + 1] - offset[row]):
+    for row in range(len(block.offset) - 1):
+        vertex, nets = block.first_row + row, block.ids[block.offset[row] : block.offset[row + 1]]
+        if not _may_join(weight[vertex], limit, len(nets)):
             continue
         old = int(label[vertex])
-        count = _add_scores(ids[offset[row] : offset[row + 1]], rating, profile, old, slot_cluster, slot_score, used)
+        count = _add_scores(nets, rating, profile, old, slot_cluster, slot_score, used)
         best = _best_cluster(old, weight[vertex], load, limit, slot_cluster, slot_score, used[:count])
         # Two vertices that join each other would only trade places.
         is_mutual = (
@@ -86,12 +85,12 @@ def _may_join(weight: int, limit: int, num_nets: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _table_size(first_vertex: int, offset: NDArray[np.int64], weight: NDArray[np.int64], limit: int) -> int:
+def _table_size(block: IncidenceBlock, weight: NDArray[np.int64], limit: int) -> int:
     """A power of two of at least twice the clusters around any vertex of a block that may join one."""
     most = 1
-    for row in range(len(offset) - 1):
-        num_nets = offset[row + 1] - offset[row]
-        if _may_join(weight[first_vertex + row], limit, num_nets):
+    for row in range(len(block.offset) - 1):
+        num_nets = block.offset[row + 1] - block.offset[row]
+        if _may_join(weight[block.first_row + row], limit, num_nets):
             most = max(most, num_nets)
     size = 4
     # One more than the slots: the vertex's own cluster is always there.

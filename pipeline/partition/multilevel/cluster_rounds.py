@@ -49,7 +49,7 @@ from gnnloom.pipeline.partition.multilevel.net_updates import (
 )
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
-    Piece,
+    RangeTask,
     create_vector,
     phase_over,
     range_pieces,
@@ -290,7 +290,7 @@ def _change_phase(work: _Round, num_updates: int, spreading: int) -> Phase:
     )  # fmt: skip
 
 
-def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns]:
+def _propose(task: RangeTask[_Round]) -> tuple[int, LaneRuns]:
     """Route the joins; return the task's number, and what it wrote."""
     work, state = task.work, task.work.state
     hypergraph, found = state.hypergraph, [np.empty((0, 3), dtype=np.int64)]
@@ -299,8 +299,7 @@ def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns]:
     for block in hypergraph.vertices.blocks(task.rows):
         joins = np.empty((len(block.offset) - 1, 3), dtype=np.int64)
         count = propose_joins(
-            block.first_row, block.offset, block.ids, weight, rating, profile, label, load, state.limit,
-            work.rows.start, work.rows.stop, work.key, joins,
+            block, weight, rating, profile, label, load, state.limit, work.rows.start, work.rows.stop, work.key, joins
         )  # fmt: skip
         found.append(joins[:count].copy())
     with work.proposed.routed(task.number) as out:
@@ -308,7 +307,7 @@ def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns]:
     return task.number, out.written
 
 
-def _accept(task: Piece[_Round]) -> tuple[int, LaneRuns, int]:
+def _accept(task: RangeTask[_Round]) -> tuple[int, LaneRuns, int]:
     """Return the task's number, what it wrote, and the number of nets of the vertices whose joins fit."""
     work, state = task.work, task.work.state
     with OpenFiles(work.folder) as files:
@@ -323,7 +322,7 @@ def _accept(task: Piece[_Round]) -> tuple[int, LaneRuns, int]:
     return task.number, out.written, int((offset[joins[:, 0] + 1] - offset[joins[:, 0]]).sum())
 
 
-def _spread(task: Piece[_Round]) -> tuple[int, LaneRuns, LaneRuns]:
+def _spread(task: RangeTask[_Round]) -> tuple[int, LaneRuns, LaneRuns]:
     """Return the task's number, and what it wrote of nets and of weights."""
     work = task.work
     with OpenFiles(work.folder) as files:
@@ -345,7 +344,7 @@ def _weights(state: ClusterState, joins: NDArray[np.int64]) -> NDArray[np.int64]
     return np.stack([joins[:, 1:].ravel(), np.stack([-moved, moved], axis=1).ravel()], axis=1)
 
 
-def _change(task: Piece[_Round]) -> None:
+def _change(task: RangeTask[_Round]) -> None:
     work, own = task.work, (task.number, task.number + 1)
     _copy(work.state.profile_path, work.then.profile_path, task.rows)
     profile, rating = map_array(work.then.profile_path, "r+"), map_array(work.state.rating_path)

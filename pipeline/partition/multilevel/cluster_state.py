@@ -14,7 +14,7 @@ from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, block_rating
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
-    Piece,
+    RangeTask,
     create_vector,
     in_order,
     net_tasks,
@@ -115,24 +115,24 @@ def fill_phase(state: ClusterState) -> Phase:
     return phase_over(ranges, "fill profiles", _fill, state, reads=reads, writes=writes, files=4, buffers=held)
 
 
-def _begin(task: Piece[ClusterState]) -> None:
+def _begin(task: RangeTask[ClusterState]) -> None:
     map_array(task.work.label_path, "r+")[task.span] = np.arange(task.rows.start, task.rows.stop)
     map_array(task.work.load_path, "r+")[task.span] = task.work.hypergraph.vertex_weight[task.span]
 
 
-def _rate(task: Piece[ClusterState]) -> None:
+def _rate(task: RangeTask[ClusterState]) -> None:
     hypergraph, rating = task.work.hypergraph, map_array(task.work.rating_path, "r+")
     net_weight = hypergraph.net_weight
     for block in hypergraph.nets.blocks(task.rows):
         rating[block.first_row : block.first_row + len(block.offset) - 1] = block_ratings(block, net_weight)
 
 
-def _fill(task: Piece[ClusterState]) -> None:
+def _fill(task: RangeTask[ClusterState]) -> None:
     state = task.work
     profile, rating = map_array(state.profile_path, "r+"), map_array(state.rating_path)
     label = map_array(state.label_path)
     for block in state.hypergraph.nets.blocks(task.rows):
-        fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile[:, 0], profile[:, 1])
+        fill_profiles(block, rating, label, profile[:, 0], profile[:, 1])
 
 
 @dataclass(frozen=True)
@@ -205,14 +205,14 @@ def _number_phases(work: _Numbering, num_vertices: int, firsts: Sequence[int] | 
     ]  # fmt: skip
 
 
-def _count(task: Piece[_Numbering]) -> tuple[int, tuple[int, int]]:
+def _count(task: RangeTask[_Numbering]) -> tuple[int, tuple[int, int]]:
     """The task's number, and the number and the largest weight of the clusters that its vertices founded."""
     load = map_array(task.work.load_path)[task.span]
     # Every vertex weighs 1 or more, so a cluster without weight has no vertex left.
     return task.number, (int(np.count_nonzero(load)), int(load.max()))
 
 
-def _number(task: Piece[_Numbering]) -> None:
+def _number(task: RangeTask[_Numbering]) -> None:
     load = map_array(task.work.load_path)[task.span]
     is_used = load > 0
     map_array(task.work.number_path, "r+")[task.span] = task.first - 1 + np.cumsum(is_used)
@@ -220,6 +220,6 @@ def _number(task: Piece[_Numbering]) -> None:
     map_array(task.work.clusters.weight_path, "r+")[task.first : task.first + len(weight)] = weight
 
 
-def _relabel(task: Piece[_Numbering]) -> None:
+def _relabel(task: RangeTask[_Numbering]) -> None:
     label = map_array(task.work.label_path)[task.span]
     map_array(task.work.clusters.label_path, "r+")[task.span] = map_array(task.work.number_path)[label]

@@ -49,21 +49,9 @@ def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDA
     # Moves keep up to date only clusters that have a slot, so each round refills the profiles.
     for _ in range(rounds):
         for block in hypergraph.nets.blocks():
-            fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile, count)
+            fill_profiles(block, rating, label, profile, count)
         for block in hypergraph.vertices.blocks():
-            _join_clusters(
-                block.first_row,
-                block.offset,
-                block.ids,
-                hypergraph.vertex_weight,
-                rating,
-                profile,
-                count,
-                label,
-                load,
-                score,
-                limit,
-            )
+            _join_clusters(block, hypergraph.vertex_weight, rating, profile, count, label, load, score, limit)
     _renumber(label)
     return label
 
@@ -91,9 +79,7 @@ def block_ratings(block: IncidenceBlock, net_weight: NDArray[np.int64]) -> NDArr
 
 @njit(cache=True, nogil=True)
 def fill_profiles(
-    first_net: int,
-    offset: NDArray[np.int64],
-    pin: NDArray[Any],
+    block: IncidenceBlock,
     rating: NDArray[np.float32],
     label: NDArray[Any],
     profile: NDArray[Any],
@@ -105,13 +91,13 @@ def fill_profiles(
         profile: (num_nets, SLOTS) cluster in each slot, or -1.
         count: (num_nets, SLOTS) int16 pins in that cluster; at most ``_LARGEST_NET``.
     """
-    for row in range(len(offset) - 1):
-        net = first_net + row
+    for row in range(len(block.offset) - 1):
+        net = block.first_row + row
         profile[net] = -1
         count[net] = 0
         if rating[net] > 0:
-            for position in range(offset[row], offset[row + 1]):
-                add_pin(profile[net], count[net], label[pin[position]])
+            for position in range(block.offset[row], block.offset[row + 1]):
+                add_pin(profile[net], count[net], label[block.ids[position]])
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -143,9 +129,7 @@ def remove_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) ->
 
 @njit(cache=True, nogil=True)
 def _join_clusters(
-    first_vertex: int,
-    offset: NDArray[np.int64],
-    ids: NDArray[Any],
+    block: IncidenceBlock,
     weight: NDArray[np.int64],
     rating: NDArray[np.float32],
     profile: NDArray[Any],
@@ -165,11 +149,11 @@ def _join_clusters(
         score: (num_vertices,) float32, zero before and after.
         limit: the most that a cluster may weigh to be joined.
     """
-    for row in range(len(offset) - 1):
+    for row in range(len(block.offset) - 1):
         # One vertex after the other, so loads are exact at each move: no cluster exceeds the limit by a race, and the
         # result does not depend on the number of processors.
-        vertex = first_vertex + row
-        nets = ids[offset[row] : offset[row + 1]]
+        vertex = block.first_row + row
+        nets = block.ids[block.offset[row] : block.offset[row + 1]]
         old = label[vertex]
         _add_scores(nets, rating, profile, count, old, score)
         best = old

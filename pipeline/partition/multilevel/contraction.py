@@ -23,6 +23,7 @@ from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, pin_hash, se
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph, load_nets
 from gnnloom.pipeline.partition.multilevel.incidence import (
     Incidence,
+    IncidenceBlock,
     IncidenceWriter,
     StatedLists,
     join_lists,
@@ -32,7 +33,7 @@ from gnnloom.pipeline.partition.multilevel.incidence import (
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NET_TASKS,
     NUMBER_BYTES,
-    Piece,
+    RangeTask,
     create_vector,
     in_order,
     net_tasks,
@@ -234,14 +235,14 @@ def _block_bytes(hypergraph: DiskHypergraph) -> int:
     return hypergraph.nets.block_bytes(row_bytes=3 * NUMBER_BYTES, id_bytes=hypergraph.label_bytes + 1)
 
 
-def _contract_nets(task: Piece[_Contraction]) -> tuple[int, LaneRuns, Incidence]:
+def _contract_nets(task: RangeTask[_Contraction]) -> tuple[int, LaneRuns, Incidence]:
     """Contract a range of nets; each keeps its new pins in the order in which they first occur."""
     work = task.work
     label, num_clusters = work.clusters.label, work.clusters.num_clusters
     originals, hashes = [], []
     with IncidenceWriter(work.folder_of(task.number) / "contracted", index_dtype(num_clusters)) as writer:
         for block in work.hypergraph.nets.blocks(task.rows):
-            offset, pins, original, hashed = _contract_block(block.first_row, block.offset, block.ids, label)
+            offset, pins, original, hashed = _contract_block(block, label)
             writer.append(offset, pins)
             originals.append(original)
             hashes.append(hashed)
@@ -264,9 +265,10 @@ def _first_hashes(num_ranges: int) -> NDArray[np.uint64]:
 
 @njit(cache=True, nogil=True)
 def _contract_block(
-    first_net: int, offset: NDArray[np.int64], pin: NDArray[Any], label: NDArray[Any]
+    block: IncidenceBlock, label: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.uint64]]:
     """Return offsets, pins, numbers and hashes of the nets that have two or more pins left."""
+    offset, pin = block.offset, block.ids
     new_offset = np.zeros(len(offset), np.int64)
     new_pin = np.empty(len(pin), label.dtype)
     original = np.empty(len(offset) - 1, np.int64)
@@ -293,13 +295,13 @@ def _contract_block(
         if end - start < 2:
             end = start
             continue
-        original[kept], hashed[kept] = first_net + net, total
+        original[kept], hashed[kept] = block.first_row + net, total
         kept += 1
         new_offset[kept] = end
     return new_offset[: kept + 1], new_pin[:end], original[:kept], hashed[:kept]
 
 
-def _merge_identical(task: Piece[_Contraction]) -> tuple[int, LaneRuns]:
+def _merge_identical(task: RangeTask[_Contraction]) -> tuple[int, LaneRuns]:
     """Keep the first net of those with the same pins, with the weight of all of them."""
     work = task.work
     with OpenFiles(work.folder) as files:
@@ -319,7 +321,7 @@ def _merge_identical(task: Piece[_Contraction]) -> tuple[int, LaneRuns]:
     return task.number, out.written
 
 
-def _select(task: Piece[tuple[_Contraction, tuple[Incidence, ...]]]) -> tuple[int, Incidence]:
+def _select(task: RangeTask[tuple[_Contraction, tuple[Incidence, ...]]]) -> tuple[int, Incidence]:
     work, contracted = task.work[0], task.work[1][task.number]
     with OpenFiles(work.folder) as files:
         rows = work.kept.rows(files).read(task.number, task.number + 1)

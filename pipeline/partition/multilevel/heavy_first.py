@@ -21,7 +21,7 @@ from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
     PART_BYTES,
-    Piece,
+    RangeTask,
     phase_over,
     run_pieces,
     store_vector,
@@ -147,7 +147,7 @@ def _phases(work: _Classes, num_vertices: int) -> list[Phase]:
     ]  # fmt: skip
 
 
-def _count(task: Piece[_Classes]) -> None:
+def _count(task: RangeTask[_Classes]) -> None:
     weight = map_array(task.work.weight_path)[task.span]
     store_vector(task.work.counts_path(task.number), np.stack(np.unique(weight, return_counts=True)))
 
@@ -225,7 +225,7 @@ def _places_below(level: int, weight: int, load: NDArray[np.int64], places: NDAr
     return total
 
 
-def _place(task: Piece[_Classes]) -> None:
+def _place(task: RangeTask[_Classes]) -> None:
     work = task.work
     deal, own = _Deal.map(work.folder), map_array(work.weight_path)[task.span]
     (found, count), ranks = map_array(work.counts_path(task.number)), map_array(work.ranks_path(task.number))

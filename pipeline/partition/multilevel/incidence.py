@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.raw_files import read_bytes
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
-    Piece,
+    RangeTask,
     consecutive,
     phase_over,
     range_pieces,
@@ -35,9 +35,8 @@ from gnnloom.storage.matrix.csr import index_dtype
 BLOCK_IDS = 1 << 20
 
 
-@dataclass(frozen=True)
-class IncidenceBlock:
-    """Some consecutive rows.
+class IncidenceBlock(NamedTuple):
+    """Some consecutive rows; a tuple, so that kernels take it as it is.
 
     Attributes:
         first_row: number of the first row.
@@ -226,7 +225,7 @@ def join_phase(name: str, pieces: Sequence[Incidence], result: Incidence) -> Pha
     return phase_over(ranges, name, _place, work, reads=size, writes=size, files=2, firsts=firsts, buffers=held)
 
 
-def _place(task: Piece[_Join]) -> None:
+def _place(task: RangeTask[_Join]) -> None:
     offset, ids, first_id = task.work.result.offset("r+"), task.work.result.ids("r+"), task.first
     for block in task.work.pieces[task.number].blocks():
         first = task.rows.start + block.first_row

@@ -38,7 +38,7 @@ from gnnloom.pipeline.partition.multilevel.net_updates import (
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
     PART_BYTES,
-    Piece,
+    RangeTask,
     Setting,
     phase_over,
     range_pieces,
@@ -49,6 +49,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     writing_tasks,
 )
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
+    Moving,
     accept_classes,
     accepted_moves,
     join_parts,
@@ -103,6 +104,19 @@ class Pass:
     heat: float
     key: np.uint64
     scratch: Path
+
+    def moving(
+        self,
+        part: NDArray[np.int32],
+        position: NDArray[np.int64],
+        mask: NDArray[np.uint64],
+        load: NDArray[np.int64],
+    ) -> Moving:
+        """What kernels take, with these parts, masks, and positions and weights of parts."""
+        weights = self.hypergraph.vertex_weight, self.hypergraph.net_weight
+        # Sorting the positions inverts the permutation: it gives the part at each of them.
+        window = np.argsort(position, kind="stable")[self.first : self.first + mask.shape[2] * WORD_BITS]
+        return Moving(*weights, part, position, self.first, window, mask, load, self.limit, self.heat, self.key)
 
     def buckets(self, num_parts: int) -> int:
         """Into how many classes the moves between two parts are divided."""
@@ -275,24 +289,17 @@ def _change_phase(this: _Round, num_words: int, num_updates: int, spreading: int
     )  # fmt: skip
 
 
-def _propose(task: Piece[_Round]) -> tuple[int, LaneRuns, LaneRuns, int]:
+def _propose(task: RangeTask[_Round]) -> tuple[int, LaneRuns, LaneRuns, int]:
     """Return the task's number, what it wrote of moves and of classes, and how many nets the moving vertices have."""
     this, work = task.work, task.work.work
-    hypergraph = work.hypergraph
-    weight, net_weight = hypergraph.vertex_weight, hypergraph.net_weight
-    part, mask = map_array(work.part_path), map_array(this.mask_path)
     position, load = map_array(this.state_path)
-    window = window_of(position, work.first, mask.shape[2])
+    moving = work.moving(map_array(work.part_path), position, map_array(this.mask_path), load)
     buckets, found, classes = work.buckets(len(load)), [np.empty((0, 2), dtype=np.int64)], KeySums(_MERGED_AT_ONCE)
     num_updates = 0
-    for block in hypergraph.vertices.blocks(task.rows):
+    for block in work.hypergraph.vertices.blocks(task.rows):
         moves = np.empty((len(block.offset) - 1, 2), dtype=np.int64)
-        count = propose_moves(
-            block.first_row, block.offset, block.ids, weight, net_weight, part, position, work.first, window,
-            mask, load, work.limit, work.heat, work.key, buckets, moves,
-        )  # fmt: skip
-        found.append(moves[:count].copy())
-        classes.add(found[-1][:, 1], weight[found[-1][:, 0]])
+        found.append(moves[: propose_moves(block, moving, buckets, moves)].copy())
+        classes.add(found[-1][:, 1], moving.vertex_weight[found[-1][:, 0]])
         num_updates += int(np.diff(block.offset)[found[-1][:, 0] - block.first_row].sum())
     with this.moves.routed(task.number) as moved, this.classes.routed(task.number) as out:
         _add_all(moved, {_MOVE.name: np.concatenate(found)})
@@ -321,7 +328,7 @@ def _accept(proposed: UnrecordedShuffle, load: NDArray[np.int64], work: Pass) ->
     return np.sort(move_class[order[accepted]])
 
 
-def _spread(task: Piece[_Round]) -> tuple[int, LaneRuns, int]:
+def _spread(task: RangeTask[_Round]) -> tuple[int, LaneRuns, int]:
     """Return the task's number, what it wrote, and how many vertices move."""
     this, work = task.work, task.work.work
     part, accepted = map_array(work.part_path, "r+"), map_array(this.accepted_path)
@@ -342,7 +349,7 @@ def _spread(task: Piece[_Round]) -> tuple[int, LaneRuns, int]:
     return task.number, out.written, moved
 
 
-def _change_masks(task: Piece[_Round]) -> None:
+def _change_masks(task: RangeTask[_Round]) -> None:
     this, mask = task.work, map_array(task.work.next_path, "r+")
     mask[task.span] = map_array(this.mask_path)[task.span]
     with OpenFiles(this.folder) as files:
@@ -357,12 +364,6 @@ def _class_bytes(moves: int, classes: int) -> int:
     """Bytes while moves of so many different classes are summed: classes and weights, sorted, and numbered."""
     merged = min(moves, classes)
     return 9 * NUMBER_BYTES * (merged + min(moves, max(_MERGED_AT_ONCE, merged)))
-
-
-def window_of(position: NDArray[np.int64], first: int, num_words: int) -> NDArray[np.int64]:
-    """(num_indices,) int64 part at each index of the window that begins at position ``first``."""
-    # Sorting the positions inverts the permutation: it gives the part at each of them.
-    return np.argsort(position, kind="stable")[first : first + num_words * WORD_BITS]
 
 
 @njit(cache=True, nogil=True)

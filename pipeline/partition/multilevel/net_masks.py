@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.moves import WORD_BITS, bit_of
-from gnnloom.pipeline.partition.multilevel.incidence import Incidence
-from gnnloom.pipeline.partition.multilevel.pieces import PART_BYTES, Piece, net_tasks, phase_over
+from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceBlock
+from gnnloom.pipeline.partition.multilevel.pieces import PART_BYTES, RangeTask, net_tasks, phase_over
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.format.numpy_files import map_array
 
@@ -59,34 +58,26 @@ def create_masks(path: Path, num_nets: int, num_words: int) -> NDArray[np.uint64
     return np.lib.format.open_memmap(path, mode="w+", dtype=np.uint64, shape=(num_nets, 2, num_words))
 
 
-def _fill_blocks(task: Piece[_Fill]) -> None:
+def _fill_blocks(task: RangeTask[_Fill]) -> None:
     work = task.work
     # All tasks write to one shared map, each to the rows of its own nets, so no lock is needed.
     mask, part, position = map_array(work.mask_path, "r+"), map_array(work.part_path), map_array(work.position_path)
     for block in work.nets.blocks(task.rows):
-        _fill_masks(block.offset, block.ids, part, position, work.first, mask[block.first_row :])
+        _fill_masks(block, part, position, work.first, mask)
 
 
 @njit(cache=True, nogil=True)
 def _fill_masks(
-    offset: NDArray[np.int64],
-    pin: NDArray[Any],
-    part: NDArray[np.int32],
-    position: NDArray[np.int64],
-    first: int,
-    mask: NDArray[np.uint64],
+    block: IncidenceBlock, part: NDArray[np.int32], position: NDArray[np.int64], first: int, mask: NDArray[np.uint64]
 ) -> None:
-    """Fill the masks of a block of nets.
-
-    Args:
-        mask: (at least num_nets, 2, num_words) uint64, from the first net of the block on.
-    """
+    """Fill the masks of a block of nets, of (num_nets, 2, num_words) uint64 of all nets."""
     num_words = mask.shape[2]
-    for net in range(len(offset) - 1):
+    for row in range(len(block.offset) - 1):
+        net = block.first_row + row
         # Each task clears its own nets, which saves a pass over the file between two windows.
         mask[net] = 0
-        for k in range(offset[net], offset[net + 1]):
-            index = position[part[pin[k]]] - first
+        for k in range(block.offset[row], block.offset[row + 1]):
+            index = position[part[block.ids[k]]] - first
             # Pins in parts of other windows are not recorded; those parts have a pass of their own.
             if 0 <= index < num_words * WORD_BITS:
                 word, bit = index // WORD_BITS, bit_of(index)

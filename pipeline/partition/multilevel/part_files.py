@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.measure.balance import choose_for_empty
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.incidence import IncidenceBlock
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
     PART_BYTES,
-    Piece,
+    RangeTask,
     net_tasks,
     phase_over,
     vertex_pieces,
@@ -32,7 +33,7 @@ def copy_phase(source: Path, target: Path, num_vertices: int) -> Phase:
     return phase_over(pieces, "keep parts", _copy, (source, target), reads=size, writes=size, files=1)
 
 
-def _copy(task: Piece[tuple[Path, Path]]) -> None:
+def _copy(task: RangeTask[tuple[Path, Path]]) -> None:
     source, target = task.work
     map_array(target, "r+")[task.span] = map_array(source)[task.span]
 
@@ -57,7 +58,7 @@ def inherit_phase(clusters: Clusters, coarse_path: Path, part_path: Path, num_ve
     return phase_over(pieces, "inherit parts", _inherit, work, reads=reads, writes=size, files=2, row_bytes=held)
 
 
-def _inherit(task: Piece[_Inherit]) -> None:
+def _inherit(task: RangeTask[_Inherit]) -> None:
     work = task.work
     map_array(work.part_path, "r+")[task.span] = map_array(work.coarse_path)[work.clusters.label[task.span]]
 
@@ -70,7 +71,7 @@ class _Weigh:
     part_path: Path
     num_parts: int
 
-    def phase(self, name: str, function: Callable[[Piece[_Weigh]], Any], *, row_bytes: int = 0) -> Phase:
+    def phase(self, name: str, function: Callable[[RangeTask[_Weigh]], Any], *, row_bytes: int = 0) -> Phase:
         """A phase whose tasks read the weights and parts of their vertices, and hold a number for each part."""
         n = self.hypergraph.num_vertices
         read, held = (NUMBER_BYTES + PART_BYTES) * n, NUMBER_BYTES * self.num_parts
@@ -100,7 +101,7 @@ def load_phase(name: str, hypergraph: DiskHypergraph, part_path: Path, num_parts
     return _Weigh(hypergraph, part_path, num_parts).phase(name, _sum, row_bytes=NUMBER_BYTES)
 
 
-def _sum(task: Piece[_Weigh]) -> NDArray[np.int64]:
+def _sum(task: RangeTask[_Weigh]) -> NDArray[np.int64]:
     load = np.zeros(task.work.num_parts, dtype=np.int64)
     weight, part = task.work.vertices(task.span)
     # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
@@ -134,7 +135,7 @@ def fill_empty_from_files(hypergraph: DiskHypergraph, part_path: Path, num_parts
     return len(chosen)
 
 
-def _find(task: Piece[_Weigh]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _find(task: RangeTask[_Weigh]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The number of vertices in each part, and (3, num_found) int64 weights, vertices and parts."""
     work = task.work
     weight, part = work.vertices(task.span)
@@ -167,31 +168,30 @@ def cut_phase(hypergraph: DiskHypergraph, part_path: Path, num_parts: int) -> Ph
     return phase_over(ranges, "count cut", _count, work, reads=reads, files=3 + hypergraph.is_weighted, buffers=held)
 
 
-def _count(task: Piece[_Cut]) -> int:
+def _count(task: RangeTask[_Cut]) -> int:
     hypergraph, part = task.work.hypergraph, map_array(task.work.part_path)
     weight, seen = hypergraph.net_weight, np.full(task.work.num_parts, -1, dtype=np.int64)
     total = 0
     for block in hypergraph.nets.blocks(task.rows):
-        spread = np.maximum(count_labels(block.first_row, block.offset, block.ids, part, seen) - 1, 0)
+        spread = np.maximum(count_labels(block, part, seen) - 1, 0)
         nets = slice(block.first_row, block.first_row + len(spread))
         total += int((spread * weight[nets]).sum() if len(weight) else spread.sum())
     return total
 
 
 @njit(cache=True, nogil=True)
-def count_labels(
-    first_net: int, offset: NDArray[np.int64], pin: NDArray[Any], label: NDArray[Any], seen: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def count_labels(block: IncidenceBlock, label: NDArray[Any], seen: NDArray[np.int64]) -> NDArray[np.int64]:
     """(num_nets,) int64 different labels of the pins of each net of a block.
 
     Args:
         label: (num_vertices,) integers.
         seen: (num_labels,) int64 last net that had a pin with each label; changed.
     """
-    count = np.zeros(len(offset) - 1, np.int64)
+    count = np.zeros(len(block.offset) - 1, np.int64)
     for row in range(len(count)):
-        for position in range(offset[row], offset[row + 1]):
-            if seen[label[pin[position]]] != first_net + row:
-                seen[label[pin[position]]] = first_net + row
+        net = block.first_row + row
+        for position in range(block.offset[row], block.offset[row + 1]):
+            if seen[label[block.ids[position]]] != net:
+                seen[label[block.ids[position]]] = net
                 count[row] += 1
     return count

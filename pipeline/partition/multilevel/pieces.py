@@ -56,7 +56,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Piece(Generic[Work]):
+class RangeTask(Generic[Work]):
     """A task; small and picklable.
 
     Attributes:
@@ -87,7 +87,7 @@ class Piece(Generic[Work]):
 def phase_over(
     ranges: Sequence[range],
     name: str,
-    function: Callable[[Piece[Work]], object],
+    function: Callable[[RangeTask[Work]], object],
     work: Work,
     *,
     reads: int = 0,
@@ -118,7 +118,7 @@ def phase_over(
         # The blocks at both ends of what is read of a lane.
         held = 2 * BLOCK_BYTES * sum(lanes) + buffers + row_bytes * len(rows)
         needs = Needs(read, written, opens, held)
-        tasks.append(Piece(name, work, number, rows, needs, first))
+        tasks.append(RangeTask(name, work, number, rows, needs, first))
     return Phase(name, function, tasks, arrays=max(1, files + len(lanes)), at_most=at_most)
 
 

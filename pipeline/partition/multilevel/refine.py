@@ -34,7 +34,7 @@ from gnnloom.pipeline.partition.model.moves import WORD_BITS, cooling
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_clusters
-from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds, move_phases, window_of
+from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds, move_phases
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_phase, mask_bytes
 from gnnloom.pipeline.partition.multilevel.part_files import copy_phase, cut_phase, load_phase, part_loads, rows_sent
 from gnnloom.pipeline.partition.multilevel.pieces import Setting, run_pieces
@@ -193,28 +193,8 @@ def _move_one_by_one(
     work: Pass, part: NDArray[np.int32], position: NDArray[np.int64], mask: NDArray[np.uint64], load: NDArray[np.int64]
 ) -> int:
     """Stream the vertices once through a window of parts; returns the number of moves."""
-    hypergraph = work.hypergraph
-    weight, net_weight = hypergraph.vertex_weight, hypergraph.net_weight
-    window = window_of(position, work.first, mask.shape[2])
-    moved = 0
-    for block in hypergraph.vertices.blocks():
-        moved += move_vertices(
-            block.first_row,
-            block.offset,
-            block.ids,
-            weight,
-            net_weight,
-            part,
-            position,
-            work.first,
-            window,
-            np.asarray(mask),
-            load,
-            work.limit,
-            work.heat,
-            work.key,
-        )
-    return moved
+    moving = work.moving(part, position, np.asarray(mask), load)
+    return sum(move_vertices(block, moving) for block in work.hypergraph.vertices.blocks())
 
 
 class _BestParts:

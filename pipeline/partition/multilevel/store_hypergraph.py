@@ -23,7 +23,7 @@ from gnnloom.pipeline.partition.multilevel.incidence import (
 )
 from gnnloom.pipeline.partition.multilevel.pieces import (
     NUMBER_BYTES,
-    Piece,
+    RangeTask,
     consecutive,
     create_vector,
     in_order,
@@ -175,7 +175,7 @@ def _lists_phase(name: str, matrices: Sequence[_Matrix], transpose: Path | None,
     return phase_over(consecutive(sizes), f"store {name}", function, work, reads=reads, writes=writes, buffers=held)
 
 
-def _store_rows(task: Piece[_Lists]) -> tuple[int, Incidence]:
+def _store_rows(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
     """Write the rows of a block, each with its own number among the columns."""
     path, number = task.work.blocks[task.number]
     graph = Graph(Artifact(path))
@@ -185,7 +185,7 @@ def _store_rows(task: Piece[_Lists]) -> tuple[int, Incidence]:
         return task.number, writer.close()
 
 
-def _store_weights(task: Piece[_Weights]) -> tuple[int, int]:
+def _store_weights(task: RangeTask[_Weights]) -> tuple[int, int]:
     stored, total, heaviest = map_array(task.work.weight_path, "r+"), 0, 0
     for rows in row_ranges(Graph(Artifact(task.work.graph_path)), task.number):
         weight = row_weights(rows.nonzeros, task.work.weights)
@@ -195,7 +195,7 @@ def _store_weights(task: Piece[_Weights]) -> tuple[int, int]:
     return total, heaviest
 
 
-def _store_both(task: Piece[_Lists]) -> tuple[int, Incidence]:
+def _store_both(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
     """Write the nets of every vertex for both directions: the columns of its row, and n plus those of its column."""
     work, (path, number) = task.work, task.work.blocks[task.number]
     graph, transpose = Graph(Artifact(path)), Graph(Artifact(work.transpose or path))

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -21,8 +20,8 @@ from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segme
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.external_sort.spill import BUCKET_BITS
-from gnnloom.pipeline.partition.multilevel.incidence import Incidence, create_incidence
-from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, Piece, phase_over, run_pieces
+from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceBlock, create_incidence
+from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, RangeTask, phase_over, run_pieces
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index
@@ -178,7 +177,7 @@ def _keys_and_index(work: _Transpose) -> tuple[int, int]:
     return NUMBER_BYTES * work.incidence.num_ids, NUMBER_BYTES * sizes.num_ranges * sizes.num_buckets
 
 
-def _scatter(task: Piece[_Transpose]) -> tuple[int, LaneRuns]:
+def _scatter(task: RangeTask[_Transpose]) -> tuple[int, LaneRuns]:
     """Write the keys ``column << row_bits | row`` of some rows."""
     work = task.work
     with work.keys.routed(task.number) as out:
@@ -199,7 +198,7 @@ def _runs(work: _Transpose, rows: range) -> Iterator[NDArray[np.uint64]]:
         start = 0
         while start < len(block.ids):
             piece = keys[filled : filled + len(block.ids) - start]
-            _fill_keys(block.first_row, block.offset, block.ids, start, work.row_bits, piece)
+            _fill_keys(block, start, work.row_bits, piece)
             start, filled = start + len(piece), filled + len(piece)
             if filled == len(keys):
                 yield keys
@@ -208,7 +207,7 @@ def _runs(work: _Transpose, rows: range) -> Iterator[NDArray[np.uint64]]:
         yield keys[:filled]
 
 
-def _sort(task: Piece[_Transpose]) -> None:
+def _sort(task: RangeTask[_Transpose]) -> None:
     work, result, row_bits = task.work, task.work.result, task.work.row_bits
     counts, written = np.zeros(len(task.rows), dtype=np.int64), task.first
     dtype = np.dtype(result.dtype)
@@ -230,16 +229,14 @@ def _sort(task: Piece[_Transpose]) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _fill_keys(
-    first_row: int, offset: NDArray[np.int64], ids: NDArray[Any], start: int, row_bits: int, key: NDArray[np.uint64]
-) -> None:
+def _fill_keys(block: IncidenceBlock, start: int, row_bits: int, key: NDArray[np.uint64]) -> None:
     """Fill ``key`` for the ids of a block of rows from ``start`` on."""
-    row = np.searchsorted(offset, start, side="right") - 1
+    row = np.searchsorted(block.offset, start, side="right") - 1
     for k in range(len(key)):
-        while offset[row + 1] <= start + k:
+        while block.offset[row + 1] <= start + k:
             row += 1
         # The column is in the high bits, so sorted keys are the transposed lists, each ascending.
-        key[k] = (np.uint64(ids[start + k]) << np.uint64(row_bits)) | np.uint64(first_row + row)
+        key[k] = (np.uint64(block.ids[start + k]) << np.uint64(row_bits)) | np.uint64(block.first_row + row)
 
 
 @njit(cache=True, nogil=True)

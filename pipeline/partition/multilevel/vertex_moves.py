@@ -5,42 +5,24 @@ Parts are named by their *index*: their position within the window of parts that
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.moves import WORD_BITS, accepts_move, bit_number, bit_of, lowest_bit
+from gnnloom.pipeline.partition.multilevel.incidence import IncidenceBlock
 from gnnloom.storage.matrix.random_numbers import unit
 
 #: A word of masks with every bit set.
 _ALL: Final = np.uint64((1 << 64) - 1)
 
 
-@njit(cache=True, nogil=True)
-def move_vertices(
-    first_vertex: int,
-    offset: NDArray[np.int64],
-    ids: NDArray[Any],
-    vertex_weight: NDArray[np.int64],
-    net_weight: NDArray[np.int64],
-    part: NDArray[np.int32],
-    position: NDArray[np.int64],
-    first: int,
-    window: NDArray[np.int64],
-    mask: NDArray[np.uint64],
-    load: NDArray[np.int64],
-    limit: int,
-    heat: float,
-    key: np.uint64,
-) -> int:
-    """Visit a block of vertices in order; changes ``part``, ``mask`` and ``load``, and returns the number of moves.
+class Moving(NamedTuple):
+    """What the moves of a pass through a window of parts depend on, for kernels.
 
-    Args:
-        first_vertex: number of the block's first vertex.
-        offset: (num_rows + 1,) int64; row k of the block has the nets ids[offset[k]:offset[k + 1]].
-        ids: (num_ids,) int32 or int64 nets.
+    Attributes:
         vertex_weight: (num_vertices,) int64.
         net_weight: (num_nets,) int64, or (0,) if all are 1.
         part: (num_vertices,) int32.
@@ -53,29 +35,43 @@ def move_vertices(
         heat: a loss is accepted with a chance of exp(-loss / heat); 0 for never.
         key: of the random numbers of this pass.
     """
-    touched = np.zeros(len(window), np.int64)
-    candidates = np.empty(len(window), np.int64)
-    whole = np.zeros(mask.shape[2], np.int64)
+
+    vertex_weight: NDArray[np.int64]
+    net_weight: NDArray[np.int64]
+    part: NDArray[np.int32]
+    position: NDArray[np.int64]
+    first: int
+    window: NDArray[np.int64]
+    mask: NDArray[np.uint64]
+    load: NDArray[np.int64]
+    limit: int
+    heat: float
+    key: np.uint64
+
+
+@njit(cache=True, nogil=True)
+def move_vertices(block: IncidenceBlock, work: Moving) -> int:
+    """Visit a block of vertices in order; changes parts, masks and loads, and returns the number of moves."""
+    touched = np.zeros(len(work.window), np.int64)
+    candidates = np.empty(len(work.window), np.int64)
+    whole = np.zeros(work.mask.shape[2], np.int64)
     moved = 0
-    for row in range(len(offset) - 1):
-        vertex = first_vertex + row
+    for row in range(len(block.offset) - 1):
+        vertex = block.first_row + row
         # One vertex after the other: each sees the loads and masks that earlier moves left, so no move takes a part
         # above the limit.  A vertex whose part lies outside the window waits for that part's own window.
-        source = position[part[vertex]] - first
-        if not 0 <= source < len(window):
+        source = work.position[work.part[vertex]] - work.first
+        if not 0 <= source < len(work.window):
             continue
-        nets = ids[offset[row] : offset[row + 1]]
-        weight = vertex_weight[vertex]
-        old = window[source]
-        staying, count = _weigh_nets(nets, net_weight, mask, source, touched, candidates, whole)
-        target, gains = _choose(
-            vertex, weight, source, staying, touched, candidates[:count], window, load, limit, heat, key
-        )
-        if target >= 0 and (gains or load[old] > limit):
-            _update_masks(nets, mask, source, target)
-            part[vertex] = window[target]
-            load[old] -= weight
-            load[window[target]] += weight
+        nets = block.ids[block.offset[row] : block.offset[row + 1]]
+        staying, count = _weigh_nets(nets, work.net_weight, work.mask, source, touched, candidates, whole)
+        target, gains = _choose(vertex, source, staying, touched, candidates[:count], work)
+        old = work.window[source]
+        if target >= 0 and (gains or work.load[old] > work.limit):
+            _update_masks(nets, work.mask, source, target)
+            work.part[vertex] = work.window[target]
+            work.load[old] -= work.vertex_weight[vertex]
+            work.load[work.window[target]] += work.vertex_weight[vertex]
             moved += 1
         # Clearing what was touched, not the window, keeps a visit proportional to the pins' parts.
         touched[candidates[:count]] = 0
@@ -83,24 +79,7 @@ def move_vertices(
 
 
 @njit(cache=True, nogil=True)
-def propose_moves(
-    first_vertex: int,
-    offset: NDArray[np.int64],
-    ids: NDArray[Any],
-    vertex_weight: NDArray[np.int64],
-    net_weight: NDArray[np.int64],
-    part: NDArray[np.int32],
-    position: NDArray[np.int64],
-    first: int,
-    window: NDArray[np.int64],
-    mask: NDArray[np.uint64],
-    load: NDArray[np.int64],
-    limit: int,
-    heat: float,
-    key: np.uint64,
-    buckets: int,
-    moves: NDArray[np.int64],
-) -> int:
+def propose_moves(block: IncidenceBlock, work: Moving, buckets: int, moves: NDArray[np.int64]) -> int:
     """Choose the moves of a block of vertices, each as if it were the only one; returns how many there are.
 
     Args:
@@ -108,31 +87,26 @@ def propose_moves(
         moves: (at least num_rows, 2) int64, filled from the front: the vertex, and the class of the move,
             ``(bucket * num_parts + source) * num_parts + target``.  Moves that are good for the balance only are in
             the last bucket, number ``buckets``.
-
-    See :func:`move_vertices` for the other arguments; nothing but ``moves`` is changed.
     """
-    touched = np.zeros(len(window), np.int64)
-    candidates = np.empty(len(window), np.int64)
-    whole = np.zeros(mask.shape[2], np.int64)
-    num_parts = len(load)
+    touched = np.zeros(len(work.window), np.int64)
+    candidates = np.empty(len(work.window), np.int64)
+    whole = np.zeros(work.mask.shape[2], np.int64)
+    num_parts = len(work.load)
     found = 0
-    for row in range(len(offset) - 1):
-        vertex = first_vertex + row
-        source = position[part[vertex]] - first
-        if not 0 <= source < len(window):
+    for row in range(len(block.offset) - 1):
+        vertex = block.first_row + row
+        source = work.position[work.part[vertex]] - work.first
+        if not 0 <= source < len(work.window):
             continue
-        nets = ids[offset[row] : offset[row + 1]]
-        weight = vertex_weight[vertex]
-        old = window[source]
-        staying, count = _weigh_nets(nets, net_weight, mask, source, touched, candidates, whole)
-        target, gains = _choose(
-            vertex, weight, source, staying, touched, candidates[:count], window, load, limit, heat, key
-        )
-        if target >= 0 and (gains or load[old] > limit):
+        nets = block.ids[block.offset[row] : block.offset[row + 1]]
+        staying, count = _weigh_nets(nets, work.net_weight, work.mask, source, touched, candidates, whole)
+        target, gains = _choose(vertex, source, staying, touched, candidates[:count], work)
+        old = work.window[source]
+        if target >= 0 and (gains or work.load[old] > work.limit):
             # ``~key`` is another stream than that of the chances to lose.
-            bucket = int(unit(~key, np.uint64(vertex)) * buckets) if gains else buckets
+            bucket = int(unit(~work.key, np.uint64(vertex)) * buckets) if gains else buckets
             moves[found, 0] = vertex
-            moves[found, 1] = (bucket * num_parts + old) * num_parts + window[target]
+            moves[found, 1] = (bucket * num_parts + old) * num_parts + work.window[target]
             found += 1
         touched[candidates[:count]] = 0
     return found
@@ -140,19 +114,10 @@ def propose_moves(
 
 @njit(cache=True, nogil=True, inline="always")
 def _choose(
-    vertex: int,
-    weight: int,
-    source: int,
-    staying: int,
-    touched: NDArray[np.int64],
-    candidates: NDArray[np.int64],
-    window: NDArray[np.int64],
-    load: NDArray[np.int64],
-    limit: int,
-    heat: float,
-    key: np.uint64,
+    vertex: int, source: int, staying: int, touched: NDArray[np.int64], candidates: NDArray[np.int64], work: Moving
 ) -> tuple[int, bool]:
     """Return the index of the best part with room for a vertex, or -1, and whether it gains enough to move there."""
+    window, load, limit, weight = work.window, work.load, work.limit, work.vertex_weight[vertex]
     old = window[source]
     target = _best_target(touched, candidates, window, load, source, weight, limit)
     # A part that is too heavy sends vertices even to parts where none of their nets has a pin.
@@ -165,7 +130,7 @@ def _choose(
         gain = touched[target] - staying
         # Without heat, moves that gain nothing only go to parts that stay lighter, so they cannot go in circles.
         lighter = load[window[target]] + weight < load[old]
-        gains = accepts_move(gain, heat, key, vertex) or (gain == 0 and lighter)
+        gains = accepts_move(gain, work.heat, work.key, vertex) or (gain == 0 and lighter)
     return target, gains
 
 

@@ -132,7 +132,7 @@ def pins_left(hypergraph: DiskHypergraph, label: NDArray[Any]) -> float:
     """
     seen, before, after = np.full(int(label.max(initial=0)) + 1, -1, dtype=np.int64), 0, 0
     for block in hypergraph.nets.blocks():
-        size, left = np.diff(block.offset), count_labels(block.first_row, block.offset, block.ids, label, seen)
+        size, left = np.diff(block.offset), count_labels(block, label, seen)
         before, after = before + int(size[size > 1].sum()), after + int(left[left > 1].sum())
     return after / max(1, before)
 

@@ -99,21 +99,8 @@ def _anneal(
         # A stream per pass, or each pass would repeat the order and the chances of the one before.
         key = stream_key(seed, f"annealing {number}")
         _pass(
-            shuffled(len(part), key),
-            *incidence,
-            nets.owner,
-            weight,
-            nets.rate,
-            part,
-            counts.count,
-            counts.mask,
-            counts.load,
-            counts.sending,
-            limit,
-            rest,
-            heat,
-            key,
-        )
+            shuffled(len(part), key), *incidence, nets.owner, weight, nets.rate, part, counts, limit, rest, heat, key
+        )  # fmt: skip
     return True
 
 
@@ -144,10 +131,7 @@ def _pass(
     weight: NDArray[np.int64],
     rate: float,
     part: NDArray[np.int32],
-    count: NDArray[np.int32],
-    mask: NDArray[np.uint64],
-    load: NDArray[np.int64],
-    sending: NDArray[np.float64],
+    counts: PinCounts,
     limit: int,
     rest: NDArray[np.int8],
     heat: float,
@@ -162,12 +146,13 @@ def _pass(
         owner: (num_nets,) int64 the pin of each net that sends.
         weight: (num_vertices,) int64.
         rate: the share of the vertices that is drawn.
-        part: (num_vertices,) int32; changed, like ``count``, ``mask`` and ``load`` (see :class:`PinCounts`).
+        part: (num_vertices,) int32; changed, like ``counts``.
         limit: weight up to which moves may fill a part.
         rest: (num_vertices,) int8 passes that each vertex still skips, unless there is no heat; changed.
         heat: a loss is accepted with a chance of exp(-loss / heat); 0 for never.
         key: of the random numbers of this pass.
     """
+    load = counts.load
     affinity = np.zeros(len(load), np.float64)
     for vertex in order:
         # The passes without heat visit every vertex, since the affinities of a resting one may have changed.
@@ -177,7 +162,7 @@ def _pass(
         # One vertex at a time on exact counts, so every gain is exact when its move is decided.
         nets = net[offset[vertex] : offset[vertex + 1]]
         old = part[vertex]
-        _weigh(nets, owner, vertex, rate, part, count, mask, sending, affinity)
+        _weigh(nets, owner, vertex, rate, part, counts, affinity)
         new = old
         # Affinities are never negative, so any part with room is better than this.
         best = -1.0
@@ -193,8 +178,8 @@ def _pass(
             load[old] -= weight[vertex]
             load[new] += weight[vertex]
             for number in nets:
-                remove_pin(count, mask, number, old)
-                add_pin(count, mask, number, new)
+                remove_pin(counts, number, old)
+                add_pin(counts, number, new)
         # As many numbers as the choice above has read anyway.
         affinity[:] = 0
 
@@ -206,9 +191,7 @@ def _weigh(
     vertex: int,
     rate: float,
     part: NDArray[np.int32],
-    count: NDArray[np.int32],
-    mask: NDArray[np.uint64],
-    sending: NDArray[np.float64],
+    counts: PinCounts,
     affinity: NDArray[np.float64],
 ) -> None:
     """Add up the affinity of a vertex to every part, without counting the vertex itself."""
@@ -218,13 +201,13 @@ def _weigh(
         sender = part[owner[number]]
         share = 1 / rate if is_own else 1.0
         # The mask finds the few parts with a pin among many.
-        for word in range(mask.shape[1]):
-            bits = mask[number, word]
+        for word in range(counts.mask.shape[1]):
+            bits = counts.mask[number, word]
             while bits:
                 lowest = lowest_bit(bits)
                 target = word * WORD_BITS + bit_number(lowest)
                 if is_own or target != sender:
-                    affinity[target] += share * sending[count[number, target] - (target == old)]
+                    affinity[target] += share * counts.sending[counts.pins[number, target] - (target == old)]
                 bits ^= lowest
         # In the owner's part the vertex receives nothing: the whole row is saved.
         if not is_own:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -48,40 +48,40 @@ class BatchNets:
             parts: number of parts P.
         """
         counts = PinCounts.of(self, part, parts)
-        return self.rate * float(_sum_sent(part[self.owner], counts.count, counts.mask, counts.sending))
+        return self.rate * float(_sum_sent(part[self.owner], counts))
 
 
-@dataclass(frozen=True)
-class PinCounts:
+class PinCounts(NamedTuple):
     """The pins of each net in each part; kernels update it with every move.
 
     Attributes:
-        count: (num_nets, num_parts) int32 pins.
+        pins: (num_nets, num_parts) int32.
         mask: (num_nets, num_words) uint64, a bit for each part with a pin.
         load: (num_parts,) int64 weight of each part.
         sending: (largest net + 1,) float64 the probability f(c).
     """
 
-    count: NDArray[np.int32]
+    pins: NDArray[np.int32]
     mask: NDArray[np.uint64]
     load: NDArray[np.int64]
     sending: NDArray[np.float64]
 
     @classmethod
-    def of(cls, nets: BatchNets, part: NDArray[np.int32], parts: int) -> Self:
+    def of(cls, nets: BatchNets, part: NDArray[np.int32], parts: int) -> PinCounts:
         """Count the pins for (num_vertices,) int32 parts."""
         full = nets.full
         # Usually the largest state of the annealing; native programs take nets of at most 2^31 - 1 pins.
         count = np.zeros((full.num_nets, parts), dtype=np.int32)
         mask = np.zeros((full.num_nets, -(-parts // WORD_BITS)), dtype=np.uint64)
-        _count_pins(full.net_offset, full.pin, part, count, mask)
         load = np.zeros(parts, dtype=np.int64)
         np.add.at(load, part, full.vertex_weight)
         # A table, because kernels would otherwise compute a power for every pin that they weigh. Products, because
         # NumPy's powers differ in their last bits between processors, and annealing would then give other parts.
         missing = np.full(int(np.diff(full.net_offset).max(initial=0)) + 1, 1 - nets.rate)
         missing[0] = 1.0
-        return cls(count, mask, load, 1 - np.multiply.accumulate(missing))
+        counts = cls(count, mask, load, 1 - np.multiply.accumulate(missing))
+        _count_pins(full.net_offset, full.pin, part, counts)
+        return counts
 
 
 def count_bytes(num_nets: int, parts: int) -> int:
@@ -90,23 +90,15 @@ def count_bytes(num_nets: int, parts: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _count_pins(
-    offset: NDArray[np.int64],
-    pin: NDArray[Any],
-    part: NDArray[np.int32],
-    count: NDArray[np.int32],
-    mask: NDArray[np.uint64],
-) -> None:
-    """Add all pins to ``count`` and ``mask``."""
+def _count_pins(offset: NDArray[np.int64], pin: NDArray[Any], part: NDArray[np.int32], counts: PinCounts) -> None:
+    """Add all pins to the counts."""
     for net in range(len(offset) - 1):
         for position in range(offset[net], offset[net + 1]):
-            add_pin(count, mask, net, part[pin[position]])
+            add_pin(counts, net, part[pin[position]])
 
 
 @njit(cache=True, nogil=True)
-def _sum_sent(
-    sender: NDArray[np.int32], count: NDArray[np.int32], mask: NDArray[np.uint64], sending: NDArray[np.float64]
-) -> float:
+def _sum_sent(sender: NDArray[np.int32], counts: PinCounts) -> float:
     """Sum f over the nets and their parts, except for the part of the sender.
 
     Args:
@@ -115,30 +107,30 @@ def _sum_sent(
     total = 0.0
     # The mask finds the few parts with a pin among many.
     for net in range(len(sender)):
-        for word in range(mask.shape[1]):
-            bits = mask[net, word]
+        for word in range(counts.mask.shape[1]):
+            bits = counts.mask[net, word]
             while bits:
                 lowest = lowest_bit(bits)
                 part = word * WORD_BITS + bit_number(lowest)
                 if part != sender[net]:
-                    total += sending[count[net, part]]
+                    total += counts.sending[counts.pins[net, part]]
                 bits ^= lowest
     return total
 
 
 @njit(cache=True, nogil=True, inline="always")
-def add_pin(count: NDArray[np.int32], mask: NDArray[np.uint64], net: int, part: int) -> None:
+def add_pin(counts: PinCounts, net: int, part: int) -> None:
     """Add a pin of a net to a part."""
-    count[net, part] += 1
-    mask[net, part // WORD_BITS] |= bit_of(part)
+    counts.pins[net, part] += 1
+    counts.mask[net, part // WORD_BITS] |= bit_of(part)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def remove_pin(count: NDArray[np.int32], mask: NDArray[np.uint64], net: int, part: int) -> None:
+def remove_pin(counts: PinCounts, net: int, part: int) -> None:
     """Take a pin of a net out of a part."""
-    count[net, part] -= 1
-    if count[net, part] == 0:
-        mask[net, part // WORD_BITS] &= ~bit_of(part)
+    counts.pins[net, part] -= 1
+    if counts.pins[net, part] == 0:
+        counts.mask[net, part // WORD_BITS] &= ~bit_of(part)
 
 
 def uniform_hypergraph(full: Hypergraph, owner: NDArray[np.int64], rate: float, parts: int) -> Hypergraph:
