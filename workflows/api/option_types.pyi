@@ -21,6 +21,7 @@ class IngestKeywords(ClusterKeywords, total=False):
     header: bool | None
     extra_columns: bool | None
     columns: str | Sequence[str] | None
+    delimiter: str | None
     packed: bool | None
 
 class GenerateKeywords(ClusterKeywords, total=False):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.measure.measurement import MeasurePlan, record_quality
+from gnnloom.pipeline.partition.measure.quality import MeasurePlan, record_quality
 from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, Graph, Partition
