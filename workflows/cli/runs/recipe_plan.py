@@ -13,8 +13,7 @@ from gnnloom.storage.differences import differences
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.cli.terminal.output import readable, show, show_groups, show_rows
-from gnnloom.workflows.recipe.plan.projection import Projection, project_recipe
-from gnnloom.workflows.recipe.plan.rank_counts import RankCount
+from gnnloom.workflows.recipe.plan.projection import Projection, RankCount, project_recipe
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
 

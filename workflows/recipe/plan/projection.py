@@ -1,7 +1,7 @@
-"""What the stages of a recipe will need: memory, disk and time, projected before anything runs.
+"""What the stages of a recipe will need, and what the ranks of its training will do, before anything runs.
 
 Every figure comes from the stage's own projection, as in ``gnnloom ingest --plan``, ``partition --plan``, ``shard
---plan`` and ``train --plan``.
+--plan`` and ``train --plan``, or is counted from the plans with which stages run.
 """
 
 from __future__ import annotations
@@ -12,10 +12,18 @@ from types import MappingProxyType
 from typing import Any
 
 from gnnloom.pipeline.tasks.phase import PhaseCount
+from gnnloom.storage.artifacts.grid_variants import stored_variants
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.format.sections import planned_metadata
+from gnnloom.trainer.algorithms.steps import Volume
+from gnnloom.trainer.algorithms.workload import Exchange
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, exchanges_of, workload
+from gnnloom.trainer.planner.law import ExchangeLaw
 from gnnloom.trainer.planner.memory import project_new_training
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, prediction_bytes, project_training
 from gnnloom.workflows.formatting import readable_estimate
-from gnnloom.workflows.recipe.plan.rank_counts import RankCount, count_rank
 from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 from gnnloom.workflows.recipe.request import Assignment
 from gnnloom.workflows.recipe.stages import Stage
@@ -151,3 +159,82 @@ _PROJECTIONS: Mapping[str, Callable[[Stage, StageInputs], Projection]] = Mapping
         "predict": _predict,
     }
 )
+
+
+@dataclass(frozen=True)
+class RankCount:
+    """The rank with most bytes; for messages, the average rank.
+
+    Attributes:
+        bytes_read: of shards, before the first epoch.
+        bytes_held: at the peak.
+        metadata: bytes of manifests that it parses.
+        messages, bytes_sent: in an epoch; None for what the planner does not know, as for modes that sample.
+    """
+
+    ranks: int
+    bytes_read: int
+    bytes_held: int
+    metadata: int
+    messages: float | None
+    bytes_sent: float | None
+
+
+def count_rank(inputs: StageInputs, plan: TrainProjection) -> RankCount:
+    """Count for the training of a recipe.
+
+    Args:
+        plan: the projected training.
+    """
+    config = inputs.assignment.workload.config
+    messages, sent = _traffic(inputs, config)
+    return RankCount(plan.ranks, plan.read_bytes, max(plan.peak_memory), _metadata(inputs, plan), messages, sent)
+
+
+def _traffic(inputs: StageInputs, config: TrainConfig) -> tuple[float | None, float | None]:
+    """Messages and bytes that a rank sends in an epoch, on average."""
+    graph, shards = inputs.graph, inputs.shards
+    facts = GraphFacts(
+        num_vertices=graph.num_vertices,
+        nnz=graph.nnz,
+        num_features=shards.num_features,
+        num_outputs=shards.num_outputs,
+        # Which vertices are trained on changes no message.
+        num_training=graph.num_vertices,
+        symmetric=graph.symmetric,
+        weighted=graph.weighted,
+    )
+    try:
+        volume = Volume.of(epoch_steps(config, workload(config, facts, _exchanges(inputs, config.ranks))))
+    except InputError:
+        return None, None
+    return sum(volume.messages.values()) / config.ranks, sum(volume.bytes.values()) / config.ranks
+
+
+def _exchanges(inputs: StageInputs, ranks: int) -> tuple[Exchange, Exchange] | None:
+    """What the parts exchange: measured, or expected of random parts."""
+    if inputs.recipe.grid is not None:
+        return None
+    if inputs.stored_partition is not None:
+        return exchanges_of(inputs.stored_partition)
+    expected = ExchangeLaw.fitted(inputs.graph.num_vertices, inputs.graph.nnz, []).at(ranks)
+    return None if expected is None else (expected, expected)
+
+
+def _metadata(inputs: StageInputs, plan: TrainProjection) -> int:
+    """Bytes of manifests that a rank parses, at most."""
+    grid, ranks = inputs.recipe.grid, plan.ranks
+    if grid is None:
+        return planned_metadata(ranks, _arrays_of("row"), plan.read_bytes)
+    rows, columns = grid.grid
+    stored = stored_variants(symmetric=inputs.graph.symmetric, double=grid.permutation == "double")
+    variants = len(set(stored.values()))
+    # A window of 1/P of all blocks overlaps as many cells, and those that it cuts at its borders.
+    cells = min(rows * columns, rows * columns // ranks + rows + columns + 1)
+    arrays = variants * cells * _arrays_of("grid") + (rows + columns) * _arrays_of("order")
+    return planned_metadata(variants * rows * columns + 2 * (rows + columns), arrays, plan.read_bytes)
+
+
+def _arrays_of(place: str) -> int:
+    """Arrays, at most, of one shard, one cell, or one range of an order."""
+    return sum(name.startswith(f"{place}/") for name in SCHEMAS["shards"])
