@@ -193,17 +193,14 @@ class TextEdges:
         """Number of lines of a range that should be edges."""
         return count_data_lines((block.offset, block.text) for block in self._blocks(span))
 
-    def _blocks(self, span: SourceRange) -> Iterator[TextBlock]:
-        stop = None if span.stop < 0 else span.stop
-        return self._lines(span.file, span.start, stop, self.block_bytes)
-
-    def _lines(self, number: int, start: int, stop: int | None, block_bytes: int) -> Iterator[TextBlock]:
-        """Lines of a file, in the form that parsers read."""
-        blocks = data_blocks(self.files[number], self._has_header(number), start, stop, block_bytes)
+    def _blocks(self, span: SourceRange, block_bytes: int = 0) -> Iterator[TextBlock]:
+        """Lines of a range, in the form that parsers read, in blocks of the usual size by default."""
+        number, stop = span.file, None if span.stop < 0 else span.stop
+        file, size = self.files[number], block_bytes or self.block_bytes
+        blocks = data_blocks(file, self._has_header(number), span.start, stop, size)
         if self._is_plain(number):
             return (TextBlock(text, offset) for offset, text in blocks)
-        fields = self.fields[number] if self.fields else ()
-        return chosen_fields(self.files[number], blocks, self.separators[number], fields)
+        return chosen_fields(file, blocks, self.separators[number], self.fields[number] if self.fields else ())
 
     def _is_plain(self, number: int) -> bool:
         """Whether parsers read the text of a file as it is."""
@@ -249,7 +246,7 @@ class TextEdges:
 
     def _lines_of_names(self, number: int) -> list[bool]:
         """Whether both names are numbers, for each of the first lines of a file; empty if they are read as numbers."""
-        for block in self._lines(number, 0, None, _FIRST_BYTES):
+        for block in self._blocks(SourceRange(number, 0, -1), _FIRST_BYTES):
             chunk, _, wrong = self._parse(block.text)
             if wrong in _MAY_BE_NAME:
                 named = self._parse_names(number, block)

@@ -204,7 +204,9 @@ def first_cells(file: SourceFile) -> list[str]:
 
 def begins_with_words(file: SourceFile, array: VertexArray) -> bool:
     """Whether the first line that is not blank names columns: it has a cell that the array could not hold."""
-    return has_names(first_cells(file), array)
+    cells = first_cells(file)
+    # A comment is not a header: such files have none, so it is an error.
+    return not "".join(cells[:1]).startswith(("#", "%")) and has_names(cells, array)
 
 
 def read_count(file: SourceFile) -> int:

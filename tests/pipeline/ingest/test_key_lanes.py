@@ -222,10 +222,10 @@ def test_the_source_is_read_once(catalog: Catalog, tmp_path: Path, monkeypatch: 
     calibrated = project_ingest(source, OPTIONS, tmp_path, 1, DEFAULT_MEMORY)
     stop_after(catalog, source, functions.index("merge_range"))
     with monkeypatch.context() as patch:
-        patch.setattr("gnnloom.pipeline.ingest.stage._project", lambda *_: calibrated)
+        decided = replace(OPTIONS, ids="names") if kind == "names" else OPTIONS
+        patch.setattr("gnnloom.pipeline.ingest.stage._project", lambda *_: (decided, calibrated))
         for read in ("read", "read_names"):
             patch.setattr(type(source), read, None, raising=False)
-        patch.setattr(type(source), "begins_with_names", lambda _: kind == "names", raising=False)
         assert ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster()).artifact.digest == expected
 
 
