@@ -115,11 +115,12 @@ class TextEdges:
             if header is False:
                 raise InputError("columns are named in the first line; leave out `--no-header`")
             weights, header, extra_columns = weights or len(wanted) == 3, True, True
-        found = (number for number, file in enumerate(files) if header is None and begins_with_header(file, weights))
         given = ord("\t" if delimiter == "tab" else delimiter) if delimiter else 0
         separators = tuple(given or separator_of(file) for file in files)
-        fields = tuple(_fields_of(file, at, wanted) for file, at in zip(files, separators, strict=True) if wanted)
-        return cls(files, weights, header, extra_columns, tuple(found), wanted, delimiter, separators, fields)
+        read = list(enumerate(zip(files, separators, strict=True)))
+        found = tuple(number for number, (file, at) in read if header is None and begins_with_header(file, weights, at))
+        fields = tuple(_fields_of(file, at, wanted) for _, (file, at) in read if wanted)
+        return cls(files, weights, header, extra_columns, found, wanted, delimiter, separators, fields)
 
     def _has_header(self, number: int) -> bool:
         return bool(self.header) or number in self.headers

@@ -78,14 +78,17 @@ def separator_of(file: SourceFile) -> int:
 
     The suffixes ``.csv`` and ``.tsv`` decide, except that a ``.csv`` whose first line has semicolons and no commas has
     semicolons. In other files it is a tab or a comma if the first line has one, a semicolon if it has one and no
-    blanks, else a space.
+    blanks, else a space; so it is in a file that cannot be read, which whoever reads its edges reports.
     """
     name = file.location
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     if name.endswith(".tsv"):
         return TAB
-    line = first_data_line(file)
+    try:
+        line = first_data_line(file)
+    except InputError:
+        line = b""
     if name.endswith(".csv"):
         return SEMICOLON if b";" in line and b"," not in line else COMMA
     is_one = len(line.split()) == 1
@@ -96,13 +99,13 @@ def first_lines(file: SourceFile, separator: int, count: int = 1) -> list[list[s
     """The fields of the first lines that are neither blank nor comments, without quotes around them."""
     found: list[list[str]] = []
     for _, block in data_blocks(file, False, block_bytes=_FIRST_BYTES):
-        for line in block.tobytes().decode("utf-8", "replace").splitlines():
+        for line in block.tobytes().decode("utf-8", "replace").split("\n"):
             text = line.strip()
-            if len(found) < count and text and text[0] not in "#%":
+            if text and text[0] not in "#%":
                 fields = text.split() if separator == SPACE else next(csv.reader([text], delimiter=chr(separator)), [])
                 found.append([field.strip().strip('"') for field in fields])
-        if len(found) == count:
-            break
+                if len(found) == count:
+                    return found
     return found or [[]]
 
 
@@ -125,26 +128,18 @@ def names_ids(cell: str) -> bool:
     return _EXTRAS.search(re.sub(r"[^a-z]", "", cell.lower())) is not None
 
 
-def begins_with_header(file: SourceFile, weights: bool) -> bool:
+def begins_with_header(file: SourceFile, weights: bool, separator: int) -> bool:
     """Whether the first line that is not a comment names the columns, as far as that is certain.
 
     It is if its first two fields are a pair of words such as ``source,target``. With weights, it also is if the third
     field is not a number and the first two are not both numbers: such a line is not an edge.
     """
     try:
-        line = first_data_line(file).decode("utf-8", "replace").strip()
-        separator = chr(separator_of(file))
-    except InputError:
-        # A file that cannot be read is reported by whoever reads its edges.
+        first, second, *others = first_lines(file, separator)[0]
+    except (InputError, csv.Error, ValueError):
+        # A file that cannot be read is reported by whoever reads its edges. A carriage return within a line, a field of
+        # megabytes or a single field are no names of columns.
         return False
-    try:
-        fields = line.split() if separator == " " else next(csv.reader([line], delimiter=separator), [])
-    except csv.Error:
-        # Such as a carriage return within a line, or a field of megabytes: no names of columns.
-        return False
-    if len(fields) < 2:
-        return False
-    first, second, *others = (field.strip().strip('"') for field in fields)
     if (_word(first), _word(second)) in _PAIRS:
         return True
     return weights and bool(others) and not is_number(others[0]) and not (first.isdigit() and second.isdigit())

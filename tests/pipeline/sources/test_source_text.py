@@ -322,7 +322,7 @@ def test_weights_may_be_a_named_column(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("delimiter", ["|", ";", ":", "tab"])
 def test_any_character_may_separate_fields(tmp_path: Path, delimiter: str) -> None:
-    text = "1|2\n3| 4\r\n".replace("|", "\t" if delimiter == "tab" else delimiter)
+    text = "source|target\n1|2\n3| 4\r\n".replace("|", "\t" if delimiter == "tab" else delimiter)
     source = TextEdges.open([write(tmp_path, text)], delimiter=delimiter)
     assert read(source)[0] == [(1, 2), (3, 4)]
     assert source.identity()["delimiter"] == delimiter
