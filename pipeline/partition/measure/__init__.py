@@ -1,3 +1,1 @@
 """What a partition costs: balance, and the rows that its parts exchange, counted on the real matrix."""
-
-from __future__ import annotations

@@ -19,6 +19,7 @@ from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first, deal_heavy_first
+from gnnloom.pipeline.partition.multilevel.incidence import IncidenceBlock
 from gnnloom.pipeline.partition.multilevel.pieces import store_vector
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.ways import pins_left
@@ -114,16 +115,14 @@ def test_vertices_that_choose_each_other_do_not_trade_places(tmp_path: Path) -> 
 @pytest.mark.parametrize(("num_nets", "proposed"), [(1 << 16, 1), ((1 << 16) + 1, 0)])
 def test_a_hub_joins_no_cluster_and_takes_no_table(num_nets: int, proposed: int) -> None:
     """Vertex 0 shares each of its nets with vertex 1, and both weigh as little as any other."""
-    offset, ids, weight = np.array([0, num_nets]), np.arange(num_nets), np.ones(2, dtype=np.int64)
+    block, weight = IncidenceBlock(0, np.array([0, num_nets]), np.arange(num_nets)), np.ones(2, dtype=np.int64)
     profile = np.zeros((num_nets, 2, 4), dtype=np.int32)
     profile[:, 0] = -1
     profile[:, :, :2] = [[0, 1], [1, 1]]
     rating, label, joins = np.ones(num_nets, dtype=np.float32), np.arange(2), np.empty((1, 3), dtype=np.int64)
-    found = cluster_joins.propose_joins(
-        0, offset, ids, weight, rating, profile, label, weight, 10, 0, 1, np.uint64(0), joins
-    )
+    found = cluster_joins.propose_joins(block, weight, rating, profile, label, weight, 10, 0, 1, np.uint64(0), joins)
     assert found == proposed
-    size = cluster_joins._table_size(0, offset, weight, 10)
+    size = cluster_joins._table_size(block, weight, 10)
     assert size >= 2 * 4 * num_nets if proposed else size <= 16
 
 
