@@ -301,13 +301,17 @@ def _compile_wide(variants: list[Variant]) -> list[str]:
 
 def _widened(kernel: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """The types of a call with wide ids: arrays of int32, unless the kernel's annotation says that they always are."""
+    annotations, names = kernel.py_func.__annotations__, kernel.py_func.__code__.co_varnames
+    return tuple(_wide(kind, annotations.get(name, "")) for name, kind in zip(names, arguments, strict=False))
+
+
+def _wide(kind: Any, annotation: object) -> Any:
+    """The type of one argument, also within tuples."""
     from numba import types
 
-    annotations = kernel.py_func.__annotations__
-    names = kernel.py_func.__code__.co_varnames
-    return tuple(
-        kind.copy(dtype=types.int64)
-        if isinstance(kind, types.Array) and kind.dtype == types.int32 and "int32" not in str(annotations.get(name, ""))
-        else kind
-        for name, kind in zip(names, arguments, strict=False)
-    )
+    if isinstance(kind, types.NamedTuple):
+        fields = kind.instance_class.__annotations__
+        found = [_wide(each, fields[name]) for name, each in zip(kind.fields, kind.types, strict=True)]
+        return types.NamedTuple(found, kind.instance_class)
+    is_narrow = isinstance(kind, types.Array) and kind.dtype == types.int32 and "int32" not in str(annotation)
+    return kind.copy(dtype=types.int64) if is_narrow else kind

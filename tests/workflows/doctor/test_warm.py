@@ -11,7 +11,7 @@ import sys
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -30,16 +30,24 @@ from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.doctor import warm
 
 
+class Lists(NamedTuple):
+    first: int
+    ids: NDArray[Any]
+    part: NDArray[np.int32]
+
+
 @njit
-def kernel(offset: NDArray[np.int64], ids: NDArray[Any], part: NDArray[np.int32]) -> int:
-    return int(offset[0] + ids[0] + part[0])
+def kernel(offset: NDArray[np.int64], ids: NDArray[Any], part: NDArray[np.int32], lists: Lists) -> int:
+    return int(offset[0] + ids[0] + part[0] + lists.ids[0] + lists.part[0])
 
 
 def test_ids_are_widened_and_parts_are_not() -> None:
-    kernel(np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros(1, np.int32))
+    narrow = np.zeros(1, np.int32)
+    kernel(np.zeros(1, np.int64), narrow, narrow, Lists(0, narrow, narrow))
     (signature,) = kernel.nopython_signatures
     wide = warm._widened(kernel, signature.args)
-    assert [kind.dtype for kind in wide] == [types.int64, types.int64, types.int32]
+    assert [kind.dtype for kind in wide[:3]] == [types.int64, types.int64, types.int32]
+    assert [kind.dtype for kind in wide[3].types[1:]] == [types.int64, types.int32]
     assert warm._widened(kernel, wide) == wide
 
 
