@@ -7,8 +7,8 @@ from gnnloom.pipeline.partition.partitioner import START_SECONDS, MethodCost, Pa
 from gnnloom.pipeline.tasks.memory import working_memory
 
 MULTILEVEL_PRESETS = (
-    Preset("auto", "coarsens on disk until the hypergraph fits Mt-KaHyPar in a worker's memory", 4.0, 0.3),
-    Preset("streaming", "coarsens as far as it can, without Mt-KaHyPar", 4.0, 0.3),
+    Preset("auto", "coarsens on disk until the hypergraph fits Mt-KaHyPar in a worker's memory", 3.5, 0.3),
+    Preset("streaming", "coarsens as far as it can, without Mt-KaHyPar", 3.5, 0.3),
     Preset("flat", "only refines random parts", 2.0, 0.3),
 )
 #: Two passes over random parts, which ``--quality fast`` makes: measured on R-MAT.
