@@ -263,7 +263,8 @@ def read_one(target: Target, copy: Path, what: str, outcome: Outcome) -> None:
             target.read(copy)
     except GnnloomError as error:
         outcome.refused += 1
-        if "\n" in str(error):
+        # Mistakes of a recipe are reported together, a line each.
+        if "\n" in str(error) and not str(error).split("\n", 1)[0].endswith(" mistakes:"):
             outcome.failures.append(f"{what}: the error has several lines: {error!s:.300}")
     except (Exception, HangError):  # noqa: BLE001 - whatever else is raised is what is looked for
         outcome.failures.append(f"{what}: {traceback.format_exc(limit=-4)}")

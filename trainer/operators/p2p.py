@@ -6,6 +6,8 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from gnnloom.storage.artifacts.row_shards import RowShard
@@ -13,12 +15,15 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
-from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.operators.halo_product import HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
 from gnnloom.trainer.place.place import Place
+
+if TYPE_CHECKING:
+    # It imports numba, which training on row shards need not load.
+    from gnnloom.trainer.data.batch_data import BatchRows
 
 
 class PointToPoint(WholeRows):

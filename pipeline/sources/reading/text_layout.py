@@ -135,7 +135,8 @@ def begins_with_header(file: SourceFile, weights: bool, separator: int) -> bool:
     field is not a number and the first two are not both numbers: such a line is not an edge.
     """
     try:
-        first, second, *others = first_lines(file, separator)[0]
+        # Numbers may stand between several separators, such as a tab and a comma.
+        first, second, *others = (field.strip(",; \t") for field in first_lines(file, separator)[0])
     except (InputError, csv.Error, ValueError):
         # A file that cannot be read is reported by whoever reads its edges. A carriage return within a line, a field of
         # megabytes or a single field are no names of columns.
