@@ -24,6 +24,11 @@ def differences(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     return [{_short(name): each.get(name, _absent(name)) for name in clear or differing} for each in flat]
 
 
+def is_of_content(pairs: Mapping[str, str]) -> bool:
+    """Whether all that differs is what files contain: they are the same files, which have changed."""
+    return all(name in _OF_CONTENT for name in pairs)
+
+
 def in_words(pairs: Mapping[str, str]) -> str:
     """Entries as ``name=value, ...``."""
     return ", ".join(f"{name}={value}" for name, value in pairs.items())

@@ -30,7 +30,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
 from gnnloom.pipeline.tasks.phase import repairing, temporary_bytes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.differences import differences, in_words
+from gnnloom.storage.differences import differences, in_words, is_of_content
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
@@ -218,6 +218,13 @@ def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, 
         return
     *found, new = differences([*(info.parameters for info in others), parameters])
     there = "; ".join(f"{info.key}, {info.state} ({in_words(it)})" for info, it in zip(others, found, strict=True))
+    if not allowed and is_of_content(new):
+        old = f" --artifact graph/{others[0].key}" if len(others) == 1 else ""
+        raise ExistsError(
+            f"dataset {dataset.name} has a graph of these files already, which have changed since; remove it with"
+            f" `gnnloom catalog rm {dataset.name}{old}`, add the new graph to the dataset (`--add`), or choose another"
+            " dataset name"
+        )
     if not allowed:
         raise ExistsError(
             f"dataset {dataset.name} has a graph already: {there}. This command makes another one ({in_words(new)});"

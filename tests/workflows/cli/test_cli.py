@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -215,6 +216,19 @@ def test_invalid_input_exits_with_3_and_one_line(tmp_path: Path) -> None:
         assert log.startswith("error: ")
         assert message in log
     assert "bad" not in Catalog(root) or not Catalog(root)["bad"].artifacts("graph")
+
+
+def test_a_file_that_has_changed_is_named_as_such_with_a_command_that_makes_room(tmp_path: Path) -> None:
+    root = tmp_path / "catalog"
+    source = store_web(root)
+    source.write_text(source.read_text() + "0 2\n")
+    code, log = fail(root, "ingest", "web", str(source), "--workers", "0")
+    assert code == 3
+    assert "have changed since" in log
+    remedy = re.search(r"`gnnloom (catalog rm web --artifact graph/\w+)`", log)
+    assert remedy is not None
+    succeed(root, *remedy[1].split(), "--force")
+    succeed(root, "ingest", "web", str(source), "--workers", "0")
 
 
 def test_an_error_about_missing_shards_lists_the_existing_ones(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
