@@ -63,7 +63,7 @@ def main() -> None:
 
 def _hops(batch: Any) -> tuple[list[int], list[int]]:
     """How many vertices a batch's seeds and each hop add, and how many edges each hop adds."""
-    if batch.num_sampled_nodes is not None:
+    if batch.get("num_sampled_nodes") is not None:
         return list(batch.num_sampled_nodes), list(batch.num_sampled_edges)
     # Edges are in the order of their targets, and vertices in the order in which edges lead to them.
     source, target = batch.edge_index.numpy()
