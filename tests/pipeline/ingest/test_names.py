@@ -103,9 +103,9 @@ def write_lines(path: Path, edges: list[tuple[str, str, float]]) -> str:
 def test_bytes_are_the_same_for_any_number_of_workers_and_files(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: tuple[int, ...]
 ) -> None:
-    edges = random_edges(8000, 1200)
+    edges = random_edges(2000, 400)
     whole = open_edges(None, [write_lines(tmp_path / "all.tsv", edges)], {"weights": True})
-    files = [write_lines(tmp_path / f"{n}.tsv", edges[2000 * n : 2000 * (n + 1)]) for n in range(4)]
+    files = [write_lines(tmp_path / f"{n}.tsv", edges[500 * n : 500 * (n + 1)]) for n in range(4)]
     pq.write_table(pa.table(dict(zip("abw", map(list, zip(*edges, strict=True)), strict=True))), tmp_path / "e.parquet")
     sources = {"files": open_edges(None, files, {"weights": True})}
     sources["parquet"] = open_edges(None, [str(tmp_path / "e.parquet")], {"weights": True})
@@ -113,7 +113,7 @@ def test_bytes_are_the_same_for_any_number_of_workers_and_files(
     digests = set()
     for number in workers:
         with open_cluster(ClusterOptions(workers=number)) as cluster:
-            source = replace(cast("Any", whole), range_bytes=8000 * (number + 1))
+            source = replace(cast("Any", whole), range_bytes=2000 * (number + 1))
             digests.add(ingest_graph(catalog.create(f"w{number}"), source, options, cluster).artifact.digest)
     small_pieces(monkeypatch)
     for name, source in sources.items():
