@@ -7,7 +7,6 @@ over contiguous columns, and the compiler vectorizes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.trainer.kernels.contract import Progress
 from gnnloom.trainer.kernels.sparse_rows import SparseRows, prepare
 from gnnloom.trainer.place.arrays import array_dtype, as_array, sum_dtype
 from gnnloom.trainer.place.threads import Threads
@@ -48,7 +48,7 @@ class NumbaSparseProduct:
         *,
         accumulate: bool = False,
         column_scale: Tensor | None = None,
-        progress: Callable[[], None] | None = None,
+        progress: Progress = None,
     ) -> None:
         operands = prepare(self._rows, self._dtype, dense, out, row_scale, column_scale, accumulate=accumulate)
         if operands is None:
@@ -64,9 +64,7 @@ class NumbaSparseProduct:
         if total is not out:
             out.copy_(total)
 
-    def _run(
-        self, source: Dense, target: Dense, scale: Dense, progress: Callable[[], None] | None, *, accumulate: bool
-    ) -> None:
+    def _run(self, source: Dense, target: Dense, scale: Dense, progress: Progress, *, accumulate: bool) -> None:
         rows, data = self._rows, self._data
         shared = (rows.begin, rows.end, self._target, rows.indices)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.kernels.contract import RowBlock, RowsOnDisk, SparseProduct
+from gnnloom.trainer.kernels.contract import Progress, RowBlock, RowsOnDisk, SparseProduct
 from gnnloom.trainer.place.arrays import sum_dtype
 
 
@@ -63,7 +63,7 @@ class StreamedProduct:
         *,
         accumulate: bool = False,
         column_scale: Tensor | None = None,
-        progress: Callable[[], None] | None = None,
+        progress: Progress = None,
     ) -> None:
         """See the contract.
 

@@ -6,7 +6,6 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.kernels.dispatch import (
+    Progress,
     SparseProduct,
     converted,
     products_by_columns,
@@ -95,7 +95,7 @@ class HaloProduct:
             comm.wait(arrival.sends)
         return converted(product, place.sum_dtype if as_sums else own.dtype, place)
 
-    def _add_neighbors(self, arrival: Arrival, product: Tensor, progress: Callable[[], None] | None) -> None:
+    def _add_neighbors(self, arrival: Arrival, product: Tensor, progress: Progress) -> None:
         """Add what the neighbors' rows contribute, each as soon as it is there. Collective.
 
         Demirci et al., Algorithm 1, lines 7-9, in the order in which the messages were begun rather than in that of
@@ -112,6 +112,6 @@ class HaloProduct:
             with comm.traffic.timing(SPMM):
                 halo.product.multiply(arrival.rows, product, self._left, accumulate=True, progress=progress)
 
-    def _progress(self, arrival: Arrival) -> Callable[[], None] | None:
+    def _progress(self, arrival: Arrival) -> Progress:
         comm, requests = self._exchange.comm, arrival.requests
         return (lambda: comm.progress(requests)) if requests else None

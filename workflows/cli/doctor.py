@@ -36,6 +36,8 @@ def doctor_command(warm: bool, wide: bool, clean: bool, as_json: bool) -> None:
       gnnloom doctor --clean
       gnnloom --catalog /scratch/catalog doctor --json
     """
+    if wide and not warm:
+        raise click.UsageError("--wide: only with --warm")
     if clean:
         _clean(as_json=as_json)
         return

@@ -361,7 +361,7 @@ def _change_masks(task: RangeTask[_Round]) -> None:
 
 
 def _class_bytes(moves: int, classes: int) -> int:
-    """Bytes while moves of so many different classes are summed: classes and weights, sorted, and numbered."""
+    """Bytes held while moves are summed by class: the classes and weights, sorted and numbered."""
     merged = min(moves, classes)
     return 9 * NUMBER_BYTES * (merged + min(moves, max(_MERGED_AT_ONCE, merged)))
 

@@ -1,7 +1,8 @@
 """First pass of the row shards: data stored by range of vertices are routed to the rank that owns them, and read back.
 
 Each task reads one range (a row block of a matrix, or a range of vertex data), and leaves a run in which the rows of
-each part lie together, ascending. Later tasks then find their rows in every range without reading those of other ranks.
+each part are stored together, in ascending order. Later tasks then find their rows in every range without reading those
+of other ranks.
 """
 
 from __future__ import annotations

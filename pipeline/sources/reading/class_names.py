@@ -22,7 +22,7 @@ from gnnloom.storage.format.vertex_arrays import NO_LABEL
 MOST_NAMES: Final = 1 << 16
 #: What stands for no label among names, in lower case.
 _UNKNOWN: Final = frozenset({b"", b"-1", b"nan"})
-#: Names of a column of labels, in lower case: such a first line is a header and not a class.
+#: Names of a column of labels, in lower case: such a first line is a header, unless later lines have the word as well.
 _HEADERS: Final = frozenset({"label", "labels", "class", "classes", "category", "target", "y"})
 #: Bytes of text that are split at a time.
 _BLOCK_BYTES: Final = 4 << 20
@@ -75,7 +75,8 @@ class NamedLabels:
         last = (second or [first])[0]
         if len(last) <= fields[-1] or not last[fields[-1]] or is_number(last[fields[-1]]):
             return None
-        header = len(first) > fields[-1] and first[fields[-1]].lower() in _HEADERS
+        word = first[fields[-1]] if len(first) > fields[-1] else ""
+        header = word.lower() in _HEADERS
         found = cls(file, header, separator, fields)
         names: set[bytes] = set()
         for block in found.blocks():
@@ -86,7 +87,8 @@ class NamedLabels:
             known = tuple(name.decode() for name in sorted(names) if name.lower() not in _UNKNOWN)
         except UnicodeDecodeError as error:
             raise InputError(f"{file.location}: a label is not UTF-8 ({error})") from error
-        return cls(file, header, separator, fields, known)
+        # A word that comes again, such as the y of y and n, is a class.
+        return cls(file, header and word not in known, separator, fields, known)
 
     def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[WordBlock]:
         """The lines of a range of bytes.

@@ -60,7 +60,7 @@ class RowIndex:
 
 
 def index_rows(file: SourceFile, header: bool = False) -> RowIndex:
-    """Count the rows of a local, uncompressed file, in ranges and as fast as the disk reads it; not those of others.
+    """Count the rows of a local, uncompressed file in ranges, as fast as the disk reads it; others are not counted.
 
     Args:
         header: whether the first line names the columns.

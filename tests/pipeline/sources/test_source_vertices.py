@@ -18,7 +18,9 @@ from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.format import bundled_vertices, guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.planetoid import PlanetoidVertices
 from gnnloom.pipeline.sources.reading import text_columns
+from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.sources.source import SeparableSource, VertexSource
+from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedText
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
@@ -338,6 +340,18 @@ def test_cells_that_cannot_be_read_are_named(tmp_path: Path, array: str, text: s
     source = open_vertices("files", (), {array: str(path)})
     with pytest.raises(InputError, match=reason):
         rows(source, array, 0, 2)
+
+
+def test_a_class_that_could_be_a_header_is_one_only_if_no_later_line_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "label.csv"
+    path.write_text("y\nn\ny\nn\n")
+    source = TextVertices.open(str(path), "label")
+    assert rows(source, "label", 0, 4).tolist() == [1, 0, 1, 0]
+    path.write_text("y\nno\nyes\n")
+    assert rows(TextVertices.open(str(path), "label"), "label", 0, 2).tolist() == [0, 1]
+    path.write_text("a,y\nb,n\nc,y\n")
+    keyed = KeyedText.open(open_file(str(path)), "label")
+    assert [block.values[:, 0].tolist() for block in keyed.blocks(keyed.ranges()[0])] == [[1, 0, 1]]
 
 
 @pytest.mark.parametrize(

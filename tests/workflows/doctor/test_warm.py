@@ -67,6 +67,12 @@ def test_the_folder_of_the_cache_and_what_failed_are_reported(monkeypatch: pytes
     assert checks["cache of kernels"]["found"].endswith(f" kernels in {folder}")
 
 
+def test_wide_ids_are_compiled_with_the_others_only() -> None:
+    done = CliRunner().invoke(cli, ["doctor", "--wide"])
+    assert done.exit_code == 2
+    assert "only with --warm" in done.output
+
+
 @pytest.mark.long
 def test_a_warm_cache_leaves_nothing_to_compile(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, Library, Product, Rows
-from gnnloom.trainer.kernels.contract import RowPass
+from gnnloom.trainer.kernels.contract import Progress, RowPass
 from gnnloom.trainer.kernels.sparse_rows import Operands, SparseRows, prepare
 from gnnloom.trainer.place.arrays import array_dtype, sum_dtype
 from gnnloom.trainer.place.threads import Threads
@@ -79,7 +79,7 @@ class CSparseProduct:
         *,
         accumulate: bool = False,
         column_scale: Tensor | None = None,
-        progress: Callable[[], None] | None = None,
+        progress: Progress = None,
     ) -> None:
         operands = prepare(self._rows, self._dtype, dense, out, row_scale, column_scale, accumulate=accumulate)
         if operands is None:
