@@ -9,12 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+from numba import njit
 from rich.console import Console
 
 from gnnloom.pipeline.tasks.progress import PROGRESS, Progress, logged, one_step
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.terminal import progress
-from gnnloom.workflows.cli.terminal.progress import BarHandler, shown_epochs
+from gnnloom.workflows.cli.terminal.progress import BarHandler, shown_epochs, shown_progress
 
 
 def states(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, int]]:
@@ -41,6 +42,19 @@ def test_a_terminal_has_a_bar_for_every_phase() -> None:
     bars.close()
     assert "4/4" in screen.getvalue()
     assert "2.0 M entries/s, peak 1.0 MiB" in screen.getvalue()
+
+
+def test_who_waits_for_kernels_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    @njit
+    def twice(number):  # type: ignore[no-untyped-def] # numba finds the types
+        return 2 * number
+
+    with shown_progress():
+        assert (twice(1), twice(1.0)) == (2, 2.0)
+    assert capsys.readouterr().err.count("compiling kernels, once") == 1
+    with shown_progress():
+        assert twice(3) == 6
+    assert capsys.readouterr().err == ""
 
 
 def test_a_log_shows_finished_epochs_every_few_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from gnnloom.workflows.cli.terminal.options import (
     key_option,
 )
 from gnnloom.workflows.cli.terminal.output import show
+from gnnloom.workflows.cli.terminal.progress import shown_progress
 
 #: The options of all kinds of vertex data that do not come with the edges, by flag.
 _VERTEX_OPTIONS = options_by_flag(vertex_kinds(), "synthetic", Group.INPUT, names_owners=False)
@@ -77,7 +78,8 @@ def features_command(
     kind = vertex_kind(synthetic, by_id=by_id or bool(given.get("ids_file")))
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
-    vertices = store_vertices(dataset, kind, values, cluster, dataset.graph(graph), add=add)
+    with shown_progress():
+        vertices = store_vertices(dataset, kind, values, cluster, dataset.graph(graph), add=add)
     say_left_out(vertices)
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
     show(result, as_json=as_json, title=f"vertex data of {name}")

@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from numba.core.event import Event, Listener, install_listener
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
@@ -19,6 +21,9 @@ from gnnloom.workflows.cli.terminal.output import readable_bytes
 
 #: Shows the number of finished epochs and the loss of the last one.
 Show = Callable[[int, float | None], None]
+
+#: Said when a command has to wait for a kernel that no earlier one has used.
+_COMPILING: Final = "compiling kernels, once: no later command waits for them (`gnnloom doctor --warm` compiles all)"
 
 #: Seconds between polls of a training's progress.
 _POLL_SECONDS = 0.5
@@ -65,11 +70,29 @@ def _speed(state: Progress) -> str:
     return ", ".join(texts)
 
 
+class _CompilationNotice(Listener):
+    """Says once that kernels are being compiled: a first command of a second would seem to hang for ten."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._is_said = False
+
+    def on_start(self, event: Event) -> None:
+        del event
+        if not self._is_said:
+            self._is_said = True
+            self._console.print(_COMPILING, highlight=False, soft_wrap=True)
+
+    def on_end(self, event: Event) -> None:
+        del event
+
+
 @contextmanager
 def shown_progress() -> Iterator[None]:
-    """Show the progress of phases that run inside the ``with`` block."""
+    """Show the progress of phases that run inside the ``with`` block, and whether kernels are compiled for them."""
     # On standard error, because standard output is for results.
-    bars = BarHandler(Console(stderr=True)) if sys.stderr.isatty() else None
+    console = Console(stderr=True)
+    bars = BarHandler(console) if sys.stderr.isatty() else None
     before = PROGRESS.level, PROGRESS.propagate
     # A bar follows every finished task, at DEBUG; a log has a line every few seconds, at INFO.
     PROGRESS.setLevel(logging.DEBUG if bars else logging.INFO)
@@ -78,7 +101,8 @@ def shown_progress() -> Iterator[None]:
     if bars:
         PROGRESS.addHandler(bars)
     try:
-        yield
+        with install_listener("numba:compile", _CompilationNotice(console)):
+            yield
     finally:
         PROGRESS.setLevel(before[0])
         PROGRESS.propagate = before[1]
