@@ -39,8 +39,8 @@ class VertexArray:
         kinds: kinds of dtypes, as NumPy abbreviates them, that a column in a file may have.
         expected: the values that a file may hold, for errors.
         words: what text files may hold instead of some numbers: words of at most 12 lower-case letters.
-        fill: value of a vertex that is not in a table, and of one that has NaN in a file of floating-point numbers;
-            None if every vertex needs a value.
+        fill: value of a vertex that is not in a table, of an empty cell of text, and of NaN in a file of floating-point
+            numbers; None if every vertex needs a value.
         lowest, highest: limits of the values; None for those of the dtype.
         below: the fact in a manifest that all values are below.
         is_label: training learns to predict the array.
@@ -72,7 +72,7 @@ class VertexArray:
     @property
     def takes_nan(self) -> bool:
         """Whether a file may have NaN, or text an empty cell, for an unknown value."""
-        return self.fill is not None and "f" in self.kinds
+        return self.fill is not None
 
     @property
     def option(self) -> str:

@@ -12,8 +12,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.fields import chosen_fields
+from gnnloom.pipeline.sources.reading.fields import MOST_FIELDS, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.lines import bad_line
+from gnnloom.pipeline.sources.reading.numerals import SPACE
 from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_lines, is_number
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import NO_LABEL
@@ -52,7 +54,7 @@ class NamedLabels:
 
     Attributes:
         header: whether the first line names the columns.
-        separator: the byte between fields.
+        separator: the byte between fields. After blanks, the last field is the rest of the line: names may have blanks.
         fields: numbers of the fields, of which the last has the classes.
         names: the names, ascending by their bytes.
     """
@@ -96,11 +98,16 @@ class NamedLabels:
         Raises:
             InputError: a line has too few fields.
         """
-        lines = data_blocks(self.file, self.header, start, stop, _BLOCK_BYTES)
-        for block in chosen_fields(self.file, lines, self.separator, self.fields):
+        lines, joins = data_blocks(self.file, self.header, start, stop, _BLOCK_BYTES), self.separator == SPACE
+        for block in chosen_fields(self.file, lines, self.separator, () if joins else self.fields):
             words = [list(map(_unquoted, line.split(b"\t"))) for line in block.text.tobytes().split(b"\n")[:-1]]
-            if block.lines is not None:
-                yield WordBlock(words, block.lines[1])
+            if block.lines is None:
+                continue
+            for fields, at in zip(words, block.lines[1], strict=True) if joins else ():
+                if not self.fields[-1] < len(fields) < MOST_FIELDS:
+                    raise bad_line(self.file, int(at), "expected an id and the name of a class, of a few words")
+                fields[self.fields[-1] :] = [b" ".join(fields[self.fields[-1] :])]
+            yield WordBlock(words, block.lines[1])
 
 
 def _unquoted(field: bytes) -> bytes:

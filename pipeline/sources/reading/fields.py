@@ -33,7 +33,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
 #: Length of the shortest line: a character and a line feed.
 _SHORTEST_LINE = 2
 #: Fields of a line that are looked at if all are wanted: more than parsers take.
-_MOST_FIELDS = 15
+MOST_FIELDS = 15
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def chosen_fields(
     for offset, block in blocks:
         most = len(block) // _SHORTEST_LINE + 1
         out = np.empty(len(block) * max(2, len(fields)) + 1, np.uint8)
-        lines, spans = np.empty((2, most), np.int64), np.empty((max(fields, default=_MOST_FIELDS) + 1, 2), np.int64)
+        lines, spans = np.empty((2, most), np.int64), np.empty((max(fields, default=MOST_FIELDS) + 1, 2), np.int64)
         count, size, at = _copy_fields(block, separator, np.array(fields, np.int64), spans, out, lines)
         if at >= 0:
             raise bad_line(file, offset + at, REASONS[TOO_FEW])

@@ -22,7 +22,7 @@ from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.class_names import NamedLabels
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.numerals import REASONS, word_numbers
+from gnnloom.pipeline.sources.reading.numerals import REASONS, SPACE, word_numbers
 from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_data_line, has_names, separator_of
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import by_rows
@@ -113,8 +113,12 @@ class KeyedText:
                 f"{file.location}: expected an id and at least one number per line, found {line.strip()[:60]!r}"
             )
         header = has_names(fields[1:], VERTEX_ARRAYS[array])
-        named = NamedLabels.of(file, separator, (0, 1)) if array == "label" and header and len(fields) == 2 else None
-        return cls(file, len(fields) - 1, separator, header if named is None else named.header, array, named)
+        named = None
+        if array == "label" and header and (len(fields) == 2 or separator == SPACE):
+            named = NamedLabels.of(file, separator, (0, 1))
+        if named is not None:
+            return cls(file, 1, separator, named.header, array, named)
+        return cls(file, len(fields) - 1, separator, header, array)
 
     def ranges(self) -> Sequence[SourceRange]:
         if not self.file.is_seekable or self.file.size is None:

@@ -213,3 +213,24 @@ def test_names_of_classes_are_kept_and_exported(catalog: Catalog, tmp_path: Path
     table = vertices_table(dataset, "labels")
     assert [column.name for column in table.columns] == ["vertex", "label", "label_name"]
     assert [name for piece in table.pieces() for name in piece[2]] == ["", "", "Case, Based", "", "Rule Learning"]
+
+
+def test_names_of_classes_after_blanks_are_the_rest_of_the_line(catalog: Catalog, tmp_path: Path) -> None:
+    dataset, file = store(catalog, tmp_path, "kept"), tmp_path / "y.txt"
+    for lines in (["0 Machine Learning", "1 Databases"], ["id label", '1  "Databases"', "0\tMachine  Learning "]):
+        file.write_text("\n".join(lines) + "\n")
+        source = open_vertices("keyed", (), {"label": str(file)}, dataset.graph())
+        vertices = ingest_vertices(dataset, source, CLUSTER, allow_others=True)
+        assert vertices.artifact.facts["class_names"] == ["Databases", "Machine Learning"]
+        assert vertices.label()[:2].tolist() == [1, 0]
+    for line in ("0", "0 a very long name of a class that nobody would ever want to read"):
+        file.write_text(f"1 Databases\n2 Databases\n{line}\n")
+        with pytest.raises(InputError, match=r"y\.txt, line 3: expected an id and the name of a class, of a few words"):
+            open_vertices("keyed", (), {"label": str(file)}, dataset.graph())
+
+
+def test_an_empty_cell_of_a_split_is_no_split(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = store(catalog, tmp_path, "kept")
+    (tmp_path / "split.csv").write_text("id,split\n0,train\n1,\n2,test\n")
+    source = open_vertices("keyed", (), {"split": str(tmp_path / "split.csv")}, dataset.graph())
+    assert ingest_vertices(dataset, source, CLUSTER).split()[:3].tolist() == [1, 0, 3]
