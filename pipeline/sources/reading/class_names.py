@@ -74,11 +74,10 @@ class NamedLabels:
         """
         first, *second = first_lines(file, separator, 2)
         # The first line alone may be a header.
-        last = (second or [first])[0]
-        if len(last) <= fields[-1] or not last[fields[-1]] or is_number(last[fields[-1]]):
+        cells = [line[fields[-1]] if len(line) > fields[-1] else "" for line in (first, *second)]
+        if any(not cell or is_number(cell) for cell in cells):
             return None
-        word = first[fields[-1]] if len(first) > fields[-1] else ""
-        header = word.lower() in _HEADERS
+        header = cells[0].lower() in _HEADERS
         found = cls(file, header, separator, fields)
         names: set[bytes] = set()
         for block in found.blocks():
@@ -90,7 +89,7 @@ class NamedLabels:
         except UnicodeDecodeError as error:
             raise InputError(f"{file.location}: a label is not UTF-8 ({error})") from error
         # A word that comes again, such as the y of y and n, is a class.
-        return cls(file, header and word not in known, separator, fields, known)
+        return cls(file, header and cells[0] not in known, separator, fields, known)
 
     def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[WordBlock]:
         """The lines of a range of bytes.

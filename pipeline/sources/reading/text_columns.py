@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -178,6 +178,7 @@ def read_array(
     """
     dtype = np.float32 if array.dtype == np.float32 else np.float64
     hint = "; number the classes from 0" if array.below else ""
+    hint += f", or one of {', '.join(array.words)}" if array.words else ""
     cells: dict[str, Any] = {"missing": array.takes_nan, "words": array.words, "hint": hint}
     for block in read_table(file, num_columns, dtype, begin, header=header, **cells):
         rows, wrong = array.convert(block.values)
@@ -188,25 +189,28 @@ def read_array(
 
 def count_columns(file: SourceFile) -> int:
     """Number of columns of the first line that is not blank; 0 if all lines are."""
-    return len(first_cells(file))
+    return len(next(first_cells(file), []))
 
 
-def first_cells(file: SourceFile) -> list[str]:
-    """The cells of the first line that is not blank; those between two commas may be empty."""
+def first_cells(file: SourceFile) -> Iterator[list[str]]:
+    """The cells of each of the first lines that are not blank; those between two commas may be empty."""
     with file.open() as stream:
         for line in stream:
             text = line.decode("utf-8", "replace").removeprefix("\ufeff").strip(" \t\r\n")
             if text:
                 parts = [part.split() or [""] for part in text.removesuffix(",").split(",")]
-                return [cell.strip('"') for part in parts for cell in part]
-    return []
+                yield [cell.strip('"') for part in parts for cell in part]
 
 
-def begins_with_words(file: SourceFile, array: VertexArray) -> bool:
-    """Whether the first line that is not blank names columns: it has a cell that the array could not hold."""
-    cells = first_cells(file)
+def names_columns(file: SourceFile, array: VertexArray) -> bool:
+    """Whether the first line that is not blank names columns: it, and not the next, has a cell that the array has not.
+
+    Where the next line has one as well, the first is read like all others, and reported.
+    """
+    first, second = (*islice(first_cells(file), 2), [], [])[:2]
     # A comment is not a header: such files have none, so it is an error.
-    return not "".join(cells[:1]).startswith(("#", "%")) and has_names(cells, array)
+    is_comment = "".join(first[:1]).startswith(("#", "%"))
+    return not is_comment and has_names(first, array) and not has_names(second, array)
 
 
 def read_count(file: SourceFile) -> int:

@@ -112,13 +112,11 @@ class KeyedText:
             raise InputError(
                 f"{file.location}: expected an id and at least one number per line, found {line.strip()[:60]!r}"
             )
-        header = has_names(fields[1:], VERTEX_ARRAYS[array])
-        named = None
-        if array == "label" and header and (len(fields) == 2 or separator == SPACE):
-            named = NamedLabels.of(file, separator, (0, 1))
+        may_name = array == "label" and (len(fields) == 2 or separator == SPACE)
+        named = NamedLabels.of(file, separator, (0, 1)) if may_name else None
         if named is not None:
             return cls(file, 1, separator, named.header, array, named)
-        return cls(file, len(fields) - 1, separator, header, array)
+        return cls(file, len(fields) - 1, separator, has_names(fields[1:], VERTEX_ARRAYS[array]), array)
 
     def ranges(self) -> Sequence[SourceRange]:
         if not self.file.is_seekable or self.file.size is None:

@@ -15,11 +15,11 @@ from gnnloom.pipeline.sources.reading.text_columns import (
     RowIndex,
     RowStart,
     TextRows,
-    begins_with_words,
     count_columns,
     count_rows,
     first_cells,
     index_rows,
+    names_columns,
     read_array,
 )
 from gnnloom.pipeline.sources.reading.text_layout import names_ids
@@ -67,9 +67,9 @@ class TextVertices(OneArray):
             InputError: the file is empty, or has several columns for an array with one dimension.
         """
         file = open_file(location)
-        columns, header = count_columns(file), begins_with_words(file, VERTEX_ARRAYS[array])
-        named = NamedLabels.of(file, COMMA, (0,)) if array == "label" and header and columns == 1 else None
-        header = header if named is None else named.header
+        columns = count_columns(file)
+        named = NamedLabels.of(file, COMMA, (0,)) if array == "label" and columns == 1 else None
+        header = names_columns(file, VERTEX_ARRAYS[array]) if named is None else named.header
         index = index_rows(file, header)
         rows = count_rows(file, header=header) if index.num_rows is None else index.num_rows
         if not rows:
@@ -123,7 +123,7 @@ class TextVertices(OneArray):
 
 def _begins_with_ids(file: SourceFile, header: bool) -> bool:
     """Whether the first column of the first lines holds something that is not a binary label, or is named so."""
-    if header and names_ids(first_cells(file)[0]):
+    if header and names_ids(next(first_cells(file))[0]):
         return True
     with file.open() as stream:
         lines = [stream.readline(_LONGEST) for _ in range(_LINES)][header:]

@@ -370,3 +370,12 @@ def test_names_of_classes_are_numbered_in_order(tmp_path: Path, text: str, label
     assert source.num_vertices() == 3
     assert rows(source, "label", 0, 3).tolist() == labels
     assert rows(source, "label", 1, 2).tolist() == labels[1:2]
+
+
+def test_words_in_the_first_two_lines_are_not_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "split.csv"
+    path.write_text("dog\ncat\ndog\n")
+    source = TextVertices.open(str(path), "split")
+    assert source.num_vertices() == 3
+    with pytest.raises(InputError, match=r"split\.csv, line 1: expected a number .*, or one of none, train.*: 'dog'"):
+        rows(source, "split", 0, 3)

@@ -55,6 +55,12 @@ def test_a_failed_ingest_leaves_no_dataset_and_no_catalog(catalog: Catalog, tmp_
     assert [info.state for info in catalog["web"].artifacts()] == ["complete"]
 
 
+def test_ids_that_no_edge_has_are_pointed_out(catalog: Catalog, edges: str) -> None:
+    kept = invoke(catalog, "ingest", "kept", edges, "--workers", "0")
+    assert "note: at least 21 of the 61 vertices have no edge; --ids compact leaves them out" in kept.stderr
+    assert "note" not in invoke(catalog, "ingest", "dense", edges, "--ids", "compact", "--workers", "0").stderr
+
+
 def test_what_a_killed_ingest_began_is_kept(catalog: Catalog, edges: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

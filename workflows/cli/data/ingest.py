@@ -169,6 +169,7 @@ def store_graph(
     result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
     if stored is not None:
         say_left_out(stored)
+    _say_isolated(graph, options)
     if headers := getattr(edges, "recognized_headers", ()):
         result["recognized_headers"] = list(headers)
     show(result, as_json=as_json, title=f"graph of {name}", brief=_BRIEF)
@@ -215,6 +216,17 @@ def say_left_out(vertices: Vertices) -> None:
         click.echo(
             f"note: the files have data for {count:,} vertices that are not in the graph, because they have no edge;"
             " these rows are left out",
+            err=True,
+        )
+
+
+def _say_isolated(graph: Graph, options: IngestOptions) -> None:
+    """Say that most vertices are ids which no edge has: such ids are seldom meant to be vertices."""
+    count = graph.num_vertices - 2 * graph.artifact.facts["edges_in"]
+    if options.ids == "keep" and count > 0:
+        click.echo(
+            f"note: at least {count:,} of the {graph.num_vertices:,} vertices have no edge; --ids compact leaves them"
+            " out and keeps the ids of the others",
             err=True,
         )
 
