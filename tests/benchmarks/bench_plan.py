@@ -83,6 +83,8 @@ TRAININGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("skewed", WIDE),
     ("skewed", {**WIDE, "precision": "bf16"}),
 )
+#: Plans that a training needs for a correlation.
+FEWEST_PLANS = 5
 #: Numbers of the trainings whose epochs are split by kind, and whose memory is measured.
 SPLIT, MEMORY = (2,), (2, 3)
 
@@ -235,6 +237,16 @@ def report(rows: list[Row]) -> None:
     for precision in ("float32", "bf16"):
         chosen = [row for row in rows if row.config.precision == precision]
         print(f"RESULT rank_correlation_{precision} {_correlation(chosen):.3f} -")
+    # Only plans of one training are ever compared by a user. Three plans have too few orders for a correlation.
+    orders = {
+        each: _correlation(chosen)
+        for each in regrets
+        if len(chosen := [row for row in rows if row.training == each]) >= FEWEST_PLANS
+    }
+    for (dataset, hidden, precision, ranks), order in sorted(orders.items()):
+        print(f"{dataset}, {','.join(map(str, hidden))}, {precision}, {ranks} ranks: rank correlation {order:.2f}")
+    print(f"RESULT rank_correlation_median_of_trainings {np.median(list(orders.values())):.3f} -")
+    print(f"RESULT rank_correlation_lowest_of_trainings {min(orders.values()):.3f} -")
     print(f"RESULT regret_median {np.median(list(regrets.values())):.3f} x")
     print(f"RESULT regret_largest {max(regrets.values()):.3f} x")
     print(f"RESULT predicted_over_measured {np.median([row.plan.cost.total / row.median for row in rows]):.3f} x")
