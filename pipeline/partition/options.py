@@ -155,6 +155,9 @@ class PartitionOptions(PartitionSettings):
         parameters: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.model == "stochastic":
             parameters |= {"batches": self.batches, "batch_rate": self.batch_rate}
+        preset = next(preset for preset in self.partitioner.presets if preset.name == self.preset)
+        if preset.revision:
+            parameters["revision"] = preset.revision
         # The memory decides when coarsening ends, and so which parts come out.
         if self.partitioner.depends_on_memory:
             parameters["memory"] = memory

@@ -36,6 +36,7 @@ class Preset:
         parts_power: power of the number of parts that the seconds grow with.
         improves: whether the preset can also improve parts that it is given.
         bytes_per_gain: bytes that a native program caches for each vertex and part; 0 without such a cache.
+        revision: raised when the preset makes other parts than before: part of the artifact's key, unless it is 0.
     """
 
     name: str = ""
@@ -44,6 +45,7 @@ class Preset:
     parts_power: float = 0.0
     improves: bool = False
     bytes_per_gain: int = 0
+    revision: int = 0
 
     def cpu_seconds(self, num_pins: int, parts: int) -> float:
         """Processor seconds to partition ``num_pins`` pins into ``parts`` parts."""

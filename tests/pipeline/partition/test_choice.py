@@ -10,13 +10,14 @@ import scipy.sparse
 
 from gnnloom.pipeline.partition.choice import LEVELS, MOST_PINS, choose
 from gnnloom.pipeline.partition.multilevel.ways import measure_structure
-from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.partition_plan import project_methods
 from gnnloom.pipeline.partition.partitioner import Structure
-from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import artifact_key
 from support.graphs import random_adjacency, store_graph
 
 HERE = InProcessCluster()
@@ -158,3 +159,11 @@ def test_every_option_that_decides_the_parts_is_part_of_the_key() -> None:
     assert PartitionOptions(4).parameters(1 << 29) == {**parameters, **chosen}
     plain = {"method": "random", "model": PartitionOptions(4, "random").model, "preset": ""}
     assert PartitionOptions(4, "random").parameters(1 << 29) == {**parameters, **plain}
+
+
+def test_a_preset_that_makes_other_parts_than_before_has_another_key_and_all_others_keep_theirs() -> None:
+    fast = PartitionOptions(4, quality="fast")
+    before = {name: value for name, value in fast.parameters(1 << 30).items() if name != "revision"}
+    assert partition_key("0" * 16, fast, 1 << 30) != artifact_key("partition", before, {"graph": "0" * 16})
+    kept = [PartitionOptions(4, method, preset=preset.name) for method in METHODS for preset in METHODS[method].presets]
+    assert all("revision" not in each.parameters(1 << 30) for each in kept if each != fast)
