@@ -88,7 +88,7 @@ class Lane:
             length = (folder / self.path).stat().st_size
         except FileNotFoundError:
             return False
-        return self.place(SEAL_BYTES + size + _table_bytes(size) - 1) < length
+        return self.place(SEAL_BYTES + size + table_bytes(size) - 1) < length
 
     def to_json(self) -> list[Any]:
         return list(astuple(self))
@@ -393,7 +393,8 @@ def _num_blocks(size: int) -> int:
     return -(-size // BLOCK_BYTES)
 
 
-def _table_bytes(size: int) -> int:
+def table_bytes(size: int) -> int:
+    """Bytes of the checksums of so many bytes of data, which whoever reads a lane holds."""
     return 4 * _num_blocks(size)
 
 

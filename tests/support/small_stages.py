@@ -46,6 +46,7 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.ingest.vertex_rows", "TASK_PIECES"): 2,
     ("pipeline.sources.vertex_data.keyed_rows", "_LEAST_BYTES"): 4000,
     ("pipeline.sources.vertex_data.keyed_rows", "_MOST_BYTES"): 4000,
+    ("pipeline.partition.model.adjacency_graph", "STEP_ENTRIES"): 1000,
     ("pipeline.partition.multilevel.disk_hypergraph", "FEW_PINS"): 0,
     ("pipeline.partition.multilevel.move_rounds", "ROUNDS"): 2,
     ("pipeline.shards.rows.row_plan", "_CHUNKS_PER_TASK"): 1,

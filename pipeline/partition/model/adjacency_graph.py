@@ -10,7 +10,7 @@ Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), section 4.1.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,8 +20,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import vertex_weights
+from gnnloom.storage.artifacts.block_ranges import RANGE_ROWS
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.offsets import check_offsets, check_some_offsets
 from gnnloom.storage.matrix.csr import CSR, index_dtype
+
+#: Most entries of rows that are in memory at a time, unless a single row has more: 64 MiB of int64.
+STEP_ENTRIES = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,9 @@ def adjacency_graph(graph: Graph, transpose: Graph, weights: str = "nonzeros") -
     neighbor = np.empty(num_entries, dtype=index_dtype(graph.num_vertices))
     # One byte per entry is enough for 1 or 2; the writers of the programs' files widen it.
     edge_weight = np.empty(num_entries, dtype=np.int8)
-    for first, rows, columns in aligned_rows(graph, transpose):
+    # A symmetric graph is its own transpose, and is read once.
+    for first, found in aligned_rows([graph] if graph.symmetric else [graph, transpose]):
+        rows, columns = found[0], found[-1]
         _append_neighbors(
             first, rows.indptr, rows.indices, columns.indptr, columns.indices, offset, neighbor, edge_weight
         )
@@ -71,35 +78,44 @@ def adjacency_graph(graph: Graph, transpose: Graph, weights: str = "nonzeros") -
     return AdjacencyGraph(vertex_weights(graph, weights), offset, neighbor[:size], edge_weight[:size])
 
 
-def aligned_rows(one: Graph, other: Graph, rows: range | None = None) -> Iterator[tuple[int, CSR, CSR]]:
-    """Iterate over rows of two matrices together, by default all, as (first row, rows of one, rows of the other).
+def aligned_rows(matrices: Sequence[Graph], rows: range | None = None) -> Iterator[tuple[int, list[CSR]]]:
+    """Iterate over the same rows of some matrices, by default all, as (first row, the rows of each matrix).
 
-    Each range lies within one block of both matrices, whose last block is held until the next one has been read.
+    At most ``STEP_ENTRIES`` entries of all matrices together are read at a time, or a single row.
     """
-    rows = range(one.num_vertices) if rows is None else rows
-    # Cutting at the block bounds of both matrices keeps each range within one block of either.
-    inner = {bound for bound in (*one.block_rows, *other.block_rows) if rows.start < bound < rows.stop}
-    bounds = sorted(inner | {rows.start, rows.stop})
-    # A symmetric graph is its own transpose: one reader serves both sides, so each block is read once.
-    readers = [_BlockRows(one), _BlockRows(other)] if other is not one else [_BlockRows(one)]
-    for first, stop in pairwise(bounds):
-        ranges = [reader.rows(first, stop) for reader in readers]
-        yield first, ranges[0], ranges[-1]
+    rows = range(matrices[0].num_vertices) if rows is None else rows
+    # Cutting at the block bounds of all matrices keeps each range within one block of each.
+    inner = {bound for matrix in matrices for bound in matrix.block_rows if rows.start < bound < rows.stop}
+    for start, stop in pairwise(sorted(inner | {rows.start, rows.stop})):
+        for first in range(start, stop, RANGE_ROWS):
+            pointers = [_pointers(matrix, first, min(stop, first + RANGE_ROWS)) for matrix in matrices]
+            ends, begin = np.add.reduce(pointers), 0
+            while begin < len(ends) - 1:
+                fitting = int(np.searchsorted(ends, ends[begin] + STEP_ENTRIES, side="right")) - 1
+                end = max(fitting, begin + 1)
+                pairs = zip(matrices, pointers, strict=True)
+                yield first + begin, [_rows(matrix, first + begin, own[begin : end + 1]) for matrix, own in pairs]
+                begin = end
 
 
-class _BlockRows:
-    """Reads ranges of rows, each of which lies within one block, and keeps the block of the last."""
+def _pointers(matrix: Graph, first: int, stop: int) -> NDArray[np.int64]:
+    """Read the pointers of some rows of one block, with the end of the last row."""
+    number = _block_of(matrix, first)
+    stored, before = matrix.stored_pointers(number), matrix.block_rows[number]
+    pointers = stored.read(first - before, stop - before + 1)
+    is_whole = (first, stop) == tuple(matrix.block_rows[number : number + 2])
+    check = check_offsets if is_whole else check_some_offsets
+    check(stored.where, pointers, matrix.stored_nonzeros(number))
+    return pointers
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._block: CSR | None = None
 
-    def rows(self, first: int, stop: int) -> CSR:
-        block = self._block
-        if block is None or not block.row_offset <= first < block.row_offset + block.num_rows:
-            block = self._block = self._graph.block(bisect_right(self._graph.block_rows, first) - 1)
-        indptr = block.indptr[first - block.row_offset : stop - block.row_offset + 1]
-        return CSR(first, indptr - indptr[0], block.indices[indptr[0] : indptr[-1]], None, block.num_columns)
+def _rows(matrix: Graph, first: int, pointers: NDArray[np.int64]) -> CSR:
+    columns = matrix.columns(_block_of(matrix, first)).read(int(pointers[0]), int(pointers[-1]))
+    return CSR(first, pointers - pointers[0], columns, None, matrix.num_vertices)
+
+
+def _block_of(matrix: Graph, row: int) -> int:
+    return bisect_right(matrix.block_rows, row) - 1
 
 
 @njit(cache=True, nogil=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.model.adjacency_graph import aligned_rows
+from gnnloom.pipeline.partition.model.adjacency_graph import STEP_ENTRIES, aligned_rows
 from gnnloom.pipeline.partition.model.hypergraph import net_matrices, row_weights
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import (
@@ -40,6 +40,8 @@ from gnnloom.storage.matrix.csr import index_dtype
 
 #: A matrix, by its folder and sizes.
 _Matrix = tuple[Path, GraphSizes]
+#: The offsets and ids of the lists of some rows.
+_Rows = tuple[NDArray[np.int64], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def store_hypergraph(
         folder: for the two incidences.
         graph: its rows are the vertices.
         transpose: the transpose of ``graph``; ``graph`` itself if symmetric.
-        cluster: runs the tasks, each with one row block in memory, or with at most two of each matrix for ``both``.
+        cluster: runs the tasks, each with a row block, of which it holds a few rows at a time.
         weights: of the vertices; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
         directions: ``forward``, or ``both`` to add the nets of the product with the transpose.
     """
@@ -167,21 +169,26 @@ def _lists_phase(name: str, matrices: Sequence[_Matrix], transpose: Path | None,
     reads = directions * (NUMBER_BYTES * num_rows + label * (sum(sizes) - num_rows))
     item = index_dtype(directions * num_rows).itemsize if transpose else label
     writes = NUMBER_BYTES * num_rows + item * directions * sum(sizes)
+    # What is read at a time, the same with the rows' own numbers, and pointers; then the lists of both directions.
+    rows = directions * min(RANGE_ROWS, max(rows for rows, _ in shapes))
+    pins = min(directions * max(sizes), STEP_ENTRIES + rows)
+    held = 2 * label * pins + 5 * NUMBER_BYTES * (rows + directions) + (directions - 1) * 3 * item * pins
     work = _Lists(blocks, transpose, folder)
-    function = _store_both if transpose else _store_rows
-    # The columns and pointers of a block, and the same with the rows' own numbers; of both directions, two blocks each.
-    pins, rows = max(sizes), max(rows for rows, _ in shapes)
-    held = directions**2 * (2 * label * pins + 4 * NUMBER_BYTES * (rows + 1)) + (directions - 1) * 5 * item * pins
-    return phase_over(consecutive(sizes), f"store {name}", function, work, reads=reads, writes=writes, buffers=held)
+    return phase_over(consecutive(sizes), f"store {name}", _store_lists, work, reads=reads, writes=writes, buffers=held)
 
 
-def _store_rows(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
-    """Write the rows of a block, each with its own number among the columns."""
-    path, number = task.work.blocks[task.number]
-    graph = Graph(Artifact(path))
-    block = graph.block(number)
-    with IncidenceWriter(task.work.folder_of(task.number), index_dtype(graph.num_vertices)) as writer:
-        writer.append(*_with_owner(block.row_offset, block.indptr, block.indices))
+def _store_lists(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
+    """Write the rows of a block, each with its own number among the columns.
+
+    Of both directions, a vertex has the columns of its row as nets, and n plus those of its column.
+    """
+    work, (path, number) = task.work, task.work.blocks[task.number]
+    matrices = [Graph(Artifact(each)) for each in (path, work.transpose) if each]
+    n, own = matrices[0].num_vertices, range(*matrices[0].block_rows[number : number + 2])
+    with IncidenceWriter(work.folder_of(task.number), index_dtype(len(matrices) * n)) as writer:
+        for first, found in aligned_rows(matrices, own):
+            lists = [_with_owner(first, rows.indptr, rows.indices) for rows in found]
+            writer.append(*(_interleaved(*lists, n) if len(lists) == 2 else lists[0]))
         return task.number, writer.close()
 
 
@@ -195,24 +202,8 @@ def _store_weights(task: RangeTask[_Weights]) -> tuple[int, int]:
     return total, heaviest
 
 
-def _store_both(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
-    """Write the nets of every vertex for both directions: the columns of its row, and n plus those of its column."""
-    work, (path, number) = task.work, task.work.blocks[task.number]
-    graph, transpose = Graph(Artifact(path)), Graph(Artifact(work.transpose or path))
-    n, own = graph.num_vertices, range(*graph.block_rows[number : number + 2])
-    with IncidenceWriter(work.folder_of(task.number), index_dtype(2 * n)) as writer:
-        for first, rows, columns in aligned_rows(graph, transpose, own):
-            offset, ids = _with_owner(first, rows.indptr, rows.indices)
-            other_offset, other = _with_owner(first, columns.indptr, columns.indices)
-            # Nets of the second product are numbered from n on; the int64 scalar widens int32 ids before the sum.
-            writer.append(offset + other_offset, _interleave(offset, ids, other_offset, other + np.int64(n)))
-        return task.number, writer.close()
-
-
 @njit(cache=True, nogil=True)
-def _with_owner(
-    first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _with_owner(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]) -> _Rows:
     """Return offsets and columns of rows, ascending, each with its own number among the columns."""
     offset = np.zeros(len(indptr), np.int64)
     ids = np.empty(len(indices) + len(indptr) - 1, indices.dtype)
@@ -236,12 +227,12 @@ def _with_owner(
     return offset, ids[:end]
 
 
-def _interleave(
-    offset: NDArray[np.int64], ids: NDArray[Any], other_offset: NDArray[np.int64], other: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Join two lists of the same rows, row by row."""
-    joined = np.empty(len(ids) + len(other), np.int64)
+def _interleaved(one: _Rows, other: _Rows, n: int) -> _Rows:
+    """Join two lists of the same rows, row by row; ids of the other are numbered from n on."""
+    (offset, ids), (other_offset, other_ids) = one, other
+    joined = np.empty(len(ids) + len(other_ids), np.int64)
     # Each is as far behind its own place as there are ids of the other list before it.
     joined[np.arange(len(ids)) + np.repeat(other_offset[:-1], np.diff(offset))] = ids
-    joined[np.arange(len(other)) + np.repeat(offset[1:], np.diff(other_offset))] = other
-    return joined
+    # The int64 scalar widens int32 ids before the sum.
+    joined[np.arange(len(other_ids)) + np.repeat(offset[1:], np.diff(other_offset))] = other_ids + np.int64(n)
+    return offset + other_offset, joined

@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
-from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.external_sort.lanes import BLOCK_BYTES, MOST_FILES, OpenFiles, table_bytes
 from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.external_sort.spill import BUCKET_BITS
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceBlock, create_incidence
@@ -47,12 +47,14 @@ class TransposeSizes:
 
     Attributes:
         capacity: keys in the memory of a task.
-        num_ranges: tasks that scatter the keys of a range of rows, each to a lane.
+        num_runs: runs of at most so many keys.
+        num_ranges: tasks that scatter the keys of a range of rows, each in one or more runs to a lane.
         num_buckets: tasks that sort a bucket.
         width: columns of a bucket.
     """
 
     capacity: int
+    num_runs: int
     num_ranges: int
     num_buckets: int
     width: int
@@ -65,11 +67,13 @@ class TransposeSizes:
             num_columns: all ids are below it.
             memory: bytes for the buffers of a task.
         """
-        # An eighth is left for what is held of every lane.
-        capacity = max(1, min(memory * 7 // 8 // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
+        # Tasks that sort hold the checksums of all lanes; an eighth is left for what else is held of every lane.
+        buffers = max(memory // 4, memory * 7 // 8 - table_bytes(NUMBER_BYTES * num_ids))
+        capacity = max(1, min(buffers // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
         runs = max(1, -(-num_ids // capacity))
+        ranges = min(runs, max(MOST_FILES, memory // 16 // (2 * BLOCK_BYTES)))
         width = max(1, -(-num_columns // min(runs, 1 << BUCKET_BITS)))
-        return cls(capacity, runs, -(-num_columns // width), width)
+        return cls(capacity, runs, ranges, -(-num_columns // width), width)
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ def _sort_phase(work: _Transpose, firsts: Sequence[int] | None = None) -> Phase:
     # A bucket that does not fit in memory is scattered once more; on average, a bucket just fits.
     again = keys if sizes.num_buckets > 1 else 0
     reads, writes = keys + index + again, work.result.num_bytes + again
-    lanes, held = [sizes.num_ranges], _KEY_BYTES * sizes.capacity
+    lanes, held = [sizes.num_ranges], _KEY_BYTES * sizes.capacity + table_bytes(NUMBER_BYTES * work.incidence.num_ids)
     return phase_over(
         columns, "sort pins", _sort, work,
         reads=reads, writes=writes, lanes=lanes, firsts=firsts, buffers=held, at_most=True,
@@ -174,7 +178,7 @@ def _sort_phase(work: _Transpose, firsts: Sequence[int] | None = None) -> Phase:
 def _keys_and_index(work: _Transpose) -> tuple[int, int]:
     """Bytes of all keys, and of their index."""
     sizes = work.sizes
-    return NUMBER_BYTES * work.incidence.num_ids, NUMBER_BYTES * sizes.num_ranges * sizes.num_buckets
+    return NUMBER_BYTES * work.incidence.num_ids, NUMBER_BYTES * sizes.num_runs * sizes.num_buckets
 
 
 def _scatter(task: RangeTask[_Transpose]) -> tuple[int, LaneRuns]:

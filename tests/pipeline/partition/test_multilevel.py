@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.external_sort import lanes
+from gnnloom.pipeline.partition.model import adjacency_graph
 from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, incidence, move_rounds
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
@@ -165,7 +166,7 @@ def test_tasks_that_transpose_do_not_grow_with_their_number(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("num_ids", "workers", "num_tasks"),
-    [(1 << 24, 2, 4), (1 << 28, 2, 64), (1 << 30, 2, 64), (1 << 30, 100, 100), (1 << 40, 2, 11_984)],
+    [(1 << 24, 2, 4), (1 << 28, 2, 64), (1 << 30, 2, 64), (1 << 30, 100, 100), (1 << 40, 2, 16_000)],
 )
 def test_many_pins_make_transposing_tasks_larger_up_to_the_memory(num_ids: int, workers: int, num_tasks: int) -> None:
     sizes = TransposeSizes.of(num_ids, 1 << 30, 80 * 100 << 20, workers)
@@ -175,16 +176,18 @@ def test_many_pins_make_transposing_tasks_larger_up_to_the_memory(num_ids: int, 
 
 @EXAMPLES
 @given(n=st.integers(1, 30), nnz=st.integers(0, 120), seed=st.integers(0, 10**6), symmetric=st.booleans())
-@pytest.mark.parametrize("directions", ["forward", "both"])
+@pytest.mark.parametrize(("directions", "step"), [("forward", 1 << 20), ("forward", 5), ("both", 1 << 20), ("both", 5)])
 def test_the_hypergraph_on_disk_is_the_one_in_memory(
-    tmp_path_factory: pytest.TempPathFactory, directions: str, n: int, nnz: int, seed: int, symmetric: bool
+    tmp_path_factory: pytest.TempPathFactory, directions: str, step: int, n: int, nnz: int, seed: int, symmetric: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("graph")
     dataset = Catalog(folder).create("g")
     graph = store_graph(dataset, random_adjacency(n, nnz, seed, symmetric=symmetric, loops=False), symmetric=symmetric)
     transpose = transpose_of(dataset, graph)
     expected = column_net_hypergraph(graph, transpose, directions=directions)
-    stored = store_hypergraph(folder / "disk", graph, transpose, HERE, directions=directions)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adjacency_graph, "STEP_ENTRIES", step)
+        stored = store_hypergraph(folder / "disk", graph, transpose, HERE, directions=directions)
     found = stored.load()
     np.testing.assert_array_equal(found.net_offset, expected.net_offset)
     # Pins on disk ascend within a net; in memory the net's own vertex may come last.
