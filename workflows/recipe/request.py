@@ -68,7 +68,17 @@ class Request:
             IncompleteError: a stage before ``first`` is not done.
         """
         recipe = Recipe.read(self.recipe, self.catalog, self.settings)
-        options = self._cluster_options(recipe)
+        options = replace(
+            recipe.cluster.options(self.cluster),
+            performance_report=self.performance_report,
+            scratch=recipe.cluster.scratch_folder(),
+        )
+        if options.performance_report is not None and options.workers == 0:
+            raise InputError(
+                f"{recipe.source_name}: [cluster] workers = 0, but --performance-report needs worker processes; set"
+                " workers to 1 or more"
+            )
+        check_report(options.performance_report, options.workers)
         workload = find_workload(recipe, options.memory, restart=self.restart)
         if workload.planned is not None and not self.restart:
             refuse_other_run(recipe, workload.planned)
@@ -85,20 +95,6 @@ class Request:
         if ranks is not None and asked.needs_training:
             _check_ranks(recipe, asked.config.ranks, ranks)
         return Assignment(recipe, asked, options, self.restart)
-
-    def _cluster_options(self, recipe: Recipe) -> ClusterOptions:
-        options = replace(
-            recipe.cluster.options(self.cluster),
-            performance_report=self.performance_report,
-            scratch=recipe.cluster.scratch_folder(),
-        )
-        if options.performance_report is not None and options.workers == 0:
-            raise InputError(
-                f"{recipe.source_name}: [cluster] workers = 0, but --performance-report needs worker processes; set"
-                " workers to 1 or more"
-            )
-        check_report(options.performance_report, options.workers)
-        return options
 
 
 def _check_ranks(recipe: Recipe, wanted: int, ranks: Ranks) -> None:

@@ -1,4 +1,7 @@
-"""A Dask cluster on the ranks of an MPI job, which prepares a recipe before the same ranks train."""
+"""The Dask cluster that prepares a recipe: on the ranks of an MPI job, which train afterwards, or on new processes.
+
+Loads neither torch nor MPI, which only the ranks of a job have.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gnnloom.pipeline.cluster.interfaces import Beacon, Offer, check_interface, loopback, none_reached, reached
 from gnnloom.pipeline.cluster.mpi_cluster import LEAST_RANKS, memory_per_rank, serve_ranks
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.shared_memory import remove_abandoned
-from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.transports.registry import lender
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.formatting import readable_bytes
 from gnnloom.workflows.recipe.request import Assignment
 
+if TYPE_CHECKING:
+    from gnnloom.trainer.comm.communicator import Communicator
+
 
 @contextmanager
-def cluster_of_ranks(ranks: Ranks, comm: Communicator, assignment: Assignment) -> Iterator[ClusterOptions | None]:
-    """Make a cluster of the ranks. Collective.
+def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOptions | None]:
+    """Make a cluster of the ranks of a job, if it was asked for. Collective.
 
     Fewer than three ranks cannot be scheduler, client and worker: then the first rank runs the tasks in its process.
 
@@ -34,10 +40,13 @@ def cluster_of_ranks(ranks: Ranks, comm: Communicator, assignment: Assignment) -
         CollectiveError: a machine has too little memory, no interface reaches rank 0's machine from all others, not all
             ranks see the scratch folder, or the transport has no communicator for Dask.
     """
+    options, section, comm = assignment.cluster, assignment.recipe.cluster, ranks.comm
+    if comm is None:
+        yield options
+        return
     # What killed jobs left.
     if comm.is_first_on_this_machine():
         remove_abandoned()
-    options = assignment.cluster
     if options.kind != "mpi" or comm.size < LEAST_RANKS:
         alone = replace(options, kind="local", workers=0) if options.kind == "mpi" else options
         yield alone if ranks.is_first else None
@@ -55,7 +64,6 @@ def cluster_of_ranks(ranks: Ranks, comm: Communicator, assignment: Assignment) -
                 f" ranks on this machine gets {readable_bytes(available)}: lower it, or start fewer ranks"
             )
 
-    section = assignment.recipe.cluster
     ranks.agree(check_memory)
     if options.scratch is not None:
         check_scratch(ranks, options.scratch)

@@ -17,7 +17,8 @@ from gnnloom.trainer.config.continuation import run_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.request import Assignment, Request
-from gnnloom.workflows.run.stages import prepare, run_stages, save_recipe, write_output
+from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
+from gnnloom.workflows.run.stages import prepare, save_recipe, undone, write_output
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,23 @@ def run_recipe(request: Request, ranks: Ranks, display: Display) -> Assignment:
     assignment = replace(checked, workload=checked.workload.with_state(done))
     workload = assignment.workload
 
-    def train() -> None:
-        # Before the training, which holds the run's lock until it ends.
-        ranks.on_first(lambda: save_recipe(assignment))
-        with display.epochs(run_of(workload.config), workload.config.epochs) if ranks.is_first else nullcontext():
-            ranks.train(workload.config, restart=assignment.restart)
+    def work(options: ClusterOptions) -> None:
+        # Interrupted inside the cluster only, which must be closed in order: that ends the other ranks' part.
+        with open_cluster(options) as cluster, display.phases(), ranks.working_for_all():
+            prepare(assignment, cluster)
 
     if workload.needs_preparation:
-        _prepare(assignment, ranks, display)
-    run_stages(workload.training, lambda stage: train() if stage == "train" else ranks.predict(prediction(assignment)))
+        with cluster_of_ranks(ranks, assignment) as options:
+            # The ranks that have served sleep until the client is done, whose failure is everyone's.
+            ranks.agree(lambda: None if options is None else work(options))
+    for stage in undone(workload.training):
+        if stage.name == "train":
+            # Before the training, which holds the run's lock until it ends.
+            ranks.on_first(lambda: save_recipe(assignment))
+            with display.epochs(run_of(workload.config), workload.config.epochs) if ranks.is_first else nullcontext():
+                ranks.train(workload.config, restart=assignment.restart)
+        else:
+            ranks.predict(prediction(assignment))
     ranks.on_first(lambda: write_output(assignment))
     return assignment
 
@@ -71,25 +80,6 @@ def _options(request: Request, assignment: Assignment) -> dict[str, Any]:
         else:
             sections[section.name] = content
     return {**asked, **sections, **{f"key of the {kind}": key for kind, key in assignment.workload.all_keys.items()}}
-
-
-def _prepare(assignment: Assignment, ranks: Ranks, display: Display) -> None:
-    """Run the stages before training that are not done."""
-
-    def work(options: ClusterOptions) -> None:
-        # Interrupted inside the cluster only, which must be closed in order: that ends the other ranks' part.
-        with open_cluster(options) as cluster, display.phases(), ranks.working_for_all():
-            prepare(assignment, cluster)
-
-    opened: AbstractContextManager[ClusterOptions | None] = nullcontext(assignment.cluster)
-    if ranks.comm is not None:
-        # Imported here, as it loads torch.
-        from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
-
-        opened = cluster_of_ranks(ranks, ranks.comm, assignment)
-    with opened as options:
-        # The ranks that have served sleep until the client is done, whose failure is everyone's.
-        ranks.agree(lambda: None if options is None else work(options))
 
 
 def prediction(assignment: Assignment) -> PredictConfig:

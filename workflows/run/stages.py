@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +30,15 @@ logger = logging.getLogger(__name__)
 SAVED_RECIPE = "recipe.toml"
 
 
-def run_stages(stages: Sequence[Stage], make: Callable[[str], object]) -> None:
-    """Make what the stages that are not done make, and log when each begins and ends.
-
-    Args:
-        make: called with the name of each stage.
-    """
+def undone(stages: Sequence[Stage]) -> Iterator[Stage]:
+    """Yield the stages that are not done, and log when each begins and when its caller asks for the next one."""
     for stage in stages:
         if stage.is_done:
             logger.info("%s: already done (%s)", stage.name, stage.key)
             continue
         started = time.perf_counter()
         logger.info("%s: begins", stage.name)
-        make(stage.name)
+        yield stage
         logger.info("%s: done in %.1f s (%s)", stage.name, time.perf_counter() - started, stage.key)
 
 
@@ -56,33 +52,31 @@ def prepare(assignment: Assignment, cluster: Cluster) -> None:
     dataset = Catalog(recipe.catalog).create(recipe.dataset.name)
 
     # Earlier stages may only just have stored what a stage opens.
-    def make(stage: str) -> None:
-        if stage == "graph":
+    for stage in undone(assignment.workload.preparation):
+        if stage.name == "graph":
             edges = recipe.source.open(undirected=recipe.dataset.undirected)
             # Another recipe may keep another graph in this dataset: later stages name the graph that they read by key.
             ingest_graph(dataset, edges, recipe.dataset.options(), cluster, allow_others=True)
-            return
+            continue
         graph, key = dataset.graph(keys["graph"]), keys.get("partition")
-        if stage == "vertices":
+        if stage.name == "vertices":
             source = recipe.vertices.open(recipe.source, graph)
             if source is not None:
                 ingest_vertices(dataset, source, cluster, graph)
             # Fail now rather than after hours of partitioning.
             check_trainable(recipe, keys["vertices"])
-        elif stage == "partition" and recipe.partition is not None:
+        elif stage.name == "partition" and recipe.partition is not None:
             partition_graph(dataset, graph, recipe.partition, cluster)
-        elif stage == "shards":
+        elif stage.name == "shards":
             partition = dataset.partition(key=key) if key is not None else None
             vertices = dataset.vertices(keys["vertices"])
             if recipe.grid is not None:
                 shard_grid(dataset, graph, recipe.grid, cluster, vertices.artifact, partition)
             elif partition is not None:
                 shard_rows(dataset, partition, cluster, vertices, recipe.shards.reorder)
-        elif stage == "samples" and recipe.sampled is not None:
+        elif stage.name == "samples" and recipe.sampled is not None:
             partition = dataset.partition(key=key) if recipe.sampled.ranks > 1 else None
             write_samples(dataset, graph, partition, recipe.sampled, cluster)
-
-    run_stages(assignment.workload.preparation, make)
 
 
 def save_recipe(assignment: Assignment) -> None:
