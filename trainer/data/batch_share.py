@@ -56,9 +56,11 @@ class _Halo:
     column: NDArray[np.int64]
     owner: NDArray[np.int64]
 
-    def used(self) -> NDArray[np.int64]:
-        """Columns, as numbered in the batch, that have a nonzero; ascending."""
-        return np.unique(self.matrix.indices).astype(np.int64)
+    def used(self) -> NDArray[np.bool_]:
+        """(columns in the batch,) whether each has a nonzero."""
+        found = np.zeros(len(self.column), bool)
+        found[self.matrix.indices] = True
+        return found
 
     def wanted(self, num_ranks: int, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rank's rows that have a nonzero in some column of each rank.
@@ -75,7 +77,9 @@ class _Halo:
         place[by_id] = np.arange(len(by_id))
         num_rows = max(self.matrix.num_rows, 1)
         rows = np.repeat(place, np.diff(self.matrix.indptr))
-        rank, found = np.divmod(np.unique(self.owner[self.matrix.indices] * num_rows + rows), num_rows)
+        # Sorted here, which is many times as fast as ``np.unique``: that hashes first.
+        pairs = np.sort(self.owner[self.matrix.indices] * num_rows + rows)
+        rank, found = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], num_rows)
         return by_id[found], np.searchsorted(rank, np.arange(num_ranks + 1))
 
 
@@ -143,12 +147,12 @@ class EpochShare:
         """One matrix of a batch; what it sends follows from the halo of its transpose."""
         own, rows, used = self._own, self.members(batch), halo.used()
         column = halo.column[used]
-        compact = np.searchsorted(used, halo.matrix.indices).astype(np.int32)
+        compact = (np.cumsum(used, dtype=np.int32) - 1)[halo.matrix.indices]
         # A row goes to a rank if that rank has a row with a nonzero in its column: a nonzero of the transpose's row.
         send_row, send_offset = transposed.wanted(len(matrix.halo_offset) - 1, self._vertex[rows])
         return ShardMatrix(
             own=restrict(matrix.own, rows, batch, own.batch, own.position, len(rows)),
-            halo=replace(halo.matrix, indices=compact, num_columns=len(used)),
+            halo=replace(halo.matrix, indices=compact, num_columns=len(column)),
             halo_vertex=matrix.halo_vertex[column],
             halo_offset=np.searchsorted(column, matrix.halo_offset),
             send_row=send_row,
