@@ -22,12 +22,11 @@ from collections.abc import Sequence
 
 from gnnloom.storage.format.files import write_json
 from gnnloom.storage.shared_memory import remove_abandoned
-from gnnloom.trainer.comm.agreement import Alike, CollectiveError, together
-from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.ending import end_job, report
 from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.job.arguments import Job, parse_arguments
+from gnnloom.trainer.job.arguments import parse_arguments
 from gnnloom.trainer.job.stop import EXIT_STOPPED, StopRequest, leave
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
@@ -40,9 +39,14 @@ def main(arguments: Sequence[str]) -> int:
     # First, so that a signal during loading is remembered until the end of the first epoch.
     stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
     comm = world()
-    _log_from_first_rank(comm)
+    level = logging.INFO if comm.rank == 0 else logging.ERROR
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     try:
-        job = together(comm, lambda: parse_arguments(arguments), _alike)
+        job = together(
+            comm,
+            lambda: parse_arguments(arguments),
+            lambda job: alike_command(job.command, {**job.config.to_json(), "restart": job.restart}),
+        )
         # What killed jobs left.
         if comm.is_first_on_this_machine():
             remove_abandoned()
@@ -59,16 +63,6 @@ def main(arguments: Sequence[str]) -> int:
     if comm.rank == 0 and job.result is not None:
         write_json(job.result, result)
     return EXIT_STOPPED if result["state"] == "stopped" else 0
-
-
-def _alike(job: Job) -> Alike:
-    command = "predict" if isinstance(job.config, PredictConfig) else "train"
-    return alike_command(command, {**job.config.to_json(), "restart": job.restart})
-
-
-def _log_from_first_rank(comm: Communicator) -> None:
-    level = logging.INFO if comm.rank == 0 else logging.ERROR
-    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
 
 
 if __name__ == "__main__":

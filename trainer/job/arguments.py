@@ -31,6 +31,11 @@ class Job:
     result: Path | None
     restart: bool = False
 
+    @property
+    def command(self) -> str:
+        """What it does, which ranks compare before anything else."""
+        return PREDICT if isinstance(self.config, PredictConfig) else "train"
+
 
 class _Parser(argparse.ArgumentParser):
     """Raises an error instead of ending the process, so that one rank can report it for all."""
@@ -55,7 +60,11 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
     restart = values.pop("restart", False)
     content: dict[str, Any] = {}
     if target is not None and target.endswith(".json"):
-        content = _read_config(Path(target))
+        file = Path(target)
+        try:
+            content = read_json(file, sealed=False)
+        except OSError as error:
+            raise InputError(f"{file}: the configuration cannot be read ({error.strerror})") from error
     elif target is not None:
         dataset, slash, run = target.partition("/")
         content = {"dataset": dataset} | ({"run": run} if slash else {})
@@ -63,13 +72,6 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
     if predicts:
         return Job(PredictConfig.from_json(fields), result)
     return Job(configure(fields, restart=restart), result, restart)
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path, sealed=False)
-    except OSError as error:
-        raise InputError(f"{path}: the configuration cannot be read ({error.strerror})") from error
 
 
 def _build_parser(kind: type[TrainConfig | PredictConfig]) -> argparse.ArgumentParser:

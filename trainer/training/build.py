@@ -1,4 +1,4 @@
-"""Builds what a configuration asks for: operator, model, and what its task computes, with the weights of classes."""
+"""Builds what a configuration asks for: the model, and the weights of classes in the loss."""
 
 from __future__ import annotations
 
@@ -6,68 +6,18 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.trainer.algorithms.algorithm import OperatorContext
-from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.loss_config import BALANCED, NO_WEIGHTS, LossConfig
 from gnnloom.trainer.config.model_config import ModelConfig
-from gnnloom.trainer.data.open_shards import OpenedShards
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.models.networks.norm import share_batch_norms
 from gnnloom.trainer.models.options import ModelOptions
-from gnnloom.trainer.operators.layer_plan import LayerPlan
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
-from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
-from gnnloom.trainer.tasks.registry import task_of_data
-
-
-def build_operator(
-    comm: Communicator,
-    shards: OpenedShards,
-    config: AlgorithmConfig,
-    normalization: str,
-    plan: LayerPlan,
-    place: Place,
-    counter: ReadCounter,
-    *,
-    differentiates: bool,
-) -> Operator:
-    """The operator of the configured algorithm. Reads this rank's adjacency and communicates nothing.
-
-    For the arguments see :class:`~gnnloom.trainer.algorithms.algorithm.OperatorContext`.
-    """
-    algorithm = config.chosen_algorithm
-    context = OperatorContext(
-        comm=comm,
-        axes=algorithm.settled_grid(config.grid, comm.size),
-        shards=shards,
-        normalization=normalization,
-        place=place,
-        plan=plan,
-        differentiates=differentiates,
-        counter=counter,
-        options=config.own_options(),
-    )
-    return algorithm.build(context)
-
-
-def build_objective(shards: OpenedShards, name: str) -> Objective:
-    """The objective of a task, or (``auto``) of that which the vertex data suggest. Communicates nothing.
-
-    Raises:
-        InputError: the shards lack what the task predicts.
-    """
-    # Any rows say which arrays the shards have.
-    task = task_of_data(name, shards.vertex_rows("rows", (0, 0)), shards.shards.artifact.path)
-    found: Objective = task.load()(task, task.width(shards.shards))
-    return found
 
 
 def build_model(operator: Operator, config: ModelConfig, seed: int, options: ModelOptions) -> Model:

@@ -24,12 +24,13 @@ from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.profile import gather_profile
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
-from gnnloom.trainer.config.continuation import OpenedRun
+from gnnloom.trainer.config.continuation import OpenedRun, find_start
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.epochs.mode import Mode
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.tasks.task import Figure
+from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.build import class_weights
 from gnnloom.trainer.training.course import Course
 from gnnloom.trainer.training.evaluation import Evaluation
@@ -37,7 +38,7 @@ from gnnloom.trainer.training.predict import write_predictions
 from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, recorded
 from gnnloom.trainer.training.rehearsal.fits import check_fits
 from gnnloom.trainer.training.session import threads_per_rank, writing
-from gnnloom.trainer.training.start import Begun, ReadStart, agreed_start, begin_run, note_threads
+from gnnloom.trainer.training.start import Begun, ReadStart, begin_run
 from gnnloom.trainer.training.state.buffers import average_buffers
 from gnnloom.trainer.training.state.checkpoint import restore
 from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination
@@ -105,7 +106,13 @@ def train(
     with writing(comm, find, config.wait_timeout) as (dataset, run):
         opened = together(comm, lambda: OpenedRun.open(config, dataset, run, comm.rank, comm.size))
         # Found out before the shards are read, so that a finished run costs nothing.
-        start = agreed_start(comm, opened, restart=restart)
+        start = together(
+            comm,
+            lambda: find_start(run, config, opened.inputs, restart=restart),
+            lambda start: alike_data(
+                opened.inputs, {"epoch of the last checkpoint": start.first_epoch, "finished": start.is_finished}
+            ),
+        )
         if start.is_finished:
             return run.result()
         num_threads = threads_per_rank(comm, config.threads)
@@ -115,8 +122,7 @@ def train(
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
-            begin_run(opened, start.first_epoch)
-            note_threads(run, read.lines, num_threads)
+            begin_run(opened, read.lines, num_threads)
             begun(Begun(opened, training.loss.num_examples, memory))
         comm.barrier()
         with closing(training), recorded(run, config, start.first_epoch, comm.rank) as training.log:

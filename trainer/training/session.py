@@ -14,6 +14,7 @@ from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.run import Run, sole_writer
+from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
@@ -32,7 +33,8 @@ from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective
-from gnnloom.trainer.training.build import build_model, build_objective, build_operator
+from gnnloom.trainer.tasks.registry import task_of_data
+from gnnloom.trainer.training.build import build_model
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,6 @@ class Session:
     feature_norm: str = "auto"
     model: Model = field(init=False)
     loaded: Loaded = field(init=False)
-
-    def build_model(self) -> None:
-        """Build the configured model. Communicates nothing."""
-        self.model = build_model(self.operator, self.config, self.config.seed, self.options)
 
     @property
     def config(self) -> TrainConfig:
@@ -203,7 +201,7 @@ def open_session(comm: Communicator, opened: OpenedRun, num_threads: int) -> Ses
     session = read_share(comm, opened, Place(getattr(torch, config.feature_dtype), num_threads))
     session.loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
-    session.build_model()
+    session.model = build_model(session.operator, config, config.seed, session.options)
     return session
 
 
@@ -216,14 +214,28 @@ def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
     """
     config, shards = opened.config, opened.shards
     config.check_graph(shards.shards)
-    objective = build_objective(shards, config.task)
+    # Any rows say which arrays the shards have.
+    task = task_of_data(config.task, shards.vertex_rows("rows", (0, 0)), shards.shards.artifact.path)
+    objective: Objective = task.load()(task, task.width(shards.shards))
     if config.samples is not None and isinstance(shards, OwnRowShard):
         return _on_samples(comm, opened, shards, objective, place)
     options = config.options_of_model(shards.shards.num_features, objective.num_outputs)
     # The plan of the model comes before the operator, which reads only what the plan multiplies with.
     plan = options.layer_plan()
-    given = comm, shards, config, config.normalization, plan, place, opened.counter
-    operator = build_operator(*given, differentiates=config.differentiates_products)
+    algorithm = config.chosen_algorithm
+    operator = algorithm.build(
+        OperatorContext(
+            comm=comm,
+            axes=algorithm.settled_grid(config.grid, comm.size),
+            shards=shards,
+            normalization=config.normalization,
+            place=place,
+            plan=plan,
+            differentiates=config.differentiates_products,
+            counter=opened.counter,
+            options=config.own_options(),
+        )
+    )
     first, last = operator.layout(0), operator.layout(plan.num_layers)
     # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
     # and exchange columns in `take_inputs`.

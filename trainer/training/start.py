@@ -10,15 +10,13 @@ from typing import Any
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.comm.agreement import Alike, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.config.continuation import OpenedRun, Start, find_start
+from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction, load_function
-from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.build import check_class_weights
 from gnnloom.trainer.training.course import KeptBest
 from gnnloom.trainer.training.session import Session, open_session
@@ -40,42 +38,31 @@ class Begun:
     memory: int | None
 
 
-def agreed_start(comm: Communicator, opened: OpenedRun, *, restart: bool) -> Start:
-    """Where the training begins, after a check that all ranks find the same data and the same run. Collective."""
+def begin_run(opened: OpenedRun, lines: Sequence[Mapping[str, Any]], num_threads: int) -> None:
+    """Write the beginning of a run, or of its continuation; called by rank 0.
 
-    def alike(start: Start) -> Alike:
-        return alike_data(
-            opened.inputs, {"epoch of the last checkpoint": start.first_epoch, "finished": start.is_finished}
-        )
-
-    return together(comm, lambda: find_start(opened.run, opened.config, opened.inputs, restart=restart), alike)
-
-
-def begin_run(opened: OpenedRun, first: int) -> None:
-    """Write the beginning of a run, or of its continuation after so many epochs; called by rank 0."""
-    config, run = opened.config, opened.run
+    Args:
+        lines: metrics of the epochs that the run has already.
+    """
+    config, run, first = opened.config, opened.run, len(lines)
     content = config.to_json()
     if run.exists:
-        before = run.config()
+        stored = run.config()
         # The name of a run may be derived from the name that the dataset had. Both stay, so that the run is found.
         if not config.changes_since(TrainConfig.of_run(run)):
-            content |= {name: before.get(name) for name in ("dataset", "run")}
+            content |= {name: stored.get(name) for name in ("dataset", "run")}
     if first:
         logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
     run.start(content, first, opened.inputs)
     # A training that was killed after a checkpoint may have left those of the one before.
     drop_superseded(run)
-
-
-def note_threads(run: Run, lines: Sequence[Mapping[str, Any]], now: int) -> None:
-    """Say if a resumed run has another number of threads than before, which changes its last bits."""
-    before = lines[-1]["threads"] if lines else now
-    if before != now:
+    before = lines[-1]["threads"] if lines else num_threads
+    if before != num_threads:
         logger.warning(
             "run %s: resumes with %d threads per rank after epochs with %d, so the last bits of its losses may be"
             " others than without the interruption; --threads %d keeps them",
             run.name,
-            now,
+            num_threads,
             before,
             before,
         )

@@ -18,6 +18,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import CSR, Catalog, ReadCounter
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.grid_rows import GridRows
 from gnnloom.trainer.data.open_shards import SharedGridShards
@@ -25,7 +26,6 @@ from gnnloom.trainer.data.vertex_data import read_feature
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.training.build import build_operator
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.problems import problem
 
@@ -100,17 +100,19 @@ def _build(shards: GridShards, algorithm: str, grid: tuple[int, ...], rank: int,
         catalog="c", dataset="large", ranks=ranks, algorithm=algorithm, grid=grid, hidden=(16, 16), threads=1
     )
     plan = config.options_of_model(5, 3).layer_plan()
-    comm, opened = Rank(rank, ranks), SharedGridShards(shards, counter)
-    return build_operator(  # type: ignore[return-value]
-        comm,  # type: ignore[arg-type]
-        opened,
-        config,
-        config.normalization,
-        plan,
-        Place(),
-        counter,
+    chosen = config.chosen_algorithm
+    context = OperatorContext(
+        comm=Rank(rank, ranks),  # type: ignore[arg-type]
+        axes=chosen.settled_grid(grid, ranks),
+        shards=SharedGridShards(shards, counter),
+        normalization=config.normalization,
+        place=Place(),
+        plan=plan,
         differentiates=True,
+        counter=counter,
+        options=config.own_options(),
     )
+    return chosen.build(context)  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(("algorithm", "grid", "ranks"), PLANES)

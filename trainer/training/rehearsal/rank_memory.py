@@ -29,6 +29,7 @@ from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.training.build import build_model
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.session import predicted_rows, read_share
 from gnnloom.trainer.training.state.checkpoint import stored_state
@@ -114,7 +115,7 @@ class _Rehearsal:
             self.comm, replace(opened, shards=self.shards, counter=ReadCounter()), memory.place
         )
         self.adjacency = memory.held - (0 if session.feature is None else session.feature.nbytes)
-        session.build_model()
+        session.model = build_model(session.operator, self.config, self.config.seed, session.options)
         session.objective = self._weighted(session.objective)
         self.labels = session.objective.read(session.label_rows, memory.place)
         inputs = session.take_inputs()
