@@ -231,7 +231,7 @@ class EdgeSoftmax(Protocol):
         ...
 
 
-class Step(IntEnum):
+class RowStep(IntEnum):
     """What a pass computes; the numbers are those of rectify.h."""
 
     #: relu(source + bias), then dropped if there is a mask; and the bits of what is not zero.
@@ -271,7 +271,7 @@ class RowPass(NamedTuple):
         scale: of the features that are kept.
     """
 
-    step: Step
+    step: RowStep
     source: Tensor
     result: Tensor
     bias: Tensor | None = None

@@ -15,7 +15,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.contract import LANES, RowPass, Step
+from gnnloom.trainer.kernels.contract import LANES, RowPass, RowStep
 from gnnloom.trainer.place.arrays import array_dtype, as_array, sum_dtype
 
 #: Bits of a float32: all but the sign, those of infinity, and the upper half of a NaN.
@@ -74,14 +74,14 @@ def numba_rows(given: RowPass) -> Callable[[int, int], None]:
     bits, mask = _given(given.passed).view(np.uint32), given.mask
     # Of the dtype of the sums: a Python float would be a float64 and widen the loop's arithmetic.
     scale = array_dtype(sum_dtype(given.source.dtype)).type(given.scale)
-    if given.step is Step.SELECT:
+    if given.step is RowStep.SELECT:
         return lambda start, stop: _select_rows(read, bits, scale, written, start, stop)
-    if mask is None and given.step is Step.RECTIFY:
+    if mask is None and given.step is RowStep.RECTIFY:
         return lambda start, stop: _rectify_rows(read, added, written, bits, start, stop)
     if mask is None:
         raise ValueError("a pass that only drops features needs a mask")
     vertex, first_column, key, threshold = mask.vertex, mask.first_column, mask.key, mask.threshold
-    if given.step is Step.DROP:
+    if given.step is RowStep.DROP:
         return lambda start, stop: _drop_rows(read, written, vertex, first_column, key, threshold, scale, start, stop)
     return lambda start, stop: _rectify_and_drop_rows(
         read, added, written, bits, vertex, first_column, key, threshold, scale, start, stop

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gnnloom.trainer.kernels.c.calls import c_rows
 from gnnloom.trainer.kernels.c.library import chosen_library
-from gnnloom.trainer.kernels.contract import LANES, Mask, RowPass, Step
+from gnnloom.trainer.kernels.contract import LANES, Mask, RowPass, RowStep
 from gnnloom.trainer.kernels.elementwise import column_sums
 from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.place import Place
@@ -98,7 +98,7 @@ class _Drop(torch.autograd.Function):
 def _masked(features: Tensor, mask: Mask, dropout: Dropout) -> Tensor:
     source = dropout.place.contiguous(features)
     result = dropout.place.like(source)
-    run_pass(RowPass(Step.DROP, source, result, mask=mask, scale=mask.scale), dropout.place)
+    run_pass(RowPass(RowStep.DROP, source, result, mask=mask, scale=mask.scale), dropout.place)
     return result
 
 
@@ -148,7 +148,7 @@ class _Rectify(torch.autograd.Function):
         passed = place.empty((num_rows, -(-dim // LANES)), torch.int32)
         added = place.zeros((dim,), sum_dtype(source.dtype)) if bias is None else bias.detach().contiguous()
         scale = 1.0 if mask is None else mask.scale
-        run_pass(RowPass(Step.RECTIFY, source, result.detach(), added, passed, mask, scale), place)
+        run_pass(RowPass(RowStep.RECTIFY, source, result.detach(), added, passed, mask, scale), place)
         ctx.given = place, scale, bias is not None, spends_gradient
         ctx.save_for_backward(passed)
         if in_place:
@@ -161,5 +161,5 @@ class _Rectify(torch.autograd.Function):
         (passed,) = ctx.saved_tensors
         given = place.contiguous(gradient)
         result = given if spends_gradient else place.like(given)
-        run_pass(RowPass(Step.SELECT, given, result, passed=passed, scale=scale), place)
+        run_pass(RowPass(RowStep.SELECT, given, result, passed=passed, scale=scale), place)
         return result, column_sums(result, place) if has_bias else None, None, None, None, None

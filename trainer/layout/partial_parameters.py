@@ -18,7 +18,7 @@ from gnnloom.trainer.layout.layout import Layout
 
 
 @dataclass(frozen=True)
-class Piece:
+class ParameterPiece:
     """Which rectangle of a matrix a rank holds.
 
     Attributes:
@@ -79,31 +79,31 @@ class Piece:
 class PartialParameter(nn.Parameter):
     """A rank's piece of a parameter."""
 
-    piece: Piece
+    piece: ParameterPiece
 
     @classmethod
-    def cut(cls, whole: Tensor, piece: Piece) -> PartialParameter:
+    def cut(cls, whole: Tensor, piece: ParameterPiece) -> PartialParameter:
         """The piece of ``whole`` that this rank holds; ``whole`` has the shape ``piece.shape``."""
         return cls.of(piece.cut(whole), piece)
 
     @classmethod
-    def of(cls, values: Tensor, piece: Piece) -> PartialParameter:
+    def of(cls, values: Tensor, piece: ParameterPiece) -> PartialParameter:
         """A parameter made from the (num_rows, num_columns) values of a piece, whose memory it shares."""
         parameter = cls(values)
         parameter.piece = piece
         return parameter
 
 
-def held(whole: Tensor, piece: Piece | None) -> nn.Parameter:
+def held(whole: Tensor, piece: ParameterPiece | None) -> nn.Parameter:
     """A parameter of this rank's piece, or of the whole if ``piece`` is None."""
     return nn.Parameter(whole) if piece is None else PartialParameter.cut(whole, piece)
 
 
-def vertex_piece(layout: Layout, num_vertices: int, dim: int) -> Piece:
+def vertex_piece(layout: Layout, num_vertices: int, dim: int) -> ParameterPiece:
     """This rank's piece of a (num_vertices, dim) matrix of ``layout``."""
     speaks = layout.speaks_for_piece(layout.grid.axes)
     rows = layout.place.from_numpy(layout.vertex)
-    return Piece(layout.grid, (num_vertices, dim), rows, layout.columns(dim), speaks, layout)
+    return ParameterPiece(layout.grid, (num_vertices, dim), rows, layout.columns(dim), speaks, layout)
 
 
 def columns_of(parameter: Tensor, layout: Layout, weight_axes: tuple[str, ...]) -> Tensor:

@@ -22,7 +22,7 @@ from gnnloom.trainer.place.arrays import array_dtype, as_array
 
 
 @dataclass(frozen=True)
-class VertexArray:
+class VertexArrayPiece:
     """This rank's piece of an array.
 
     Attributes:
@@ -65,7 +65,7 @@ class OwnChunks:
     chunks: Iterable[tuple[int, Tensor]]
 
     @classmethod
-    def of(cls, array: VertexArray, num_vertices: int, kind: Kind) -> OwnChunks:
+    def of(cls, array: VertexArrayPiece, num_vertices: int, kind: Kind) -> OwnChunks:
         """Exchange rows so that every rank gets whole chunks. Collective, and so is going through the chunks."""
         rows, shape, dtype = array.rows(kind), array.shape(num_vertices), array_dtype(array.piece.dtype)
         chunks = VertexOrder(array.layout, num_vertices, kind).chunks(rows, default_chunk_rows(shape, dtype))
@@ -83,7 +83,7 @@ class OwnChunks:
 
 
 def write_vertex_arrays(
-    comm: Communicator, folder: Path, arrays: Sequence[VertexArray], num_vertices: int, kind: Kind
+    comm: Communicator, folder: Path, arrays: Sequence[VertexArrayPiece], num_vertices: int, kind: Kind
 ) -> list[ArrayRecord]:
     """Write arrays below a folder that rank 0 has made. Collective.
 

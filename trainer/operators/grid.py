@@ -25,7 +25,7 @@ from gnnloom.trainer.kernels.dispatch import (
     weight_gradient,
 )
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.partial_parameters import Piece
+from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 from gnnloom.trainer.layout.realignment import Realigner
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 
@@ -87,7 +87,7 @@ class GridOperator(ABC):
     def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:
         return self._realigner.align(features, source, target, dim)
 
-    def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
+    def weight_piece(self, layer: int, shape: tuple[int, int]) -> ParameterPiece | None:  # noqa: ARG002
         return None
 
     def gather_weight(self, weight: Tensor, layer: int) -> Tensor:  # noqa: ARG002

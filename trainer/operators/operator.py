@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.partial_parameters import Piece
+from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 
 
 class Operator(Protocol):
@@ -41,7 +41,7 @@ class Operator(Protocol):
         """Free what only :meth:`propagate` needs in a layer; it will not be called for this layer again."""
         ...
 
-    def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:
+    def weight_piece(self, layer: int, shape: tuple[int, int]) -> ParameterPiece | None:
         """The piece of a layer's (input dim, output dim) weight that this rank holds; None for the whole."""
         ...
 

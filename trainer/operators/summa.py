@@ -29,7 +29,7 @@ _ROW, _COLUMN, _LAYER = ("row",), ("column",), ("layer",)
 
 
 @dataclass(frozen=True)
-class Stage:
+class SummaStage:
     """A range of the vertices that a product sums over in one step.
 
     Attributes:
@@ -115,7 +115,7 @@ class Summa(GridOperator):
         self._packed: dict[int, PackedRows] = {}
         self._nnz: dict[tuple[int, bool], list[int]] = {}
 
-    def _cut_stages(self, width: int) -> list[Stage]:
+    def _cut_stages(self, width: int) -> list[SummaStage]:
         """Cut the vertices of this layer wherever the owner of the features or of the adjacency changes."""
         num_rows, num_columns = self.grid.axes["row"], self.grid.axes["column"]
         layers, layer = self.grid.size(self._layer_axes), self.grid.index(self._layer_axes)
@@ -136,7 +136,7 @@ class Summa(GridOperator):
             row = int(np.searchsorted(starts, first, side="right")) - 1
             offset = first - int(starts[row])
             span = (spans[row][0] + offset, spans[row][0] + offset + last - first)
-            stages.append(Stage(span, row, offset, int(np.searchsorted(owners, first, side="right"))))
+            stages.append(SummaStage(span, row, offset, int(np.searchsorted(owners, first, side="right"))))
         return stages
 
     def _read(self, layer: int, *, backward: bool) -> dict[int, SparseRows]:

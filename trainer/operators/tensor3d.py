@@ -25,7 +25,7 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import SparseProduct, converted
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.partial_parameters import Piece
+from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
 from gnnloom.trainer.operators.layer_plan import LayerPlan
@@ -128,10 +128,10 @@ class Tensor3D(GridOperator):
             return self.layout(layer), self.grid_layout(layer + 1, (roles.depth,), (roles.inner,))
         return self.grid_layout(layer, (roles.outer,), (roles.depth,)), self.layout(layer + 1)
 
-    def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece:
+    def weight_piece(self, layer: int, shape: tuple[int, int]) -> ParameterPiece:
         roles = self._roles[layer]
         rows = self.place.from_numpy(np.arange(*self.grid.span(shape[0], roles.weight_rows)))
-        return Piece(self.grid, shape, rows, slice(*self.grid.span(shape[1], (roles.weight_columns,))))
+        return ParameterPiece(self.grid, shape, rows, slice(*self.grid.span(shape[1], (roles.weight_columns,))))
 
     def multiply(self, features: Tensor, layer: int, dtype: torch.dtype, *, backward: bool) -> Tensor:
         roles = self._roles[layer]

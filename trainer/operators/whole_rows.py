@@ -12,7 +12,7 @@ from torch import Tensor
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.kernels.dispatch import converted
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.partial_parameters import Piece
+from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 from gnnloom.trainer.operators.weight_product import timed_product
 from gnnloom.trainer.place.place import Place
 
@@ -46,7 +46,7 @@ class WholeRows:
         self.grid, self.place = grid, grid.place
         self._layout = Layout(grid, vertex, row_axes=(AXIS,))
 
-    def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
+    def weight_piece(self, layer: int, shape: tuple[int, int]) -> ParameterPiece | None:  # noqa: ARG002
         return None
 
     def layout(self, layer: int) -> Layout:  # noqa: ARG002 - the same for every layer

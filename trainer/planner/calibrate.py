@@ -33,7 +33,7 @@ from gnnloom.trainer.kernels.dispatch import (
     weight_gradient,
 )
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.planner.profile import MEASURED_BYTES, CollectiveRate, Link, MachineProfile, Rates, Table
+from gnnloom.trainer.planner.profile import MEASURED_BYTES, CollectiveRate, Link, MachineProfile, Rates, RateTable
 from gnnloom.trainer.training.alike import alike_command
 
 #: Clocks that a profile may be measured with. Processor time is for machines that other programs use as well.
@@ -235,7 +235,7 @@ def _measure_call(bench: _Bench) -> float:
     return bench.medians("call", {"call": calls})["call"] / (2 * _CALLS)
 
 
-def _measure_sparse(bench: _Bench, place: Place, scale: float, call: float) -> Table:
+def _measure_sparse(bench: _Bench, place: Place, scale: float, call: float) -> RateTable:
     what = _named("spmm", place)
     values = []
     for width, degree in product(_WIDTHS, _DEGREES):
@@ -251,7 +251,7 @@ def _measure_sparse(bench: _Bench, place: Place, scale: float, call: float) -> T
 
             seconds = bench.medians(what, {what: multiply})[what]
             values.append(max(seconds - call, 0.1 * seconds) / (rows * degree * width))
-    return Table((_WIDTHS, _DEGREES, _COLUMNS), tuple(values))
+    return RateTable((_WIDTHS, _DEGREES, _COLUMNS), tuple(values))
 
 
 def _named(what: str, place: Place) -> str:
@@ -266,7 +266,7 @@ def _measure_dense(
     call: float,
     what: str,
     multiply: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None],
-) -> Table:
+) -> RateTable:
     """Seconds for a multiplication, by the two short sides of a product of many rows. Collective.
 
     Args:
@@ -287,7 +287,7 @@ def _measure_dense(
     seconds = bench.medians(_named(what, place), calls).values()
     rates = {sides: max(each - 2 * call, 0.1 * each) / works[sides] for sides, each in zip(works, seconds, strict=True)}
     lattice = product(_SIDES, _SIDES)
-    return Table((_SIDES, _SIDES), tuple(rates[min(sides), max(sides)] for sides in lattice))
+    return RateTable((_SIDES, _SIDES), tuple(rates[min(sides), max(sides)] for sides in lattice))
 
 
 def _measure_passes(bench: _Bench, place: Place, scale: float, call: float, stream: float) -> float:

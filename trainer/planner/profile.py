@@ -43,7 +43,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Table:
+class RateTable:
     """A quantity measured on a lattice of positive numbers; between the points it is interpolated in their logarithms.
 
     Attributes:
@@ -110,10 +110,10 @@ class Rates:
             measured and take the time of others.
     """
 
-    spmm: Table
-    gemm: Table
+    spmm: RateTable
+    gemm: RateTable
     passes: float = 1.0
-    gradient: Table | None = None
+    gradient: RateTable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,12 +146,12 @@ class MachineProfile:
     intra: Link
     inter: Link
     cards: int = 1
-    spmm: Table
-    gemm: Table
+    spmm: RateTable
+    gemm: RateTable
     stream: float
     call: float
     overlap: float = 1.0
-    gradient: Table | None = None
+    gradient: RateTable | None = None
     passes: float = 1.0
     bf16: Rates | None = None
     collectives: tuple[CollectiveRate, ...] = ()
@@ -218,11 +218,11 @@ class MachineProfile:
             raise InputError(f"{where}: not a complete machine profile ({error})") from error
 
 
-def _table(content: Mapping[str, Any]) -> Table:
-    return Table(tuple(map(tuple, content["axes"])), tuple(content["values"]))
+def _table(content: Mapping[str, Any]) -> RateTable:
+    return RateTable(tuple(map(tuple, content["axes"])), tuple(content["values"]))
 
 
-def _known_table(content: Mapping[str, Any] | None) -> Table | None:
+def _known_table(content: Mapping[str, Any] | None) -> RateTable | None:
     return None if content is None else _table(content)
 
 

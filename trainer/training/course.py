@@ -60,7 +60,7 @@ def find_metric(option: str, name: str, figures: Mapping[str, Figure]) -> Metric
     return Metric(name, known[name])
 
 
-class Best:
+class BestValue:
     """The best value of a metric among the lines seen so far.
 
     Attributes:
@@ -105,7 +105,7 @@ class Schedule:
             metric: the metric that the plateau schedule follows.
         """
         self._config = config
-        self._best, self._reductions = Best(metric), 0
+        self._best, self._reductions = BestValue(metric), 0
 
     @property
     def is_constant(self) -> bool:
@@ -193,8 +193,8 @@ class Course:
         keeps = config.keep_best != "none"
         if keeps and config.keep_best != LOSS and not run.evaluates:
             raise InputError(f"keep_best {config.keep_best}: the run measures no metrics; leave out --no-final-eval")
-        self._kept = Best(find_metric("keep_best", config.keep_best, figures)) if keeps else None
-        self._monitored, self._patience = Best(monitored), config.patience
+        self._kept = BestValue(find_metric("keep_best", config.keep_best, figures)) if keeps else None
+        self._monitored, self._patience = BestValue(monitored), config.patience
         self.schedule = Schedule(config, monitored)
         # A checkpoint that another metric chose is replaced by the first one that this metric chooses.
         self.best = best if self._kept and best and best.metric == self._kept.metric.name else None

@@ -18,7 +18,7 @@ from gnnloom.trainer.config.continuation import OpenedRun, predicting_checkpoint
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
+from gnnloom.trainer.layout.vertex_arrays import VertexArrayPiece, write_vertex_arrays
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.training.alike import alike_data
@@ -111,7 +111,8 @@ def write_predictions(session: Session, inputs: Inputs, epoch: int, *, embedding
     layers = {name: num_layers - (name == "embedding") for name in outputs}
     dims = {**session.objective.task.predicts, "embedding": ("vertex", "feature")}
     arrays = [
-        VertexArray(name, rows, session.operator.layout(layers[name]), dims[name]) for name, rows in outputs.items()
+        VertexArrayPiece(name, rows, session.operator.layout(layers[name]), dims[name])
+        for name, rows in outputs.items()
     ]
     records = write_vertex_arrays(comm, folder, arrays, shards.num_vertices, Kind.PREDICTION)
     if comm.rank == 0:

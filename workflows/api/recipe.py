@@ -11,7 +11,7 @@ from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
 from gnnloom.workflows.api.run import Run
-from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.run.run_recipe import Display, run_recipe
 
 
@@ -53,7 +53,9 @@ def run(
     """
     where = cluster or ("mpi" if LaunchedRank.from_environment().size > 1 else "local")
     report = None if performance_report is None else Path(performance_report)
-    request = Request(Path(recipe), as_catalog(catalog).root, _texts(settings), where, first, until, report, restart)
+    request = RecipeRequest(
+        Path(recipe), as_catalog(catalog).root, _texts(settings), where, first, until, report, restart
+    )
     with ranks_of_job("gnnloom run", trains=True, is_rank=where == "mpi") as ranks:
         assignment = run_recipe(request, ranks, Display())
     return Run(Dataset(assignment.recipe.dataset_path), assignment.workload.config.run_name)

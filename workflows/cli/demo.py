@@ -19,7 +19,7 @@ from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_secon
 
 
 @dataclass(frozen=True)
-class Step:
+class DemoStep:
     """One command of the demonstration."""
 
     title: str
@@ -30,24 +30,24 @@ class Step:
 class Outcome:
     """The JSON object that a step printed, and its wall time in seconds."""
 
-    step: Step
+    step: DemoStep
     result: dict[str, Any]
     seconds: float
 
 
-def demo_steps(name: str, ranks: int, edges: int) -> list[Step]:
+def demo_steps(name: str, ranks: int, edges: int) -> list[DemoStep]:
     """Return the commands, from a generator to predictions."""
     vertices = max(100, edges // 20)
     classes = max(2, min(16, vertices // 250))
     return [
-        Step(
+        DemoStep(
             "generate and ingest",
             f"generate {name} sbm --vertices {vertices} --edges {edges} --classes {classes} --noise 50 --seed 1",
         ),
-        Step("partition", f"partition {name} --parts {ranks} --quality fast"),
-        Step("shard", f"shard {name} --parts {ranks}"),
-        Step("train", f"train {name} --ranks {ranks} --hidden 64,64 --epochs 40 --lr 0.01 --run demo"),
-        Step("predict", f"predict {name} --run demo"),
+        DemoStep("partition", f"partition {name} --parts {ranks} --quality fast"),
+        DemoStep("shard", f"shard {name} --parts {ranks}"),
+        DemoStep("train", f"train {name} --ranks {ranks} --hidden 64,64 --epochs 40 --lr 0.01 --run demo"),
+        DemoStep("predict", f"predict {name} --run demo"),
     ]
 
 
@@ -79,7 +79,7 @@ def demo_command(name: str, ranks: int, edges: int) -> None:
     click.echo(f"  gnnloom --catalog {shlex.quote(root)} report {name}/demo")
 
 
-def _run(root: str, step: Step) -> Outcome:
+def _run(root: str, step: DemoStep) -> Outcome:
     # In a process of its own, as a user would run it: imports and compilation are part of its time.
     command = [sys.executable, "-m", "gnnloom", "--catalog", root, *shlex.split(step.arguments)]
     started = time.perf_counter()

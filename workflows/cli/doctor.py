@@ -9,7 +9,7 @@ from rich.markup import escape
 from gnnloom.trainer.job.leftovers import find_leftovers, remove_leftovers
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
 from gnnloom.workflows.cli.terminal.output import show
-from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
+from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Verdict
 from gnnloom.workflows.doctor.installation import examine
 from gnnloom.workflows.doctor.warm import warm_kernels
 
@@ -61,7 +61,7 @@ def _clean(*, as_json: bool) -> None:
     show(removed, as_json=as_json, title="left by killed processes")
 
 
-def _show(console: Console, finding: Finding) -> None:
+def _show(console: Console, finding: Verdict) -> None:
     color = _COLORS[finding.state]
     console.print(f"[{color}]{finding.state:8}[/{color}] {finding.check:24} {escape(finding.found)}", soft_wrap=True)
     if finding.fix:

@@ -1,5 +1,5 @@
 """Checks of an installation, for `gnnloom doctor` (checks of this machine) and `gnnloom check` (a tiny training).
 
-May import everything but `cli`, `run` and `report`. To add a check, write a function that returns a `Finding` and add
+May import everything but `cli`, `run` and `report`. To add a check, write a function that returns a `Verdict` and add
 it to the list in `installation.py`.
 """

@@ -10,7 +10,7 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 
 
 @dataclass(frozen=True)
-class Finding:
+class Verdict:
     """What was checked, its state (``ok``, ``warning`` or ``failed``), what was found, and how to fix it."""
 
     check: str
@@ -22,9 +22,9 @@ class Finding:
         return asdict(self)
 
 
-def run_check(name: str, check: Callable[[], Finding]) -> Finding:
+def run_check(name: str, check: Callable[[], Verdict]) -> Verdict:
     """Run a check; an exception becomes a failed finding."""
     try:
         return check()
     except Exception as error:  # noqa: BLE001 - whatever is broken is the finding
-        return Finding(name, FAILED, f"{type(error).__name__}: {error}", "reinstall gnnloom: `pip install gnnloom`")
+        return Verdict(name, FAILED, f"{type(error).__name__}: {error}", "reinstall gnnloom: `pip install gnnloom`")

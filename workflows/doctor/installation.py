@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gnnloom.workflows.doctor.finding import Finding, run_check
+from gnnloom.workflows.doctor.finding import Verdict, run_check
 from gnnloom.workflows.doctor.machine import (
     check_catalog,
     check_cores,
@@ -23,13 +23,13 @@ from gnnloom.workflows.doctor.software import (
 )
 
 
-def examine(folder: Path) -> Iterator[Finding]:
+def examine(folder: Path) -> Iterator[Verdict]:
     """Run every check, each when its finding is asked for.
 
     Args:
         folder: the catalog's folder, which may not exist; its file system is measured.
     """
-    checks: tuple[tuple[str, Callable[[], Finding]], ...] = (
+    checks: tuple[tuple[str, Callable[[], Verdict]], ...] = (
         ("python", check_python),
         ("packages", check_packages),
         ("cores", check_cores),

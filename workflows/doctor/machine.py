@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnloom.storage.machine_memory import memory_text
-from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
+from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Verdict
 
 _GIB = 1 << 30
 _MIB = 1 << 20
@@ -25,64 +25,64 @@ _SPEED_BYTES = 64 * _MIB
 _SLOW_DISK = 50
 
 
-def check_cores() -> Finding:
+def check_cores() -> Verdict:
     """Check that the ranks have more than one core."""
     # A batch job may be bound to fewer cores than the machine has.
     count = len(os.sched_getaffinity(0))
     if count < 2:
-        return Finding("cores", WARNING, f"{count}", "all ranks share it; give the job more cores")
-    return Finding("cores", OK, f"{count}")
+        return Verdict("cores", WARNING, f"{count}", "all ranks share it; give the job more cores")
+    return Verdict("cores", OK, f"{count}")
 
 
-def check_memory() -> Finding:
+def check_memory() -> Verdict:
     """Check that some memory is free."""
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     # MemAvailable rather than MemFree: Linux gives up its page cache when programs need the memory.
     total, available = (int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     found = f"{memory_text(available)} free of {memory_text(total)}"
     if available < _LOW_MEMORY:
-        return Finding("memory", WARNING, found, "use `--workers 1` and a small `--memory`, or close other programs")
-    return Finding("memory", OK, found)
+        return Verdict("memory", WARNING, found, "use `--workers 1` and a small `--memory`, or close other programs")
+    return Verdict("memory", OK, found)
 
 
-def check_shared_memory() -> Finding:
+def check_shared_memory() -> Verdict:
     """Check /dev/shm, through which the ranks of one machine exchange messages."""
     shared = Path("/dev/shm")  # noqa: S108 - where MPI puts it
     if not shared.is_dir():
         fix = "mount a tmpfs there: MPI on one machine needs it"
-        return Finding("shared memory", WARNING, f"{shared} does not exist", fix)
+        return Verdict("shared memory", WARNING, f"{shared} does not exist", fix)
     size = shutil.disk_usage(shared).total
     if size < _LOW_SHARED_MEMORY:
         fix = "enlarge /dev/shm (in a container: --shm-size=1g), or ranks may end with a bus error"
-        return Finding("shared memory", WARNING, memory_text(size), fix)
-    return Finding("shared memory", OK, memory_text(size))
+        return Verdict("shared memory", WARNING, memory_text(size), fix)
+    return Verdict("shared memory", OK, memory_text(size))
 
 
-def check_catalog(folder: Path) -> Finding:
+def check_catalog(folder: Path) -> Verdict:
     """Check that the catalog is a folder or can be created."""
     file = next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)
     if file is not None:
         fix = "choose another folder with --catalog or GNNLOOM_CATALOG"
-        return Finding("catalog", FAILED, f"{folder} cannot be created: {file} is a file", fix)
-    return Finding("catalog", OK, f"{folder}" if folder.is_dir() else f"{folder}, not created yet")
+        return Verdict("catalog", FAILED, f"{folder} cannot be created: {file} is a file", fix)
+    return Verdict("catalog", OK, f"{folder}" if folder.is_dir() else f"{folder}, not created yet")
 
 
-def check_disk_space(folder: Path) -> Finding:
+def check_disk_space(folder: Path) -> Verdict:
     """Check that the catalog's file system has room."""
     free = shutil.disk_usage(_existing(folder)).free
     found = f"{memory_text(free)} free at {folder}"
     if free < _GIB:
-        return Finding("disk space", WARNING, found, "run `gnnloom catalog gc`, or choose another disk with --catalog")
-    return Finding("disk space", OK, found)
+        return Verdict("disk space", WARNING, found, "run `gnnloom catalog gc`, or choose another disk with --catalog")
+    return Verdict("disk space", OK, found)
 
 
-def check_disk_speed(folder: Path) -> Finding:
+def check_disk_speed(folder: Path) -> Verdict:
     """Write and read a file on the catalog's file system, and measure how fast that is."""
     # Random bytes, because some file systems compress what they store.
     block = np.random.default_rng(0).bytes(_SPEED_BYTES)
     existing = _existing(folder)
     if not os.access(existing, os.W_OK):
-        return Finding("disk speed", FAILED, f"{existing} is not writable", "choose another folder with --catalog")
+        return Verdict("disk speed", FAILED, f"{existing} is not writable", "choose another folder with --catalog")
     file = existing / f".doctor-{uuid.uuid4().hex}"
     try:
         started = time.perf_counter()
@@ -102,10 +102,10 @@ def check_disk_speed(folder: Path) -> Finding:
         file.unlink(missing_ok=True)
     found = f"writes {speeds[0]:,.0f} MiB/s, reads {speeds[1]:,.0f} MiB/s"
     if not same:
-        return Finding("disk speed", FAILED, "read different bytes than were written", "do not use this disk")
+        return Verdict("disk speed", FAILED, "read different bytes than were written", "do not use this disk")
     if speeds[0] < _SLOW_DISK:
-        return Finding("disk speed", WARNING, found, "put the catalog on a faster disk with --catalog")
-    return Finding("disk speed", OK, found)
+        return Verdict("disk speed", WARNING, found, "put the catalog on a faster disk with --catalog")
+    return Verdict("disk speed", OK, found)
 
 
 def _existing(folder: Path) -> Path:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.kernel_cache import KERNEL_CACHE
-from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
+from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Verdict
 
 _PACKAGES = ("numpy", "scipy", "numba", "zarr", "numcodecs", "pyarrow", "dask", "distributed", "torch", "mpi4py")
 _MPI_SECONDS = 60
@@ -25,15 +25,15 @@ _RANK_PROGRAM = (
 )
 
 
-def check_python() -> Finding:
+def check_python() -> Verdict:
     """Check that Python is 64-bit. Its version is pip's concern."""
     found = f"{sys.version.split(maxsplit=1)[0]} at {sys.executable}"
     if sys.maxsize < 1 << 40:
-        return Finding("python", FAILED, f"{found}, 32-bit", "use a 64-bit Python")
-    return Finding("python", OK, found)
+        return Verdict("python", FAILED, f"{found}, 32-bit", "use a 64-bit Python")
+    return Verdict("python", OK, found)
 
 
-def check_packages() -> Finding:
+def check_packages() -> Verdict:
     """Check that the required packages are installed and can be imported."""
     versions, missing = [], []
     for package in _PACKAGES:
@@ -44,11 +44,11 @@ def check_packages() -> Finding:
         except (PackageNotFoundError, ImportError, OSError, RuntimeError) as error:
             missing.append(f"{package} ({error})")
     if missing:
-        return Finding("packages", FAILED, f"cannot import {', '.join(missing)}", "reinstall: `pip install gnnloom`")
-    return Finding("packages", OK, ", ".join(versions))
+        return Verdict("packages", FAILED, f"cannot import {', '.join(missing)}", "reinstall: `pip install gnnloom`")
+    return Verdict("packages", OK, ", ".join(versions))
 
 
-def check_kernels() -> Finding:
+def check_kernels() -> Verdict:
     """Check that a kernel compiles here and gives the right result."""
     # Imported here, so that a broken numba is a finding of this check and does not end the doctor.
     from gnnloom.storage.matrix.fingerprint import scan_rows
@@ -64,12 +64,12 @@ def check_kernels() -> Finding:
     # The fingerprints of a symmetric matrix and of its transpose must agree.
     forward, backward, _, _ = scan_rows(symmetric_indptr, 0, np.nonzero(symmetric)[1], values, 0, -1, 40)
     if wrong != -1 or forward != backward:
-        return Finding("kernels", FAILED, "a compiled kernel gives a wrong result", "install another version of numba")
+        return Verdict("kernels", FAILED, "a compiled kernel gives a wrong result", "install another version of numba")
     kept = f"{scan_rows.stats.cache_path}{f' ({KERNEL_CACHE})' if KERNEL_CACHE in os.environ else ''}"
-    return Finding("kernels", OK, f"compiled and correct in {time.perf_counter() - started:.1f} s, kept in {kept}")
+    return Verdict("kernels", OK, f"compiled and correct in {time.perf_counter() - started:.1f} s, kept in {kept}")
 
 
-def check_sparse_product() -> Finding:
+def check_sparse_product() -> Verdict:
     """Check the kernel of sparse products against SciPy, and measure its speed."""
     import scipy.sparse
     import torch
@@ -96,16 +96,16 @@ def check_sparse_product() -> Finding:
     kernel = sparse_product_kernel()
     # Sums of these whole numbers are exact.
     if not np.array_equal(pattern @ dense.double().numpy(), out.double().numpy()):
-        return Finding("sparse product", FAILED, f"{kernel} gives a wrong result", "set GNNLOOM_KERNELS=numba")
+        return Verdict("sparse product", FAILED, f"{kernel} gives a wrong result", "set GNNLOOM_KERNELS=numba")
     rate = _PRODUCT_NONZEROS * _PRODUCT_WIDTH / min(seconds[1:]) / 1e9
     found = f"{kernel}, {rate:.1f} billion additions per second on one thread"
     if kernel == "numba" and os.environ.get("GNNLOOM_KERNELS") != "numba":
         fix = "about three times as fast in C: install a C compiler, and then gnnloom again"
-        return Finding("sparse product", WARNING, found, fix)
-    return Finding("sparse product", OK, found)
+        return Verdict("sparse product", WARNING, found, fix)
+    return Verdict("sparse product", OK, found)
 
 
-def check_mpi() -> Finding:
+def check_mpi() -> Verdict:
     """Start two ranks that add their numbers."""
     from gnnloom.trainer.comm.transports import mpi
     from gnnloom.trainer.job.launch import rank_environment
@@ -113,7 +113,7 @@ def check_mpi() -> Finding:
     try:
         launcher = mpi.find_mpiexec()
     except GnnloomError as error:
-        return Finding("mpi", FAILED, str(error), "`pip install mpich mpi4py`")
+        return Verdict("mpi", FAILED, str(error), "`pip install mpich mpi4py`")
     command = [launcher, "-n", "2", *mpi.TRANSPORT.python, "-c", _RANK_PROGRAM]
     started = time.perf_counter()
     try:
@@ -130,10 +130,10 @@ def check_mpi() -> Finding:
         )
     except subprocess.TimeoutExpired:
         fix = f"try `{' '.join(command[:3])} hostname`"
-        return Finding("mpi", FAILED, f"2 ranks did not finish within {_MPI_SECONDS} s", fix)
+        return Verdict("mpi", FAILED, f"2 ranks did not finish within {_MPI_SECONDS} s", fix)
     # If mpi4py and the launcher belong to different MPIs, each process is a job of its own, which succeeds with sum 1.
     if done.returncode != 0 or "sum 3" not in done.stdout:
         output = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or [f"exit code {done.returncode}"]
         fix = f"mpi4py and {launcher} must belong to the same MPI: `pip install mpich mpi4py` installs both"
-        return Finding("mpi", FAILED, f"2 ranks could not add their numbers: {output[0]}", fix)
-    return Finding("mpi", OK, f"2 ranks in {time.perf_counter() - started:.1f} s with {launcher}")
+        return Verdict("mpi", FAILED, f"2 ranks could not add their numbers: {output[0]}", fix)
+    return Verdict("mpi", OK, f"2 ranks in {time.perf_counter() - started:.1f} s with {launcher}")

@@ -27,7 +27,7 @@ _EPOCHS = 10
 
 
 @dataclass(frozen=True)
-class Step:
+class ExampleStep:
     """A finished step and its result."""
 
     name: str
@@ -46,7 +46,7 @@ def store_tiny_graph(dataset: Dataset) -> Graph:
     return ingest_graph(dataset, tiny_model(64).edges(), IngestOptions(undirected=True), InProcessCluster())
 
 
-def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[Step]:
+def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[ExampleStep]:
     """Generate, partition, shard, train on one rank and on several, compare and verify; yield each finished step.
 
     Args:
@@ -62,19 +62,19 @@ def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[Step]:
     model = tiny_model(400)
     graph = ingest_graph(dataset, model.edges(), IngestOptions(undirected=True), cluster)
     ingest_vertices(dataset, model.vertices(), cluster)
-    yield Step("generate", f"{graph.num_vertices:,} vertices, {graph.nnz:,} nonzeros")
+    yield ExampleStep("generate", f"{graph.num_vertices:,} vertices, {graph.nnz:,} nonzeros")
     losses = {}
     for count in (1, ranks):
         # A single part needs no partitioner.
         method = "block" if count == 1 else "mtkahypar"
         partition = partition_graph(dataset, graph, PartitionOptions(count, method), cluster)
-        yield Step(f"partition into {count}", f"{method}, km1 {partition.quality['km1']:,}")
+        yield ExampleStep(f"partition into {count}", f"{method}, km1 {partition.quality['km1']:,}")
         shards = shard_rows(dataset, partition, cluster)
-        yield Step(f"shard into {count}", f"{shards.artifact.stored_bytes():,} bytes")
+        yield ExampleStep(f"shard into {count}", f"{shards.artifact.stored_bytes():,} bytes")
         losses[count] = _train(dataset, count)
-        yield Step(f"train on {count}", f"loss {losses[count][0]:.6f} to {losses[count][-1]:.6f}")
-    yield Step("compare", _compare(losses[1], losses[ranks]))
-    yield Step("verify", f"{_verify(dataset)} arrays are intact")
+        yield ExampleStep(f"train on {count}", f"loss {losses[count][0]:.6f} to {losses[count][-1]:.6f}")
+    yield ExampleStep("compare", _compare(losses[1], losses[ranks]))
+    yield ExampleStep("verify", f"{_verify(dataset)} arrays are intact")
 
 
 def _train(dataset: Dataset, ranks: int) -> list[float]:

@@ -25,7 +25,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, available_cores
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.own_folder import own_folder
-from gnnloom.workflows.doctor.finding import OK, WARNING, Finding
+from gnnloom.workflows.doctor.finding import OK, WARNING, Verdict
 from gnnloom.workflows.doctor.tiny_example import tiny_model
 from gnnloom.workflows.doctor.warm_rare import call_rare, read_text
 
@@ -73,7 +73,7 @@ class _Warmed:
     variants: frozenset[Variant]
 
 
-def warm_kernels(*, wide: bool = False) -> Iterator[Finding]:
+def warm_kernels(*, wide: bool = False) -> Iterator[Verdict]:
     """Compile every kernel of the pipeline and the trainer that is not in the cache yet; yield each finished step.
 
     Args:
@@ -111,7 +111,7 @@ def warm_kernels(*, wide: bool = False) -> Iterator[Finding]:
         if kernels[module, name] > 1:
             getattr(import_module(module), name).compile(types)
     found = f"{len(variants)} variants of {len(kernels)} kernels"
-    yield Finding("cache of kernels", OK, f"{found} in {cache_folder(_cached_kernels().values())}")
+    yield Verdict("cache of kernels", OK, f"{found} in {cache_folder(_cached_kernels().values())}")
 
 
 def _warm(item: tuple[str, Step]) -> _Warmed:
@@ -124,12 +124,12 @@ def _warm(item: tuple[str, Step]) -> _Warmed:
     return _Warmed(name, time.perf_counter() - started, failed, variants)
 
 
-def _finding(done: _Warmed) -> Finding:
+def _finding(done: _Warmed) -> Verdict:
     name, seconds = f"warm {done.name}", f"{done.seconds:.1f} s"
     if not done.failed:
-        return Finding(name, OK, seconds)
+        return Verdict(name, OK, seconds)
     fix = "harmless: what is missing is compiled when it is first needed"
-    return Finding(name, WARNING, f"{seconds}; not compiled: {', '.join(done.failed)}", fix)
+    return Verdict(name, WARNING, f"{seconds}; not compiled: {', '.join(done.failed)}", fix)
 
 
 def cache_folder(kernels: Iterable[Any]) -> str:

@@ -13,7 +13,7 @@ from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.trainer.tasks.registry import AUTO, task_of_data
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages import Workload, find_workload
+from gnnloom.workflows.recipe.stages import RecipeStages, find_workload
 from gnnloom.workflows.recipe.trained_run import refuse_other_run
 
 
@@ -26,13 +26,13 @@ class Assignment:
     """
 
     recipe: Recipe
-    workload: Workload
+    workload: RecipeStages
     cluster: ClusterOptions
     restart: bool = False
 
 
 @dataclass(frozen=True)
-class Request:
+class RecipeRequest:
     """What a user asks to run.
 
     Attributes:

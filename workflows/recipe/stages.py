@@ -35,7 +35,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Workload:
+class RecipeStages:
     """The stages that were asked for, and which of them are done.
 
     Attributes:
@@ -79,12 +79,12 @@ class Workload:
     def needs_training(self) -> bool:
         return any(not stage.is_done for stage in self.training)
 
-    def with_state(self, done: Sequence[bool]) -> Workload:
+    def with_state(self, done: Sequence[bool]) -> RecipeStages:
         """The same stages, of which these are done."""
         stages = (replace(stage, is_done=is_done) for stage, is_done in zip(self.stages, done, strict=True))
         return replace(self, stages=tuple(stages))
 
-    def within(self, first: str | None, last: str | None) -> Workload:
+    def within(self, first: str | None, last: str | None) -> RecipeStages:
         """Keep the stages from ``first`` to ``last``.
 
         Raises:
@@ -105,7 +105,7 @@ class Workload:
         return replace(self, stages=self.stages[begin:end])
 
 
-def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Workload:
+def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> RecipeStages:
     """Find what every stage of a recipe makes, and whether it is done. Runs nothing.
 
     Args:
@@ -128,7 +128,7 @@ def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Work
         if recipe.predict is not None:
             # Predictions of an earlier training are stale until the training is done.
             stages.append(Stage("predict", run.name, stages[-1].is_done and is_predicted(run, recipe)))
-    return Workload(tuple(stages), keys, config)
+    return RecipeStages(tuple(stages), keys, config)
 
 
 def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:

@@ -16,7 +16,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import run_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
 from gnnloom.workflows.run.stages import prepare, save_recipe, undone, write_output
 
@@ -34,7 +34,7 @@ class Display:
     epochs: Callable[[Run, int], AbstractContextManager[None]] = lambda run, epochs: nullcontext()  # noqa: ARG005
 
 
-def run_recipe(request: Request, ranks: Ranks, display: Display) -> Assignment:
+def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assignment:
     """Run the stages of a recipe that are not done. Collective on the ranks of a job.
 
     Raises:
@@ -69,7 +69,7 @@ def run_recipe(request: Request, ranks: Ranks, display: Display) -> Assignment:
     return assignment
 
 
-def _options(request: Request, assignment: Assignment) -> dict[str, Any]:
+def _options(request: RecipeRequest, assignment: Assignment) -> dict[str, Any]:
     """What every rank must have read in the same way: the request, the recipe and the keys of its artifacts."""
     asked = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     sections: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.recipe.recipe import Recipe, find_recipe
-from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.recipe.sections import SlurmSection
 
 #: Folder of the script templates, with ``@NAMES@`` to fill in.
@@ -34,7 +34,7 @@ class Jobs:
     scripts: list[Path]
 
 
-def write_jobs(request: Request, folder: Path) -> Jobs:
+def write_jobs(request: RecipeRequest, folder: Path) -> Jobs:
     """Write scripts for the whole run as one job, for preparing and training as two, and for an array of seeds.
 
     Raises:
@@ -61,7 +61,7 @@ def write_jobs(request: Request, folder: Path) -> Jobs:
     return Jobs(copy, scripts)
 
 
-def _copied(recipe: Recipe, request: Request) -> str:
+def _copied(recipe: Recipe, request: RecipeRequest) -> str:
     """Return the recipe as the jobs run it, whatever happens to the file while they wait in the queue."""
     given = " ".join(["", *(f"--set {setting}" for setting in request.settings)])
     origin = f"{find_recipe(request.recipe).resolve()}{given}".replace("\n", " ")

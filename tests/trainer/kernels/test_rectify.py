@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnloom.trainer.kernels.c.calls import c_rows
 from gnnloom.trainer.kernels.c.library import all_libraries
-from gnnloom.trainer.kernels.contract import LANES, RowPass, Step
+from gnnloom.trainer.kernels.contract import LANES, RowPass, RowStep
 from gnnloom.trainer.kernels.dispatch import Dropout, rectify
 from gnnloom.trainer.kernels.numba_rows import numba_rows
 from gnnloom.trainer.place.arrays import sum_dtype
@@ -83,7 +83,7 @@ def test_bfloat16_that_is_not_finite_passes() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    step=st.sampled_from(Step),
+    step=st.sampled_from(RowStep),
     dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
     shape=st.tuples(st.integers(0, 9), st.integers(0, 100)),
     masked=st.booleans(),
@@ -91,7 +91,7 @@ def test_bfloat16_that_is_not_finite_passes() -> None:
     seed=st.integers(0, 99),
 )
 def test_numba_and_every_instruction_set_give_the_same_bits(
-    step: Step, dtype: torch.dtype, shape: tuple[int, int], masked: bool, in_place: bool, seed: int
+    step: RowStep, dtype: torch.dtype, shape: tuple[int, int], masked: bool, in_place: bool, seed: int
 ) -> None:
     (num_rows, dim), generator = shape, torch.Generator().manual_seed(seed)
     source = torch.randn(shape, generator=generator).to(dtype)
@@ -100,7 +100,7 @@ def test_numba_and_every_instruction_set_give_the_same_bits(
     words = torch.randint(-(2**31), 2**31, (num_rows, -(-dim // LANES)), dtype=torch.int32, generator=generator)
     bias = torch.randn(dim, generator=generator).to(sum_dtype(dtype))
     mask = Dropout(0.4, seed, Place()).mask(np.arange(num_rows) + (1 << 33), 5, 1, 2)
-    chosen = mask if masked or step is Step.DROP else None
+    chosen = mask if masked or step is RowStep.DROP else None
     found = []
     for library in (None, *all_libraries()):
         copy, passed = source.clone(), words.clone()

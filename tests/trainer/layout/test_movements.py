@@ -17,7 +17,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.realignment import Realigner
 from gnnloom.trainer.layout.redistribute import VertexOrder
-from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
+from gnnloom.trainer.layout.vertex_arrays import VertexArrayPiece, write_vertex_arrays
 from gnnloom.trainer.place.place import Place
 from support.lone import LoneCommunicator
 
@@ -68,7 +68,7 @@ def test_chunks_are_in_the_order_of_the_vertices() -> None:
 def test_arrays_are_written_in_the_order_of_the_vertices(tmp_path: Path) -> None:
     _, layout = layouts(Orders())
     values = torch.from_numpy(layout.vertex).to(torch.int32)
-    array = VertexArray("label", values, layout, ("vertex",))
+    array = VertexArrayPiece("label", values, layout, ("vertex",))
     # What another process left behind belongs to no rank.
     write_json(tmp_path / ".work" / "00001.json", {"label": {}})
     (record,) = write_vertex_arrays(LoneCommunicator(), tmp_path, [array], NUM_VERTICES, Kind.PREDICTION)
@@ -91,6 +91,6 @@ class _LosesFiles(LoneCommunicator):
 
 def test_a_missing_piece_is_named(tmp_path: Path) -> None:
     _, layout = layouts(Orders())
-    array = VertexArray("label", torch.from_numpy(layout.vertex), layout, ("vertex",))
+    array = VertexArrayPiece("label", torch.from_numpy(layout.vertex), layout, ("vertex",))
     with pytest.raises(CorruptError, match=r"00000\.json: not there, although rank 0 wrote it"):
         write_vertex_arrays(_LosesFiles(tmp_path), tmp_path, [array], NUM_VERTICES, Kind.PREDICTION)

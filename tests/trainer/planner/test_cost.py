@@ -19,7 +19,7 @@ from gnnloom.trainer.planner.profile import (
     Link,
     MachineProfile,
     Rates,
-    Table,
+    RateTable,
     open_profile,
     published_profiles,
     store_profile,
@@ -31,8 +31,8 @@ PROFILE = MachineProfile(
     intra=Link(1e-6, 1e9),
     inter=Link(1e-5, 2e8),
     cards=2,
-    spmm=Table(((1, 100), (1, 10), (1, 1000)), (8e-9, 8e-9, 4e-9, 4e-9, 2e-9, 2e-9, 1e-9, 1e-9)),
-    gemm=Table(((1,),), (1e-9,)),
+    spmm=RateTable(((1, 100), (1, 10), (1, 1000)), (8e-9, 8e-9, 4e-9, 4e-9, 2e-9, 2e-9, 1e-9, 1e-9)),
+    gemm=RateTable(((1,),), (1e-9,)),
     stream=1e9,
     call=0.0,
 )
@@ -53,7 +53,7 @@ def test_tables_are_interpolated_in_logarithms_and_constant_outside() -> None:
     assert PROFILE.spmm.at(10, 1, 5) == pytest.approx(5e-9)
     assert PROFILE.spmm.at(10**6, 10**6, 10**9) == 1e-9
     with pytest.raises(InputError, match="do not match"):
-        Table(((1, 2),), (1.0,))
+        RateTable(((1, 2),), (1.0,))
 
 
 def test_rings_within_a_node_have_its_links() -> None:
@@ -135,7 +135,7 @@ def test_products_in_bf16_have_rates_of_their_own_where_they_were_measured(tmp_p
     ]  # fmt: skip
     assumed, wide = epoch_cost(steps, PROFILE, 2), epoch_cost(steps, PROFILE)
     assert (assumed.spmm, assumed.gemm) == pytest.approx((wide.spmm / 2, wide.gemm / 2))
-    rates = Rates(Table(((1,), (1,), (1,)), (7e-9,)), Table(((1,),), (3e-9,)), passes=2.5)
+    rates = Rates(RateTable(((1,), (1,), (1,)), (7e-9,)), RateTable(((1,),), (3e-9,)), passes=2.5)
     measured = replace(PROFILE, bf16=rates)
     found = epoch_cost(steps, measured, 2)
     # Rows are read and written with two bytes for each number.
@@ -149,14 +149,14 @@ def test_products_in_bf16_have_rates_of_their_own_where_they_were_measured(tmp_p
 
 
 def test_gradients_of_weights_and_products_by_two_sides_have_rates_of_their_own(tmp_path: Path) -> None:
-    by_sides = Table(((1, 100), (1, 100)), (9e-9, 5e-9, 5e-9, 1e-9))
-    measured = replace(PROFILE, gemm=by_sides, gradient=Table(((1,),), (4e-9,)))
+    by_sides = RateTable(((1, 100), (1, 100)), (9e-9, 5e-9, 5e-9, 1e-9))
+    measured = replace(PROFILE, gemm=by_sides, gradient=RateTable(((1,),), (4e-9,)))
     product, gradient = DenseWork(rows=10**4, inner=1, columns=100), DenseWork(rows=1, inner=10**4, columns=100)
     assert dense_seconds(product, measured) == pytest.approx(10**6 * 5e-9)
     assert dense_seconds(gradient, measured) == pytest.approx(10**6 * 4e-9)
     # Without a rate of their own they take the time of other products.
     assert dense_seconds(gradient, replace(measured, gradient=None)) == pytest.approx(10**6 * 5e-9)
-    narrow = Rates(PROFILE.spmm, PROFILE.gemm, gradient=Table(((1,),), (7e-9,)))
+    narrow = Rates(PROFILE.spmm, PROFILE.gemm, gradient=RateTable(((1,),), (7e-9,)))
     assert dense_seconds(gradient, replace(measured, bf16=narrow), 2) == pytest.approx(10**6 * 7e-9)
     store_profile(tmp_path, replace(measured, bf16=narrow, passes=1.5))
     assert open_profile(tmp_path, "made-up") == replace(measured, bf16=narrow, passes=1.5)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from gnnloom.storage.errors import CorruptError, LaunchError
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.doctor import installation, machine, partitioners, software, tiny_example
-from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
+from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Verdict
 
 
 def test_the_doctor_passes_on_this_machine_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_the_doctor_passes_on_this_machine_and_leaves_nothing_behind(tmp_path: P
 
 
 def test_the_doctor_exits_with_1_if_a_check_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    findings = [Finding("mpi", FAILED, "none", "install [one]"), Finding("cores", WARNING, "1", "more")]
+    findings = [Verdict("mpi", FAILED, "none", "install [one]"), Verdict("cores", WARNING, "1", "more")]
     monkeypatch.setattr("gnnloom.workflows.cli.doctor.examine", lambda folder: iter(findings))
     done = CliRunner().invoke(cli, ["doctor"])
     assert done.exit_code == 1
@@ -113,7 +113,7 @@ def test_a_catalog_below_a_file_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_check_that_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def broken() -> Finding:
+    def broken() -> Verdict:
         raise ZeroDivisionError("x")
 
     monkeypatch.setattr(installation, "check_python", broken)

@@ -10,7 +10,7 @@ import pytest
 
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
-from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.recipe.stages import STAGES, find_workload
 from gnnloom.workflows.run.slurm import write_jobs
 
@@ -199,7 +199,7 @@ def test_a_recipe_without_training_stops_at_the_shards(tmp_path: Path) -> None:
         read(tmp_path, text + "[predict]\n")
     read(tmp_path, text)
     with pytest.raises(InputError, match=r"no section \[train\]"):
-        write_jobs(Request(tmp_path / "recipe.toml", tmp_path), tmp_path / "jobs")
+        write_jobs(RecipeRequest(tmp_path / "recipe.toml", tmp_path), tmp_path / "jobs")
 
 
 def test_a_setting_overrides_the_file_and_is_read_as_the_type_of_its_key(tmp_path: Path) -> None:

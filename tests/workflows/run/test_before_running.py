@@ -13,13 +13,13 @@ from gnnloom.pipeline.cluster.open_cluster import open_cluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, LaunchError
 from gnnloom.workflows.cli.main import cli
-from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.run.stages import prepare
 from support.recipes import TINY, run_arguments
 
 
 def check(folder: Path, *settings: str) -> Assignment:
-    assignment = Request(Path("quick-start"), folder, (*TINY, *settings), last="shards").check()
+    assignment = RecipeRequest(Path("quick-start"), folder, (*TINY, *settings), last="shards").check()
     return dataclasses.replace(assignment, cluster=dataclasses.replace(assignment.cluster, workers=0))
 
 

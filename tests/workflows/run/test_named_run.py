@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog
-from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.report.build import write_report
 from gnnloom.workflows.report.facts import open_run
 from support.recipes import run_arguments, run_here
@@ -78,7 +78,7 @@ def _shuffled(names: list[str], values: NDArray[Any]) -> list[list[object]]:
 def test_a_recipe_goes_from_named_tables_to_predictions_and_a_report(tmp_path: Path, recipe: Path) -> None:
     result = run_here(run_arguments(str(recipe), tmp_path / "catalog"))
     assert result["test_f1"] > 0.6
-    assert Request(recipe, tmp_path / "catalog").check().workload.needs_preparation is False
+    assert RecipeRequest(recipe, tmp_path / "catalog").check().workload.needs_preparation is False
     with (tmp_path / "predicted.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
     assert len(rows) == PEOPLE + 1
@@ -90,9 +90,9 @@ def test_a_recipe_goes_from_named_tables_to_predictions_and_a_report(tmp_path: P
 
 
 def test_a_changed_table_changes_the_key_of_the_vertex_data_before_anything_runs(tmp_path: Path, recipe: Path) -> None:
-    before = Request(recipe, tmp_path / "catalog").check().workload.all_keys
+    before = RecipeRequest(recipe, tmp_path / "catalog").check().workload.all_keys
     with (tmp_path / "y.csv").open("a", encoding="utf-8") as file:
         file.write("nobody,1,1\n")
-    after = Request(recipe, tmp_path / "catalog").check().workload.all_keys
+    after = RecipeRequest(recipe, tmp_path / "catalog").check().workload.all_keys
     assert before["graph"] == after["graph"]
     assert before["vertices"] != after["vertices"]

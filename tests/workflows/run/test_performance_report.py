@@ -9,7 +9,7 @@ from distributed import Client, LocalCluster
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.storage.errors import InputError
-from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.request import RecipeRequest
 from support.recipes import TINY, LocalJob, MpiJob, run_arguments
 
 
@@ -39,7 +39,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(tmp_pat
     ]:
         settings = (*TINY, f"cluster.workers={workers}")
         with pytest.raises(InputError, match=message):
-            Request(Path("quick-start"), tmp_path / "catalog", settings, performance_report=file).check()
+            RecipeRequest(Path("quick-start"), tmp_path / "catalog", settings, performance_report=file).check()
     assert not (tmp_path / "catalog").exists()
 
 

@@ -19,7 +19,7 @@ from gnnloom.storage.runs.checkpoint import Checkpoint, write_checkpoint
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.job.ranks import NewRanks
-from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages import find_workload
 from gnnloom.workflows.run.run_recipe import Display, run_recipe
@@ -33,7 +33,7 @@ PROGRAM = Path(__file__).parent / "programs" / "killed_run.py"
 def check_recipe(folder: Path, *settings: str, text: str = RECIPE, catalog: str = "catalog") -> Assignment:
     path = folder / "recipe.toml"
     path.write_text(text)
-    return Request(path, folder / catalog, settings, last="shards").check()
+    return RecipeRequest(path, folder / catalog, settings, last="shards").check()
 
 
 def run(assignment: Assignment) -> dict[str, str]:
@@ -134,7 +134,9 @@ def test_a_training_that_is_done_or_another_one_is_started_over_on_request(tmp_p
     pretend_trained(check_recipe(tmp_path, "train.run=mine"), 4)
     assert states(check_recipe(tmp_path, "train.run=mine"))["train"]
     for setting in ("train.lr=0.01", "train.lr=0.5", "train.epochs=2"):
-        request = Request(tmp_path / "recipe.toml", tmp_path / "catalog", ("train.run=mine", setting), restart=True)
+        request = RecipeRequest(
+            tmp_path / "recipe.toml", tmp_path / "catalog", ("train.run=mine", setting), restart=True
+        )
         assignment = request.check()
         done = {stage.name: stage.is_done for stage in assignment.workload.stages}
         assert (assignment.restart, done["train"]) == (True, False)
@@ -188,11 +190,11 @@ def test_a_stale_output_file_is_rewritten_without_starting_ranks(
 ) -> None:
     out = tmp_path / "classes.npy"
     run(check_recipe(tmp_path))
-    assignment = Request(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",)).check()
+    assignment = RecipeRequest(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",)).check()
     trained = pretend_trained(assignment, 4)
     predict_nothing(trained, 120)
     out.write_bytes(b"something else")
-    again = Request(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",))
+    again = RecipeRequest(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",))
     monkeypatch.setattr("subprocess.Popen", None)
     assert not run_recipe(again, NewRanks(), Display()).workload.needs_training
     assert np.array_equal(np.load(out), np.zeros(120, np.int32))
@@ -209,10 +211,10 @@ def test_the_saved_recipe_runs_from_any_folder(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "edges.txt").write_text("0 1\n1 2\n2 0\n3 1\n")
     text = '[dataset]\nname = "tiny"\n[source]\npath = "edges.txt"\n[vertices]\nformat = "random"\n'
     (tmp_path / "recipe.toml").write_text(text + '[train]\n[predict]\nout = "classes.npy"\n')
-    assignment = Request(Path("recipe.toml"), Path("catalog")).check()
+    assignment = RecipeRequest(Path("recipe.toml"), Path("catalog")).check()
     Catalog(assignment.recipe.catalog).create("tiny")
     save_recipe(assignment)
-    saved = Request(run_of(assignment).path / SAVED_RECIPE, Path("other"))
+    saved = RecipeRequest(run_of(assignment).path / SAVED_RECIPE, Path("other"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert saved.check().workload.all_keys == assignment.workload.all_keys
@@ -244,7 +246,7 @@ def test_data_that_cannot_be_trained_on_is_reported_before_partitioning(tmp_path
     for _ in range(2):  # once when it is made, once when it is found
         with pytest.raises(InputError, match=r"classes = 3, but the labels go up to 3; set classes to 4"):
             run(check_recipe(tmp_path, "vertices.classes=3"))
-    assert Request(tmp_path / "recipe.toml", tmp_path / "catalog", ("vertices.classes=3",), last="graph").check()
+    assert RecipeRequest(tmp_path / "recipe.toml", tmp_path / "catalog", ("vertices.classes=3",), last="graph").check()
     edges = tmp_path / "edges.txt"
     edges.write_text("0 1\n1 2\n2 0\n3 1\n")
     np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
@@ -260,7 +262,9 @@ def test_data_that_cannot_be_trained_on_is_reported_before_partitioning(tmp_path
     # Missing vertex data is reported before anything runs, unless only the graph is wanted.
     with pytest.raises(InputError, match="comes without vertex data"):
         check_recipe(tmp_path, text=base)
-    assert Request(tmp_path / "recipe.toml", tmp_path / "catalog", last="graph").check().workload.needs_preparation
+    assert (
+        RecipeRequest(tmp_path / "recipe.toml", tmp_path / "catalog", last="graph").check().workload.needs_preparation
+    )
     files = "".join(
         f'{key} = "{tmp_path}/{name}.npy"\n'
         for key, name in zip(("feature", "label", "split"), ("x", "y", "none"), strict=True)
@@ -280,7 +284,7 @@ def test_bundled_recipes_prepare_at_a_small_size(tmp_path: Path, name: str) -> N
         "snap": (f"source.path={edges}", "partition.method=random"),
         "ogbn-papers100m": (f"source.path={write_ogb_binary_folder(tmp_path / 'papers')}", "train.ranks=4"),
     }
-    assignment = Request(Path(name), tmp_path / "catalog", settings[name], last="shards").check()
+    assignment = RecipeRequest(Path(name), tmp_path / "catalog", settings[name], last="shards").check()
     assert len(digests_of(assignment)) == len(assignment.workload.stages)
 
 
@@ -293,7 +297,7 @@ def test_recipes_for_ogb_folders_prepare_a_real_graph(
     tmp_path: Path, shared_data: Path, name: str, classes: int
 ) -> None:
     settings = (f"source.path={shared_data / 'cora'}", "partition.method=random", "train.ranks=2")
-    assignment = Request(Path(name), tmp_path, settings, last="shards").check()
+    assignment = RecipeRequest(Path(name), tmp_path, settings, last="shards").check()
     run(assignment)
     vertices = Catalog(tmp_path)[assignment.recipe.dataset.name].vertices()
     assert (vertices.num_vertices, vertices.num_features, vertices.num_classes) == (2708, 1433, 7)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage.format.artifact import MANIFEST
 from gnnloom.workflows.cli.main import cli
-from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.run.stages import prepare
 from support.recipes import RECIPE, run_arguments, run_here
 from support.warnings_logged import warnings_logged
@@ -52,7 +52,7 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     assert "shards: exchange as for random parts, an upper bound; the client holds" in shown
     assert "  send lists " in shown
     assert "what each rank of the training reads and sends" in shown
-    assignment = Request(path, tmp_path / "catalog", last="shards").check()
+    assignment = RecipeRequest(path, tmp_path / "catalog", last="shards").check()
     prepare(assignment, InProcessCluster(assignment.cluster.memory))
     after = plan(tmp_path)
     assert [stage["done"] for stage in after["stages"]] == [True, True, True, True, False]
@@ -64,7 +64,7 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     graph = assignment.workload.all_keys["graph"]
     assert f"another graph, {graph}, made with undirected=True (now False)" in warning
     assert "choose one with `--graph KEY`" in warning
-    other = Request(path, tmp_path / "catalog", ("dataset.undirected=false",), last="graph").check()
+    other = RecipeRequest(path, tmp_path / "catalog", ("dataset.undirected=false",), last="graph").check()
     with warnings_logged() as logged:
         prepare(other, InProcessCluster(assignment.cluster.memory))
     assert len(logged) == 1
@@ -108,7 +108,7 @@ def test_estimates_are_near_the_figures_of_the_stored_inputs(tmp_path: Path, set
     path.write_text(RECIPE.replace('[partition]\nmethod = "random"\n', "[predict]\nembeddings = true\n"))
     estimated = {stage["stage"]: stage for stage in plan(tmp_path, *options)["stages"]}
     for last in ("vertices", "shards"):
-        assignment = Request(path, tmp_path / "catalog", settings, last=last).check()
+        assignment = RecipeRequest(path, tmp_path / "catalog", settings, last=last).check()
         prepare(assignment, InProcessCluster(assignment.cluster.memory))
         known = [stage for stage in plan(tmp_path, *options)["stages"] if not stage["done"]]
         assert [stage["stage"] for stage in known][-2:] == ["train", "predict"]
@@ -130,7 +130,7 @@ def test_estimates_are_near_the_figures_of_the_stored_inputs(tmp_path: Path, set
 def test_a_rank_reads_and_sends_what_the_plan_of_stored_shards_says(tmp_path: Path, settings: tuple[str, ...]) -> None:
     path, options = tmp_path / "recipe.toml", [word for setting in settings for word in ("--set", setting)]
     path.write_text(RECIPE if not settings else RECIPE.replace('[partition]\nmethod = "random"\n', ""))
-    assignment = Request(path, tmp_path / "catalog", settings, last="shards").check()
+    assignment = RecipeRequest(path, tmp_path / "catalog", settings, last="shards").check()
     prepare(assignment, InProcessCluster(assignment.cluster.memory))
     rank = plan(tmp_path, *options)["stages"][-1]["rank"]
     result = run_here(run_arguments(str(path), tmp_path / "catalog", *settings))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.run.slurm import write_jobs
 from support.slurm_cluster import SlurmCluster, missing
 
@@ -43,7 +43,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 def emit(folder: Path, *settings: str) -> Path:
     """Write the jobs of a small quick start, without their first step, which takes longer than all others."""
     path = folder / "jobs"
-    for script in write_jobs(Request(Path("quick-start"), folder / "catalog", (*SIZES, *settings)), path).scripts:
+    for script in write_jobs(RecipeRequest(Path("quick-start"), folder / "catalog", (*SIZES, *settings)), path).scripts:
         script.write_text(script.read_text().replace("HYDRA_LAUNCHER=fork gnnloom doctor", "true"))
     return path
 

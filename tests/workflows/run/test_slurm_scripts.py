@@ -11,7 +11,7 @@ import pytest
 
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.run.slurm import Jobs, write_jobs
 
 RECIPE = """\
@@ -33,7 +33,7 @@ OF_RANKS = ("array.sh", "prepare.sh", "train.sh", "whole.sh")
 def emit(folder: Path, *settings: str, name: str = "my recipe") -> Jobs:
     path = folder / f"{name}.toml"
     path.write_text(RECIPE)
-    return write_jobs(Request(path, folder / "store", settings), folder / "jobs")
+    return write_jobs(RecipeRequest(path, folder / "store", settings), folder / "jobs")
 
 
 def texts(jobs: Jobs) -> dict[str, str]:
@@ -114,7 +114,7 @@ def test_a_file_in_the_way_of_the_folder_is_reported(tmp_path: Path) -> None:
     path.write_text(RECIPE)
     for folder in (path, path / "jobs"):
         with pytest.raises(InputError, match="a file is in the way"):
-            write_jobs(Request(path, tmp_path), folder)
+            write_jobs(RecipeRequest(path, tmp_path), folder)
 
 
 def test_jobs_run_a_copy_of_the_recipe_that_later_changes_do_not_touch(tmp_path: Path) -> None:

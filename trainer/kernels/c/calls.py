@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, Library, Product, Rows
+from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, Library, ProductStruct, Rows
 from gnnloom.trainer.kernels.contract import Progress, RowPass
 from gnnloom.trainer.kernels.sparse_rows import Operands, SparseRows, prepare
 from gnnloom.trainer.place.arrays import array_dtype, sum_dtype
@@ -101,10 +101,10 @@ class CSparseProduct:
 
         self._threads.run_slices(kernel, self._ranges, self._slices, progress)
 
-    def _matrix(self) -> Product:
+    def _matrix(self) -> ProductStruct:
         """What all products have in common, as C reads it: addresses of memory that this object keeps alive."""
         rows = self._rows
-        return Product(
+        return ProductStruct(
             begin=rows.begin.ctypes.data,
             end=rows.end.ctypes.data,
             target=None if rows.target is None else rows.target.ctypes.data,
@@ -115,11 +115,11 @@ class CSparseProduct:
             wide_columns=self._indices.dtype == np.int64,
         )
 
-    def _described(self, operands: Operands, *, accumulate: bool) -> Product:
+    def _described(self, operands: Operands, *, accumulate: bool) -> ProductStruct:
         """One product; the caller keeps the operands alive."""
         dense, out, row_scale, column_scale = operands
         # A copy, since another thread may multiply with the same matrix. Describing it again would take 4 microseconds.
-        product = Product.from_buffer_copy(self._described_matrix)
+        product = ProductStruct.from_buffer_copy(self._described_matrix)
         product.row_scale = row_scale.data_ptr() if len(row_scale) else None
         product.column_scale = column_scale.data_ptr() if len(column_scale) else None
         product.dense, product.dense_stride = dense.data_ptr(), dense.stride(0)

@@ -13,7 +13,7 @@ import torch
 #: ``numba`` leaves the library alone, as if it had not been built; anything else uses it.
 VARIABLE: Final = "GNNLOOM_KERNELS"
 
-#: Version of :class:`Product` and of the functions, as in product.h.
+#: Version of :class:`ProductStruct` and of the functions, as in product.h.
 _ABI: Final = 4
 #: Numbers of the dtypes in product.h.
 DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
@@ -25,7 +25,7 @@ INSTRUCTION_SETS: Final = ("AVX-512", "AVX2", "portable vectors")
 Bounds = ctypes.Array[ctypes.c_int64]
 
 
-class Product(ctypes.Structure):
+class ProductStruct(ctypes.Structure):
     """``struct gnnloom_product`` of product.h, which describes the fields."""
 
     _fields_ = (
@@ -75,7 +75,7 @@ class Library:
     def __init__(self, loaded: ctypes.CDLL, instruction_set: int) -> None:
         self._multiply = loaded.gnnloom_spmm
         numbers = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
-        self._multiply.argtypes = (ctypes.POINTER(Product), *numbers, ctypes.c_void_p, ctypes.c_int32)
+        self._multiply.argtypes = (ctypes.POINTER(ProductStruct), *numbers, ctypes.c_void_p, ctypes.c_int32)
         self._multiply.restype = None
         self._rows = loaded.gnnloom_rows
         self._rows.argtypes = ctypes.POINTER(Rows), ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
@@ -92,7 +92,7 @@ class Library:
         """Whether :meth:`multiply` can use several threads."""
         return self._team is not None
 
-    def multiply(self, product: Product, bounds: Bounds, num_threads: int = 1) -> None:
+    def multiply(self, product: ProductStruct, bounds: Bounds, num_threads: int = 1) -> None:
         """Compute ranges of rows of a product's list, each on one of some threads. Releases the GIL.
 
         Args:

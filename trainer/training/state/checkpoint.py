@@ -15,8 +15,8 @@ from gnnloom.storage.runs.checkpoint import StoredCheckpoint
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.layout.partial_parameters import PartialParameter, Piece
-from gnnloom.trainer.layout.vertex_arrays import OwnChunks, VertexArray
+from gnnloom.trainer.layout.partial_parameters import ParameterPiece, PartialParameter
+from gnnloom.trainer.layout.vertex_arrays import OwnChunks, VertexArrayPiece
 from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
@@ -55,7 +55,7 @@ class Snapshot:
         # All ranks visit the names in the same order, since gathering a piece is collective.
         for name, (tensor, piece) in sorted(stored_state(model, optimizer).items(), key=lambda item: item[0]):
             if piece is not None and piece.layout is not None:
-                array = VertexArray(name, tensor, piece.layout, ("dim0", "dim1"), piece.shape[1])
+                array = VertexArrayPiece(name, tensor, piece.layout, ("dim0", "dim1"), piece.shape[1])
                 chunks = OwnChunks.of(array, piece.shape[0], Kind.CHECKPOINT)
                 spread.append(replace(chunks, chunks=list(chunks.chunks)))
             elif piece is not None:
@@ -77,7 +77,9 @@ def _check_finite(model: nn.Module, epoch: int) -> None:
             raise DivergedError(f"parameter {name} is not finite after epoch {epoch}; lower the learning rate")
 
 
-def stored_state(model: nn.Module, optimizer: Optimizer | None = None) -> dict[str, tuple[Tensor, Piece | None]]:
+def stored_state(
+    model: nn.Module, optimizer: Optimizer | None = None
+) -> dict[str, tuple[Tensor, ParameterPiece | None]]:
     """The tensors that a checkpoint holds by their names there, without gradients but in the memory of the training.
 
     Each with the piece of it that this rank has, if it is split over ranks.
@@ -113,7 +115,7 @@ def whole_state(checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): Place().from_numpy(arrays[name]) for prefix, name in prefixed}
 
 
-def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, piece: Piece | None, place: Place) -> None:
+def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, piece: ParameterPiece | None, place: Place) -> None:
     stored = checkpoint.shape(name)
     shape = tuple(target.shape) if piece is None else piece.shape
     if stored != shape:
@@ -125,7 +127,7 @@ def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, piece: Piece 
         _read_piece(checkpoint.readers[name], piece, target)
 
 
-def _read_piece(stored: ArrayReader, piece: Piece, target: Tensor) -> None:
+def _read_piece(stored: ArrayReader, piece: ParameterPiece, target: Tensor) -> None:
     """Read this rank's piece of a matrix, with only one chunk of the matrix in memory."""
     # The rows of a piece need not ascend; sorted, those within a chunk are a slice.
     order = torch.argsort(piece.rows)

@@ -14,7 +14,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.partial_parameters import PartialParameter, Piece
+from gnnloom.trainer.layout.partial_parameters import ParameterPiece, PartialParameter
 from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.models.networks.norm import Norm
 from gnnloom.trainer.place.global_generator import has_drawn
@@ -166,7 +166,7 @@ def _identity(what: str, tensor: Tensor) -> tuple[float, float, float]:
     return short_digest(np.frombuffer(kind.encode(), np.uint8)), _place(piece), tensor_digest(tensor)
 
 
-def _place(piece: Piece | None) -> float:
+def _place(piece: ParameterPiece | None) -> float:
     """A number that is equal for equal pieces; 0 for a whole parameter."""
     if piece is None:
         return 0.0

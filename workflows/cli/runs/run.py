@@ -20,8 +20,8 @@ from gnnloom.workflows.cli.terminal.output import show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_epochs, shown_progress
 from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
 from gnnloom.workflows.recipe.reference import write_new_recipe
-from gnnloom.workflows.recipe.request import Request
-from gnnloom.workflows.recipe.stages import STAGES, Workload
+from gnnloom.workflows.recipe.request import RecipeRequest
+from gnnloom.workflows.recipe.stages import STAGES, RecipeStages
 from gnnloom.workflows.run.run_recipe import Display, run_recipe
 from gnnloom.workflows.run.stages import summary
 
@@ -129,7 +129,9 @@ def run_command(
     # The beginning and the end of stages, and the training's lines, even without --verbose.
     for module in ("workflows", "trainer"):
         logging.getLogger(f"gnnloom.{module}").setLevel(logging.INFO)
-    request = Request(recipe, current_catalog().root, settings, cluster, first, until, performance_report, restart)
+    request = RecipeRequest(
+        recipe, current_catalog().root, settings, cluster, first, until, performance_report, restart
+    )
     if emit:
         _emit(request, out, as_json=as_json)
     elif plan:
@@ -169,7 +171,7 @@ def _show_files(name: str | None, new: Path | None, *, as_json: bool) -> None:
             show_rows(("recipe", "summary"), rows)
 
 
-def _emit(request: Request, out: Path, *, as_json: bool) -> None:
+def _emit(request: RecipeRequest, out: Path, *, as_json: bool) -> None:
     from gnnloom.workflows.run.slurm import write_jobs
 
     jobs = write_jobs(request, out)
@@ -180,7 +182,7 @@ def _emit(request: Request, out: Path, *, as_json: bool) -> None:
         show_rows(("script",), [(path,) for path in paths])
 
 
-def _show_workload(workload: Workload, *, as_json: bool) -> None:
+def _show_workload(workload: RecipeStages, *, as_json: bool) -> None:
     rows = [{"stage": stage.name, "key": stage.key, "done": stage.is_done} for stage in workload.stages]
     if as_json:
         show_object({"stages": rows}, as_json=True, title="")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
-from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.run.stages import prepare
 
 
@@ -34,10 +34,10 @@ class DeadlyCluster(InProcessCluster):
 
 
 def main(recipe: str, catalog: str) -> None:
-    request = Request(Path(recipe), Path(catalog))
+    request = RecipeRequest(Path(recipe), Path(catalog))
     # What tasks import is imported here once, rather than by every child.
     with tempfile.TemporaryDirectory() as folder:
-        prepare(Request(Path(recipe), Path(folder)).check(), InProcessCluster())
+        prepare(RecipeRequest(Path(recipe), Path(folder)).check(), InProcessCluster())
     kills = 0
     # Each child finishes one more task than the last, if finished tasks are kept.
     while True:
