@@ -11,7 +11,6 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.steps import Step
 from gnnloom.trainer.algorithms.workload import Footprint, Workload
-from gnnloom.trainer.comm.factors import factorizations, most_square
 from gnnloom.trainer.data.open_shards import OpenedShards, ShardKind, SharedGridShards
 
 if TYPE_CHECKING:
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from gnnloom.trainer.comm.process_grid import ProcessGrid
     from gnnloom.trainer.operators.grid import GridOperator
     from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
-    from gnnloom.trainer.operators.layer_plan import LayerPlan
-    from gnnloom.trainer.operators.operator import Operator
+    from gnnloom.trainer.operators.operator import LayerPlan, Operator
     from gnnloom.trainer.place.place import Place
 
 #: Capabilities beyond the two products, which every algorithm has. A model states the ones that it needs.
@@ -33,6 +31,21 @@ ONE_LAYOUT = "one layout"
 STREAMS = "streams"
 
 Shards = TypeVar("Shards", bound=OpenedShards)
+
+
+def factorizations(number: int, num_axes: int) -> list[tuple[int, ...]]:
+    """All ways to write ``number`` as an ordered product of ``num_axes`` factors, in ascending order."""
+    if num_axes == 1:
+        return [(number,)]
+    # Numbers of ranks are small, so trial division is fast enough.
+    divisors = [first for first in range(1, number + 1) if number % first == 0]
+    return [(first, *rest) for first in divisors for rest in factorizations(number // first, num_axes - 1)]
+
+
+def most_square(number: int, num_axes: int) -> tuple[int, ...]:
+    """The factorization of ``number`` whose factors differ least, largest factor first."""
+    # For a fixed product, the smallest sum belongs to the most even factors.
+    return max(factorizations(number, num_axes), key=lambda factors: (-sum(factors), factors))
 
 
 @dataclass(frozen=True)

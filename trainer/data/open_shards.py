@@ -100,6 +100,37 @@ class OwnRowShard:
 
 
 @dataclass(frozen=True)
+class GridRows:
+    """A range of rows; reads nothing else.
+
+    Attributes:
+        order: order of the vertices: ``rows`` (Pr) or ``columns`` (Pc).
+        span: first position in this order and the one after the last.
+        counter: counts the bytes read.
+    """
+
+    shards: GridShards
+    order: str
+    span: Span
+    counter: ReadCounter
+
+    @property
+    def prefix(self) -> str:
+        return f"order/{self.order}"
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.shards
+
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """(num_rows, ...) the rows of an array such as ``feature``, converted to ``dtype`` if given."""
+        return self.shards.vertex_data(name, self.order, self.span, self.counter, dtype)
+
+    def vertex(self) -> NDArray[np.int64]:
+        """(num_rows,) int64 global ids of the rows' vertices."""
+        return self.shards.vertex_ids(self.order, self.span, self.counter)
+
+
+@dataclass(frozen=True)
 class SharedGridShards:
     """Grid shards, of which every rank reads the parts that it needs."""
 
@@ -107,8 +138,6 @@ class SharedGridShards:
     counter: ReadCounter
 
     def vertex_rows(self, order: str, span: Span) -> VertexRows:
-        from gnnloom.trainer.data.grid_rows import GridRows  # noqa: PLC0415
-
         return GridRows(self.shards, order, span, self.counter)
 
 

@@ -32,8 +32,7 @@ from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.leftovers import remove_segments_since
-from gnnloom.trainer.job.signals import handling
-from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, StoppedError
+from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, StoppedError, handling
 from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.tasks.registry import task_of_data
 

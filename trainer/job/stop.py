@@ -1,21 +1,67 @@
-"""A request to stop: how it reaches a rank, and how the ranks leave after it."""
+"""Signal handlers for the time of a block; requests to stop: how one reaches a rank, and how ranks leave after it."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gnnloom.storage.errors import LaunchError
-from gnnloom.trainer.job.signals import handling, raised_again
 
 if TYPE_CHECKING:
     from gnnloom.trainer.comm.communicator import Communicator
+
+#: Delay before a lost signal is sent again; long enough for the interpreter to leave the destructor that lost it.
+_SECONDS_AGAIN = 0.05
+
+
+@contextmanager
+def handling(number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Call ``handler`` on a signal while inside. Does nothing outside the main thread, which alone receives signals."""
+    try:
+        before = signal.signal(number, handler)
+    # Python raises this outside the main thread.
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@contextmanager
+def raised_again(signals: Mapping[type[BaseException], signal.Signals]) -> Iterator[None]:
+    """Send a signal again if the exception that its handler raised was lost.
+
+    Python drops exceptions that are raised while it frees an object or returns to C code. Without this, the work would
+    continue as if nobody had asked it to stop.
+
+    Args:
+        signals: type of the exception to the signal whose handler raises it.
+    """
+    before, main = sys.unraisablehook, threading.main_thread().ident
+
+    def resend(lost: Any) -> None:
+        number = signals.get(lost.exc_type)
+        if number is None or main is None:
+            before(lost)
+        else:
+            # In another thread and later: raised here, the exception would be lost again.
+            threading.Timer(_SECONDS_AGAIN, signal.pthread_kill, (main, number)).start()
+
+    sys.unraisablehook = resend
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
 
 #: Exit code of what was asked to stop and can be resumed (EX_TEMPFAIL).
 EXIT_STOPPED = 75

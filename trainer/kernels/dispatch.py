@@ -47,9 +47,10 @@ from gnnloom.trainer.kernels.unperformed import (
     UnperformedProduct,
     UnperformedSoftmax,
     UnreadRows,
+    Unwritten,
+    even_offsets,
     unperformed_by_columns,
 )
-from gnnloom.trainer.kernels.unwritten import Unwritten, even_offsets
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads

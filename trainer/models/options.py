@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gnnloom.storage.option import Option
-from gnnloom.trainer.operators.layer_plan import LayerPlan
+from gnnloom.trainer.operators.operator import LayerPlan
 
 #: Options of a model with attention.
 HEAD_OPTIONS: Final[Mapping[str, Option]] = {

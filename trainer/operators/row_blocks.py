@@ -16,7 +16,7 @@ from gnnloom.trainer.kernels.dispatch import SparseProduct, converted
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
-from gnnloom.trainer.operators.layer_plan import LayerPlan
+from gnnloom.trainer.operators.operator import LayerPlan
 
 _ROW, _REPLICA = ("row",), ("replica",)
 

@@ -28,7 +28,7 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
-from gnnloom.trainer.operators.layer_plan import LayerPlan
+from gnnloom.trainer.operators.operator import LayerPlan
 from gnnloom.trainer.operators.weight_product import transposed_is_faster
 
 

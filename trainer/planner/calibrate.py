@@ -20,10 +20,10 @@ import numpy as np
 import torch
 
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.trainer.algorithms.algorithm import factorizations
 from gnnloom.trainer.algorithms.steps import HIDDEN_CALLS, HIDDEN_PASSES, Operation
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator, Request
-from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import (
     SparseProduct,

@@ -8,10 +8,10 @@ from typing import Any
 
 from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.algorithm import factorizations
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.algorithms.steps import Volume
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
-from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.planner.cost import Cost, epoch_cost

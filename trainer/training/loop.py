@@ -22,7 +22,6 @@ from gnnloom.storage.runs.figures import shown_epoch
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.profile import gather_profile
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
 from gnnloom.trainer.config.continuation import OpenedRun, find_start
 from gnnloom.trainer.config.stored_predictions import drop_superseded
@@ -35,10 +34,9 @@ from gnnloom.trainer.training.build import class_weights
 from gnnloom.trainer.training.course import Course
 from gnnloom.trainer.training.evaluation import Evaluation
 from gnnloom.trainer.training.predict import write_predictions
-from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, recorded
-from gnnloom.trainer.training.rehearsal.fits import check_fits
+from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, gather_profile, recorded
 from gnnloom.trainer.training.session import threads_per_rank, writing
-from gnnloom.trainer.training.start import Begun, ReadStart, begin_run
+from gnnloom.trainer.training.start import Begun, ReadStart, begin_run, check_fits
 from gnnloom.trainer.training.state.buffers import average_buffers
 from gnnloom.trainer.training.state.checkpoint import restore
 from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination
@@ -61,7 +59,7 @@ class EpochReport:
             the mean.
         bytes, messages: sent by all ranks, by kind.
         stopped: at least one rank was asked to stop.
-        profile: time profile of every rank, if requested; see :func:`gnnloom.trainer.comm.profile.gather_profile`.
+        profile: time profile of every rank, if requested; see :func:`gnnloom.trainer.training.record.gather_profile`.
         figures: learning rate, and length of the gradient at the last step, if they vary.
     """
 

@@ -1,4 +1,4 @@
-"""What a training leaves behind in its run: where it ran and for how long, its metrics for loggers, and its result."""
+"""What a training leaves behind in its run: where it ran and for how long, its metrics and profile, its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.storage.runs.provenance import begin_session, end_session
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.traffic import TrafficCounts
+from gnnloom.trainer.comm.traffic import GEMM, SAMPLING, SPMM, WAITING, Kind, TrafficCounts
 from gnnloom.trainer.config.train_config import TrainConfig, command_line
 from gnnloom.trainer.loggers.logger import LogContext, MetricsLog
 from gnnloom.trainer.loggers.registry import LOGGERS
@@ -183,3 +183,34 @@ def _traffic_matrix(comm: Communicator, last: TrafficCounts) -> dict[str, Any]:
         return {}
     mine = [last.bytes_to[rank] for rank in comm.members]
     return {"bytes_between": comm.gather_numbers(mine).astype(int).tolist()}
+
+
+# All ranks send their figures in this order, with 0 for what they did not time.
+_NAMES = (SPMM, GEMM, SAMPLING, WAITING, *Kind)
+
+
+def gather_profile(comm: Communicator, counts: TrafficCounts, epoch_seconds: float) -> list[dict[str, Any]]:
+    """The profile of every rank, the same list on all ranks. Collective.
+
+    Returns:
+        For each rank, ``seconds`` by name: local products, ``sampling`` (waiting for a batch), kinds of communication,
+        ``waiting`` for late ranks, and ``other``, the rest of the epoch; ``exposed``, seconds in which the rank only
+        waited for messages, which are part of those; then ``bytes`` and ``messages`` sent, by kind.
+    """
+    mine = [counts.seconds.get(name, 0.0) for name in _NAMES]
+    mine += [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
+    everyones = comm.gather_numbers([epoch_seconds, counts.exposed, *mine]).tolist()
+    return [_rank_profile(*figures) for figures in everyones]
+
+
+def _rank_profile(epoch_seconds: float, exposed: float, *figures: float) -> dict[str, Any]:
+    seconds, sent = figures[: len(_NAMES)], [int(figure) for figure in figures[len(_NAMES) :]]
+    named = {str(name): value for name, value in zip(_NAMES, seconds, strict=True) if value}
+    num_bytes, messages = sent[: len(Kind)], sent[len(Kind) :]
+    return {
+        # Timer noise can make the named times exceed the epoch's.
+        "seconds": {**named, "other": max(0.0, epoch_seconds - sum(seconds))},
+        "exposed": exposed,
+        "bytes": {kind.value: count for kind, count in zip(Kind, num_bytes, strict=True) if count},
+        "messages": {kind.value: count for kind, count in zip(Kind, messages, strict=True) if count},
+    }

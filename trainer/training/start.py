@@ -1,15 +1,18 @@
-"""What a training does before its first epoch: finds where it begins, and reads what it needs."""
+"""What a training does before its first epoch: checks that its memory suffices, reads what it needs, begins its run."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.errors import BudgetError, CorruptError
+from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.samplers.registry import SAMPLERS
+from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.stored_predictions import drop_superseded
@@ -19,6 +22,8 @@ from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction, load_function
 from gnnloom.trainer.training.build import check_class_weights
 from gnnloom.trainer.training.course import KeptBest
+from gnnloom.trainer.training.rehearsal.projection import with_drawn_options
+from gnnloom.trainer.training.rehearsal.rank_memory import rehearse
 from gnnloom.trainer.training.session import Session, open_session
 
 logger = logging.getLogger(__name__)
@@ -36,6 +41,62 @@ class Begun:
     opened: OpenedRun
     num_training: int
     memory: int | None
+
+
+def check_fits(comm: Communicator, opened: OpenedRun) -> int | None:
+    """Check that the training can fit the memory of the first rank's machine. Collective.
+
+    Returns:
+        What the busiest rank will take beyond the process itself; None if that is not known.
+
+    Raises:
+        CollectiveError: the training cannot fit; says what it needs and what there is.
+    """
+
+    def find() -> int:
+        drawn = with_drawn_options(opened.config, opened.dataset, opened.shards.shards.artifact)
+        memory = rehearse(replace(opened, config=drawn), comm.rank)
+        return -1 if memory is None else memory.total
+
+    needed: list[int] = comm.gather_numbers([together(comm, find)])[:, 0].astype(int).tolist()
+    ranks_here = comm.ranks_on_this_machine()
+    if min(needed) < 0:
+        return None
+    # Machines of one job are alike, so one rank acts for all.
+    together(comm, lambda: _check(opened.config, needed[:ranks_here]) if comm.rank == 0 else None)
+    return max(needed)
+
+
+def _check(config: TrainConfig, needed: Sequence[int]) -> None:
+    """Compare what the ranks of this machine will need with the memory that it has left. Communicates nothing.
+
+    Args:
+        needed: bytes of each rank that shares this machine's memory, beyond what its process has already.
+
+    Raises:
+        BudgetError: the training cannot fit.
+    """
+    available = available_memory()
+    if sum(needed) > available:
+        what = f"{len(needed)} ranks" if len(needed) > 1 else "the rank"
+        raise BudgetError(
+            f"run {config.run_name}: {what} on this machine will need about {memory_text(sum(needed))} of memory, but"
+            f" only {memory_text(available)} are available; choose {', '.join(_ways_out(config))}, or train on more"
+            " machines"
+        )
+
+
+def _ways_out(config: TrainConfig) -> Iterator[str]:
+    """What makes a training smaller."""
+    yield "smaller layers (--hidden)"
+    if config.mode_kind.is_sampled:
+        size = "--parts-per-batch" if SAMPLERS[config.sampler].draws_parts else "--batch-size"
+        yield f"smaller batches ({size}) or fewer that are prepared ahead (--pool)"
+        if config.evaluates and config.samples is None:
+            # Unlike training, an evaluation holds whole layers of the graph in memory.
+            yield "no evaluation (--eval-every 0 --no-final-eval)"
+    if config.precision != "bf16":
+        yield "--precision bf16"
 
 
 def begin_run(opened: OpenedRun, lines: Sequence[Mapping[str, Any]], num_threads: int) -> None:

@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gnnloom.storage.errors import in_one_line
-from gnnloom.trainer.job.signals import handling, raised_again
+from gnnloom.trainer.job.stop import handling, raised_again
 from gnnloom.workflows.cli.completion import complete_names
 from gnnloom.workflows.cli.misuse import leave_if_another_answers, report_once, suggested
 

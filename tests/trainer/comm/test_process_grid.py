@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.comm.factors import factorizations, most_square
+from gnnloom.trainer.algorithms.algorithm import factorizations, most_square
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.place.place import Place
 from support.lone import LoneCommunicator

@@ -16,8 +16,7 @@ from gnnloom.trainer.comm.mpi import MpiCommunicator, world
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
-from gnnloom.trainer.operators.layer_plan import LayerPlan
-from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.operators.operator import LayerPlan, Operator
 from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.operators.row_blocks import RowBlocks
 from gnnloom.trainer.operators.summa import Summa

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gnnloom.trainer.job.signals import handling, raised_again
+from gnnloom.trainer.job.stop import handling, raised_again
 
 
 class Interrupted:

@@ -12,8 +12,8 @@ import pytest
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.trainer.algorithms.algorithm import factorizations
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
-from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.config.train_config import TrainConfig
 from support.dense import from_arrays, normalized, train_dense
 from support.mpi import run_program, train_all

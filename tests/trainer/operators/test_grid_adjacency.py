@@ -20,8 +20,7 @@ from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.grid_rows import GridRows
-from gnnloom.trainer.data.open_shards import SharedGridShards
+from gnnloom.trainer.data.open_shards import GridRows, SharedGridShards
 from gnnloom.trainer.data.vertex_data import read_feature
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.algorithm import factorizations
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.algorithms.steps import (
     Communication,
@@ -26,7 +27,6 @@ from gnnloom.trainer.algorithms.steps import (
     add_alignment,
 )
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
-from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS, scaling
 from gnnloom.trainer.place.place import Place

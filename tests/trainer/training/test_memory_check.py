@@ -15,8 +15,8 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training import start
 from gnnloom.trainer.training.loop import train
-from gnnloom.trainer.training.rehearsal import fits
 from gnnloom.trainer.training.rehearsal.projection import project_training, with_drawn_options
 from support.lone import LoneCommunicator
 from support.lone_training import opened_run
@@ -58,7 +58,7 @@ def configured(catalog: Catalog, case: str) -> TrainConfig:
 
 
 def check_fits(config: TrainConfig) -> int | None:
-    return fits.check_fits(LoneCommunicator(), opened_run(config))
+    return start.check_fits(LoneCommunicator(), opened_run(config))
 
 
 def needed(config: TrainConfig) -> int:
@@ -68,7 +68,7 @@ def needed(config: TrainConfig) -> int:
 
 
 def available(patch: pytest.MonkeyPatch, memory: int) -> None:
-    patch.setattr(fits, "available_memory", lambda: memory)
+    patch.setattr(start, "available_memory", lambda: memory)
 
 
 @pytest.mark.parametrize("case", ["cluster", "samples"])
