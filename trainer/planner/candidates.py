@@ -11,7 +11,8 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.algorithm import factorizations
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.algorithms.steps import Volume
-from gnnloom.trainer.algorithms.workload import Exchange, Workload
+from gnnloom.trainer.algorithms.workload import Exchange
+from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.planner.cost import Cost, epoch_cost
@@ -193,7 +194,7 @@ class _Way:
     estimated: str
 
 
-def _ways(config: TrainConfig, situation: Situation) -> Iterator[_Way]:
+def _ways(config: AlgorithmConfig, situation: Situation) -> Iterator[_Way]:
     """The partitions of an algorithm that needs one; a single way for others."""
     if config.chosen_algorithm.reads is not ROW_SHARDS:
         yield _Way("", "", None, situation.grid_heaviest, "")
@@ -218,7 +219,9 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
     work = workload(config, graph, way.exchanges, way.heaviest if config.ranks > 1 else 1.0)
     steps = epoch_steps(config, work)
     memory = max(project_new_training(config, _sizes(config, graph, way)).peak_memory)
-    estimated = _MOVES if _moves_between_orders(config, work) else way.estimated
+    # Whether rows move between two random orders in an epoch, which is known on average only.
+    moves = any(work.aligns_own(layer) or work.adds_input(layer) for layer in range(work.num_layers))
+    is_average = moves and work.double_order and config.chosen_algorithm.reads is not ROW_SHARDS
     return Plan(
         config,
         way.partition,
@@ -227,14 +230,8 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
         Volume.of(steps),
         memory,
         fits(memory, limit),
-        estimated,
+        _MOVES if is_average else way.estimated,
     )
-
-
-def _moves_between_orders(config: TrainConfig, work: Workload) -> bool:
-    """Whether rows move between two random orders in an epoch, which is known on average only."""
-    moves = any(work.aligns_own(layer) or work.adds_input(layer) for layer in range(work.num_layers))
-    return moves and work.double_order and config.chosen_algorithm.reads is not ROW_SHARDS
 
 
 def _sizes(config: TrainConfig, graph: GraphFacts, way: _Way) -> ShardSizes:

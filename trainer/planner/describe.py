@@ -14,6 +14,7 @@ from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT
 from gnnloom.trainer.algorithms.steps import Communication, ElementWork, Operation, Step
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.kind import ModelWork, Widths
 from gnnloom.trainer.models.registry import MODELS
@@ -167,7 +168,7 @@ def workload(
     )
 
 
-def epoch_steps(config: TrainConfig, work: Workload) -> list[Step]:
+def epoch_steps(config: AlgorithmConfig, work: Workload) -> list[Step]:
     """The steps of an epoch of the configured algorithm.
 
     Raises:

@@ -14,6 +14,8 @@ import numpy as np
 from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.workload import Footprint
+from gnnloom.trainer.config.mode_config import ModeConfig
+from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.kind import UNKNOWN, ModelWork
 from gnnloom.trainer.models.options import ModelOptions
@@ -115,7 +117,7 @@ class _Rank:
         loading = 2 * stays + kept + first.arriving_bytes(n * width)
         held = layers if sizes is None else _shares(sizes, n)
         peak = kept + _layer_peak(
-            config, options, held, n * word, (entries if sizes is None else sizes.nonzeros[0]) * word
+            config, config.ranks, options, held, n * word, (entries if sizes is None else sizes.nonzeros[0]) * word
         )
         self.workspace = int(max(peak + weights, loading - self.features))
 
@@ -156,7 +158,7 @@ class _Rank:
         return cls(config, options, layers, RankRows(n, 0, n, shards.nnz, row_bytes), entries, matrix)
 
 
-def _weight_bytes(shards: ShardSizes, config: TrainConfig) -> int:
+def _weight_bytes(shards: ShardSizes, config: ModelConfig) -> int:
     """Bytes of the weight of an edge."""
     return np.dtype(config.dtype).itemsize if shards.weighted else 0
 
@@ -184,7 +186,7 @@ def _shares(batch: BatchSizes, num_vertices: int) -> list[Footprint]:
     ]
 
 
-def _prepared(config: TrainConfig, batch: BatchSizes, row_bytes: int) -> int:
+def _prepared(config: ModeConfig, batch: BatchSizes, row_bytes: int) -> int:
     """Bytes of the batches that are prepared, and of the one in use with its transpose."""
     structure = 24 * (batch.rows[0] + batch.received) + 4 * sum(batch.nonzeros)
     features = batch.rows[0] * row_bytes
@@ -192,7 +194,12 @@ def _prepared(config: TrainConfig, batch: BatchSizes, row_bytes: int) -> int:
 
 
 def _layer_peak(
-    config: TrainConfig, options: ModelOptions, layers: Sequence[Footprint], column: float, entries: float
+    config: ModelConfig,
+    num_ranks: int,
+    options: ModelOptions,
+    layers: Sequence[Footprint],
+    column: float,
+    entries: float,
 ) -> float:
     """Bytes at the worst moment of an epoch, which is forward: gradients take the place of what was saved.
 
@@ -202,7 +209,7 @@ def _layer_peak(
     """
     model = config.model_kind.work or UNKNOWN
     # Sums of several products are float32, and then rounded.
-    sums = 3 if config.precision == "bf16" and config.ranks > 1 else 1
+    sums = 3 if config.precision == "bf16" and num_ranks > 1 else 1
     # Beside the output itself, which features a layer lets through is one bit each.
     extra = model.kept + (config.norm != "none") + config.residual + 1 / (8 * config.feature_bytes)
     saved = peak = given = 0.0
@@ -230,6 +237,6 @@ def _layer_peak(
     return max(peak, saved)
 
 
-def _num_weights(config: TrainConfig, options: ModelOptions) -> int:
+def _num_weights(config: ModelConfig, options: ModelOptions) -> int:
     weights = (config.model_kind.work or UNKNOWN).weights
     return sum(weights * before * after + after for before, after in options.pairs)

@@ -14,6 +14,7 @@ from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.sections import (
     CatalogSection,
@@ -278,7 +279,7 @@ def _predict(document: Document, mistakes: Mistakes) -> PredictSection | None:
     return document.build("predict", PredictSection)
 
 
-def _shards(document: Document, train: TrainConfig | None, mistakes: Mistakes) -> ShardsSection:
+def _shards(document: Document, train: AlgorithmConfig | None, mistakes: Mistakes) -> ShardsSection:
     """Read the section on shards and settle their layout: the one that the algorithm reads, if the recipe trains."""
     shards = document.build("shards", ShardsSection)
     needed = train.chosen_algorithm.reads.name if train else shards.layout or _layout_meant(document)
@@ -300,7 +301,7 @@ def _layout_meant(document: Document) -> str:
 
 
 def _partition(
-    document: Document, train: TrainConfig | None, shards: ShardsSection, mistakes: Mistakes
+    document: Document, train: AlgorithmConfig | None, shards: ShardsSection, mistakes: Mistakes
 ) -> PartitionOptions | None:
     """Read the section on the partition, by default with one part per rank; None if the shards need no partition."""
     given = document.sections.get("partition", {})

@@ -19,6 +19,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.config.continuation import OpenedRun, find_start, with_its_run
 from gnnloom.trainer.config.mode_config import ModeConfig
+from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS, open_samples
 from gnnloom.trainer.training.rehearsal.shard_sizes import RowSizes, ShardSizes, sizes_of
@@ -98,7 +99,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     start = find_start(opened.run, config, opened.inputs, restart=restart)
     seconds, measured = _known_seconds(opened)
     drawn = replace(opened, config=with_drawn_options(config, dataset, shards.artifact))
-    ranks = _largest_ranks(config, sizes)
+    ranks = _largest_ranks(config.ranks, sizes)
     found = {rank: rehearse(drawn, rank) for rank in ranks}
     known = {rank: memory for rank, memory in found.items() if memory is not None}
     if len(known) < len(found):
@@ -133,13 +134,13 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     )
 
 
-def _largest_ranks(config: TrainConfig, sizes: ShardSizes) -> list[int]:
+def _largest_ranks(num_ranks: int, sizes: ShardSizes) -> list[int]:
     """The ranks that are rehearsed, those with most rows first."""
     if not isinstance(sizes, RowSizes):
         # Ranges of vertices or columns that do not divide evenly are longer at the end.
-        return sorted({0, config.ranks - 1})
+        return sorted({0, num_ranks - 1})
     rows = [rank.own + rank.halo + rank.sent for rank in sizes.ranks]
-    return sorted(range(config.ranks), key=lambda rank: -rows[rank])[:_MOST_RANKS]
+    return sorted(range(num_ranks), key=lambda rank: -rows[rank])[:_MOST_RANKS]
 
 
 def kept_checkpoints(config: TrainConfig) -> int:
@@ -173,7 +174,7 @@ def process_memory(config: TrainConfig) -> int:
     return PROCESS_MEMORY + (0 if plain else NUMBA_MEMORY)
 
 
-def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: bool) -> int:
+def prediction_bytes(shards: ShardSizes, config: ModelConfig, *, embeddings: bool) -> int:
     """Bytes of the class, or the predicted numbers, of every vertex, with its scores and perhaps its embedding."""
     options = config.options_of_model(shards.num_features, shards.num_outputs)
     embedding = options.dims[-2] if embeddings and len(options.pairs) > 1 else 0

@@ -22,7 +22,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.continuation import OpenedRun
-from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.modes.kind import RankRows
@@ -96,7 +96,7 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
         return None
 
 
-def _unwritten(config: TrainConfig) -> Unwritten:
+def _unwritten(config: ModelConfig) -> Unwritten:
     return Unwritten(Place(getattr(torch, config.feature_dtype), rehearses=True))
 
 
