@@ -13,46 +13,28 @@ import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gnnloom.trainer.kernels.contract import Progress
-from gnnloom.trainer.kernels.sparse_rows import SparseRows, prepare
+from gnnloom.trainer.kernels.sparse_rows import Operands, RowsProduct, SparseRows
 from gnnloom.trainer.place.arrays import array_dtype, as_array, sum_dtype
 from gnnloom.trainer.place.threads import Threads
 
 Dense = NDArray[Any]
 
 
-class NumbaSparseProduct:
+class NumbaSparseProduct(RowsProduct):
     """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`. Gives the same bits as the kernel in C."""
 
     def __init__(self, rows: SparseRows, threads: Threads, dtype: torch.dtype) -> None:
-        self.num_rows, self.num_columns, self.nnz = rows.num_rows, rows.num_columns, rows.nnz
-        self._rows, self._threads, self._dtype = rows, threads, dtype
+        super().__init__(rows, threads, dtype)
         sums = array_dtype(sum_dtype(dtype))
         self._data = None if rows.data is None else rows.data.astype(sums, copy=False)
         self._target = np.empty(0, np.int64) if rows.target is None else rows.target
-        # The time of a range is proportional to its nonzeros, not its rows.
-        offsets = rows.offsets()
-        self._ranges = threads.balanced_ranges(offsets)
-        self._slices = threads.slices(self._ranges, offsets)
 
     def restricted(self, rows: NDArray[np.int64]) -> NumbaSparseProduct:
         return NumbaSparseProduct(self._rows.restricted(rows), self._threads, self._dtype)
 
-    def multiply(
-        self,
-        dense: Tensor,
-        out: Tensor,
-        row_scale: Tensor,
-        *,
-        accumulate: bool = False,
-        column_scale: Tensor | None = None,
-        progress: Progress = None,
-    ) -> None:
-        operands = prepare(self._rows, self._dtype, dense, out, row_scale, column_scale, accumulate=accumulate)
-        if operands is None:
-            return
+    def _multiply(self, operands: Operands, progress: Progress, *, accumulate: bool) -> None:
         dense, out, row_scale, factors = operands
         sums = sum_dtype(self._dtype)
         # numba has no bfloat16, and would compile another kernel for rows that are apart: both matrices are converted,

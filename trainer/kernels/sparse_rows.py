@@ -1,4 +1,4 @@
-"""The rows of a sparse matrix as the kernels read them, and the checked operands of a product.
+"""The rows of a sparse matrix as the kernels read them, and what their products with dense matrices share.
 
 One description, a list of rows with their ranges of entries, covers a whole matrix (CSR), one of whose rows most are
 empty (doubly compressed rows: Buluc, Gilbert, "On the Representation and Multiplication of Hypersparse Matrices", IPDPS
@@ -7,6 +7,7 @@ empty (doubly compressed rows: Buluc, Gilbert, "On the Representation and Multip
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,8 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.trainer.kernels.contract import Progress
 from gnnloom.trainer.place.arrays import as_array, sum_dtype, tensor_dtype
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.place.threads import Threads
 
 #: A matrix with at most this share of non-empty rows is doubly compressed.
 _SPARSE_ROWS = 0.5
@@ -211,58 +214,65 @@ class Operands(NamedTuple):
     column_scale: Tensor
 
 
-def prepare(
-    rows: SparseRows,
-    dtype: torch.dtype,
-    dense: Tensor,
-    out: Tensor,
-    row_scale: Tensor,
-    column_scale: Tensor | None,
-    *,
-    accumulate: bool,
-) -> Operands | None:
-    """Check the operands of a product, and write the zeros of rows that the kernel does not visit.
+class RowsProduct(ABC):
+    """What the implementations of :class:`gnnloom.trainer.kernels.contract.SparseProduct` share.
 
-    If the matrix has weights, the factors of columns are multiplied into ``dense``.
-
-    Returns:
-        What the kernel reads and writes; None if nothing is left to do.
-
-    Raises:
-        ValueError: a shape, dtype or layout does not match.
+    Each gives the same bits.
     """
-    factors = _ONES if column_scale is None else column_scale
-    operands = _checked(rows, dtype, Operands(dense, out, row_scale, factors))
-    # Nothing to add. Without `accumulate` the kernel must still write zeros.
-    if accumulate and rows.nnz == 0:
-        return None
-    # Rows that are not listed have no entries.
-    if not accumulate and not rows.is_subset and rows.target is not None:
-        out.zero_()
-    return operands
+
+    def __init__(self, rows: SparseRows, threads: Threads, dtype: torch.dtype) -> None:
+        """Prepare the rows for products with dense matrices of a dtype."""
+        self.num_rows, self.num_columns, self.nnz = rows.num_rows, rows.num_columns, rows.nnz
+        self._rows, self._threads, self._dtype = rows, threads, dtype
+        # The time of a range is proportional to its nonzeros, not its rows.
+        offsets = rows.offsets()
+        self._ranges = threads.balanced_ranges(offsets)
+        self._slices = threads.slices(self._ranges, offsets)
+
+    @abstractmethod
+    def restricted(self, rows: NDArray[np.int64]) -> RowsProduct: ...
+
+    @abstractmethod
+    def _multiply(self, operands: Operands, progress: Progress, *, accumulate: bool) -> None:
+        """Compute the listed rows."""
+
+    def multiply(
+        self,
+        dense: Tensor,
+        out: Tensor,
+        row_scale: Tensor,
+        *,
+        accumulate: bool = False,
+        column_scale: Tensor | None = None,
+        progress: Progress = None,
+    ) -> None:
+        rows, factors = self._rows, _ONES if column_scale is None else column_scale
+        _check(rows, self._dtype, Operands(dense, out, row_scale, factors))
+        # Nothing to add. Without `accumulate` the kernel must still write zeros.
+        if accumulate and rows.nnz == 0:
+            return
+        # No normalization has both weights and factors of columns, so no kernel has both.
+        if rows.data is not None and len(factors):
+            dense, factors = (dense * factors.unsqueeze(1)).to(self._dtype), _ONES
+        # Rows that are not listed have no entries.
+        if not accumulate and not rows.is_subset and rows.target is not None:
+            out.zero_()
+        self._multiply(Operands(dense, out, row_scale, factors), progress, accumulate=accumulate)
 
 
-def _checked(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> Operands:
+def _check(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> None:
+    """Raise ValueError if a shape, dtype or layout does not match."""
     dense, out, row_scale, column_scale = operands
     if dense.dim() != 2 or dense.shape[0] != rows.num_columns or out.shape != (rows.num_rows, dense.shape[1]):
         shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
         raise ValueError(f"sparse product: ({rows.num_rows}, {rows.num_columns}) times {shapes}")
-    for name, tensor, allowed in (("dense", dense, (dtype,)), ("out", out, (dtype, sum_dtype(dtype)))):
+    sums = sum_dtype(dtype)
+    for name, tensor, allowed in (("dense", dense, (dtype,)), ("out", out, (dtype, sums))):
         if tensor.dtype not in allowed:
             raise ValueError(f"sparse product: {name} is {tensor.dtype}, not {dtype}")
         if tensor.numel() and tensor.shape[1] > 1 and tensor.stride(1) != 1:
             raise ValueError(f"sparse product: the rows of {name} are not contiguous")
     for name, scale, length in (("row", row_scale, rows.num_rows), ("column", column_scale, rows.num_columns)):
-        if len(scale):
-            _check_scale(name, scale, length, sum_dtype(dtype))
-    # No normalization has both weights and factors of columns, so no kernel has both.
-    if rows.data is not None and len(column_scale):
-        scaled = (dense * column_scale.unsqueeze(1)).to(dtype)
-        return operands._replace(dense=scaled, column_scale=column_scale[:0])
-    return operands
-
-
-def _check_scale(name: str, scale: Tensor, length: int, dtype: torch.dtype) -> None:
-    if scale.shape != (length,) or scale.dtype != dtype or not scale.is_contiguous():
-        found = f"{tuple(scale.shape)} {scale.dtype}"
-        raise ValueError(f"sparse product: {name} factors are {found}, not ({length},) {dtype}")
+        if len(scale) and (scale.shape != (length,) or scale.dtype != sums or not scale.is_contiguous()):
+            found = f"{tuple(scale.shape)} {scale.dtype}"
+            raise ValueError(f"sparse product: {name} factors are {found}, not ({length},) {sums}")

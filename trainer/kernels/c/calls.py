@@ -14,11 +14,10 @@ from typing import Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, Library, ProductStruct, Rows
 from gnnloom.trainer.kernels.contract import Progress, RowPass
-from gnnloom.trainer.kernels.sparse_rows import Operands, SparseRows, prepare
+from gnnloom.trainer.kernels.sparse_rows import Operands, RowsProduct, SparseRows
 from gnnloom.trainer.place.arrays import array_dtype, sum_dtype
 from gnnloom.trainer.place.threads import Threads
 
@@ -51,19 +50,15 @@ _STREAMED_BYTES: Final = 32 << 20
 _WORTH_A_THREAD: Final = 1 << 19
 
 
-class CSparseProduct:
+class CSparseProduct(RowsProduct):
     """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`."""
 
     def __init__(self, library: Library, rows: SparseRows, threads: Threads, dtype: torch.dtype) -> None:
-        self.num_rows, self.num_columns, self.nnz = rows.num_rows, rows.num_columns, rows.nnz
-        self._library, self._rows, self._threads, self._dtype = library, rows, threads, dtype
+        super().__init__(rows, threads, dtype)
+        self._library = library
         sums = array_dtype(sum_dtype(dtype))
         self._indices = np.ascontiguousarray(rows.indices)
         self._data = None if rows.data is None else np.ascontiguousarray(rows.data, sums)
-        # The time of a range is proportional to its nonzeros, not its rows.
-        offsets = rows.offsets()
-        self._ranges = threads.balanced_ranges(offsets)
-        self._slices = threads.slices(self._ranges, offsets)
         self._bounds = [_bounds(self._ranges)]
         self._slice_bounds = [_bounds(ranges) for ranges in self._slices]
         self._described_matrix = self._matrix()
@@ -71,21 +66,9 @@ class CSparseProduct:
     def restricted(self, rows: NDArray[np.int64]) -> CSparseProduct:
         return CSparseProduct(self._library, self._rows.restricted(rows), self._threads, self._dtype)
 
-    def multiply(
-        self,
-        dense: Tensor,
-        out: Tensor,
-        row_scale: Tensor,
-        *,
-        accumulate: bool = False,
-        column_scale: Tensor | None = None,
-        progress: Progress = None,
-    ) -> None:
-        operands = prepare(self._rows, self._dtype, dense, out, row_scale, column_scale, accumulate=accumulate)
-        if operands is None:
-            return
+    def _multiply(self, operands: Operands, progress: Progress, *, accumulate: bool) -> None:
         product = self._described(operands, accumulate=accumulate)
-        work = self.nnz * out.shape[1]
+        work = self.nnz * operands.out.shape[1]
         num_threads = min(self._threads.num_threads, 1 + work // _WORTH_A_THREAD)
         if num_threads == 1 or self._library.has_threads:
             # A short product ends before a message would be late.
