@@ -92,28 +92,50 @@ def calibrate(source: EdgeSource, undirected: bool, ids: str, codec: str, folder
     Raises:
         InputError: the sample cannot be read.
     """
-    found = sample_edges(source, ids)
+    read: Read = source.read if ids == "keep" else partial(KEY_TYPES[ids].chunks, source)
+    ranges = source.ranges()
+    reading = _read_first(read, ranges)
+    chunks = list(_sample_chunks(read, ranges))
+    ends = [*(chunk.source for chunk in chunks), *(chunk.target for chunk in chunks)]
+    num_ends = sum(map(len, ends))
+    estimate = _estimated_edges(source, ranges, reading)
+    # At least those that were sampled.
+    edges = max(round(estimate.likely), num_ends // 2)
+    highest = max([reading.max_id, *map(_max_id, ends)])
+    if ids == "keep":
+        numbers, distinct = np.concatenate([np.empty(0, np.int64), *ends]), 0
+        vertices = max(1, source.num_vertices() or 0, highest + 1)
+    else:
+        # Counting distinct ids means sorting them, so it is left out unless ids are renumbered.
+        ranks = KEY_TYPES[ids].distinct(ends or [np.empty(0, np.int64)])[1].astype(np.int64)
+        distinct = _distinct_ids(ranks, edges, 2 * edges if ids == "names" else highest + 1)
+        vertices = max(1, distinct)
+        # As far apart as in the whole source.
+        numbers = ranks * vertices // (int(ranks.max(initial=0)) + 1)
+    weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
+    weight = np.concatenate(weights) if weights and len(weights) == len(chunks) else None
+    chunk = EdgeChunk(*numbers.reshape(2, -1), weight)
     trial = folder / f".calibration-{uuid.uuid4().hex}"
     try:
-        scatter_seconds, disk_rate = _try_scatter(found.chunk, undirected, trial)
-        sort_seconds, output_bytes, row_ratio = _try_sort(found, undirected, codec, trial)
+        scatter_seconds, disk_rate = _try_scatter(chunk, undirected, trial)
+        sort_seconds, output_bytes, row_ratio = _try_sort(chunk, vertices, edges, undirected, codec, trial)
     finally:
         shutil.rmtree(trial, ignore_errors=True)
     return Calibration(
-        files=found.files,
-        ranges=found.ranges,
-        edges=round(found.edges.likely),
-        edges_low=round(found.edges.low),
-        edges_high=round(found.edges.high),
-        vertices=found.vertices,
-        distinct_ids=found.distinct_ids,
-        weighted=found.chunk.weight is not None,
-        scatter_seconds=found.read_seconds + scatter_seconds,
+        files=len(source.identity().get("files", ())),
+        ranges=len(ranges),
+        edges=edges,
+        edges_low=max(round(estimate.low), num_ends // 2),
+        edges_high=max(round(estimate.high), edges),
+        vertices=vertices,
+        distinct_ids=distinct,
+        weighted=weight is not None,
+        scatter_seconds=reading.seconds / max(1, reading.edges) + scatter_seconds,
         sort_seconds=sort_seconds,
         output_bytes=output_bytes,
         row_ratio=row_ratio,
         disk_rate=disk_rate,
-        name_bytes=found.name_bytes,
+        name_bytes=sum(len(end.text) for end in ends if isinstance(end, Names)) / max(1, num_ends),
     )
 
 
@@ -160,10 +182,11 @@ def _try_scatter(chunk: EdgeChunk, undirected: bool, trial: Path) -> tuple[float
     return elapsed / num_edges, tree_bytes(trial) / (time.perf_counter() - started)
 
 
-def _try_sort(found: EdgeSample, undirected: bool, codec: str, trial: Path) -> tuple[float, float, float]:
+def _try_sort(
+    chunk: EdgeChunk, vertices: int, edges: int, undirected: bool, codec: str, trial: Path
+) -> tuple[float, float, float]:
     """Processor seconds and stored bytes per entry of pass 2, and stored over plain bytes of row pointers."""
-    vertices = found.vertices
-    keys, num_rows, bits = _squeezed(found, undirected)
+    keys, num_rows, bits = _squeezed(chunk, vertices, edges, undirected)
     if len(keys) < SAMPLE_EDGES // 16:
         return 0.0, 4.0, ROW_RATIO
     none = np.empty(0, dtype=np.float32)
@@ -183,20 +206,20 @@ def _try_sort(found: EdgeSample, undirected: bool, codec: str, trial: Path) -> t
     return elapsed / count, stored["indices"] / count, stored["indptr"] / indptr.nbytes
 
 
-def _squeezed(found: EdgeSample, undirected: bool) -> tuple[NDArray[np.uint64], int, int]:
+def _squeezed(chunk: EdgeChunk, vertices: int, edges: int, undirected: bool) -> tuple[NDArray[np.uint64], int, int]:
     """Keys of the sample's entries, with rows squeezed together until they are as dense as in the whole graph.
 
     Returns:
         (num_entries,) uint64 keys, the number of rows, and the bits of a column.
     """
-    source, target, vertices = found.chunk.source, found.chunk.target, found.vertices
+    source, target = chunk.source, chunk.target
     rows, columns = (
         (np.concatenate([target, source]), np.concatenate([source, target])) if undirected else (target, source)
     )
     bits = (vertices - 1).bit_length()
     # At most four rows per entry: more would nearly all be empty, and the pointers would take memory in proportion to
     # the graph.
-    num_rows = max(1, min(vertices * len(source) // max(1, round(found.edges.likely)), 4 * len(rows)))
+    num_rows = max(1, min(vertices * len(source) // max(1, edges), 4 * len(rows)))
     # Fibonacci hashing (2^64 over the golden ratio; Knuth, TAOCP vol. 3, 6.4) mixes many rows of the sample in a row.
     local = (rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(20)) % np.uint64(num_rows)
     return local << np.uint64(bits) | (columns.astype(np.uint64) & np.uint64((1 << bits) - 1)), num_rows, bits
@@ -216,75 +239,6 @@ READ_SECONDS = 0.5
 
 Chunk = EdgeChunk | NameChunk
 Read = Callable[[SourceRange], Iterator[Chunk]]
-
-
-@dataclass(frozen=True)
-class EdgeSample:
-    """Some edges of a source, and what is expected of all of them.
-
-    Attributes:
-        ranges: ranges of the source.
-        files: files that the source names.
-        chunk: the edges. If ids are renumbered, these have numbers as far apart as in the whole source.
-        edges: number of edges of the whole source.
-        vertices: number of vertices of the whole source.
-        distinct_ids: number of distinct ids of the whole source; 0 if ids are kept.
-        name_bytes: average bytes of a name; 0 if ids are numbers.
-        read_seconds: processor seconds of reading, per edge.
-    """
-
-    ranges: int
-    files: int
-    chunk: EdgeChunk
-    edges: Estimate
-    vertices: int
-    distinct_ids: int
-    name_bytes: float
-    read_seconds: float
-
-
-def sample_edges(source: EdgeSource, ids: str) -> EdgeSample:
-    """Read a sample.
-
-    Args:
-        source: edges to read.
-        ids: ``keep``; ``compact``, if numbers will be renumbered; or ``names``.
-
-    Raises:
-        InputError: the sample cannot be read.
-    """
-    read: Read = source.read if ids == "keep" else partial(KEY_TYPES[ids].chunks, source)
-    ranges = source.ranges()
-    reading = _read_first(read, ranges)
-    chunks = list(_sample_chunks(read, ranges))
-    ends = [*(chunk.source for chunk in chunks), *(chunk.target for chunk in chunks)]
-    edges = _total_edges(source, ranges, reading, sum(map(len, ends)) // 2)
-    highest = max([reading.max_id, *map(_max_id, ends)])
-    if ids == "keep":
-        numbers, distinct = np.concatenate([np.empty(0, np.int64), *ends]), 0
-        vertices = max(1, source.num_vertices() or 0, highest + 1)
-    else:
-        # Counting distinct ids means sorting them, so it is left out unless ids are renumbered.
-        ranks = KEY_TYPES[ids].distinct(ends or [np.empty(0, np.int64)])[1].astype(np.int64)
-        distinct = _distinct_ids(ranks, edges.likely, 2 * round(edges.likely) if ids == "names" else highest + 1)
-        vertices = max(1, distinct)
-        numbers = ranks * vertices // (int(ranks.max(initial=0)) + 1)
-    source_ids, target_ids = numbers.reshape(2, -1)
-    return EdgeSample(
-        ranges=len(ranges),
-        files=len(source.identity().get("files", ())),
-        chunk=EdgeChunk(source_ids, target_ids, _weights(chunks)),
-        edges=edges,
-        vertices=vertices,
-        distinct_ids=distinct,
-        name_bytes=sum(len(end.text) for end in ends if isinstance(end, Names)) / max(1, sum(map(len, ends))),
-        read_seconds=reading.seconds / max(1, reading.edges),
-    )
-
-
-def _weights(chunks: Sequence[Chunk]) -> NDArray[np.float32] | None:
-    weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
-    return np.concatenate(weights) if weights and len(weights) == len(chunks) else None
 
 
 def _max_id(ids: NDArray[np.int64] | Names) -> int:
@@ -342,13 +296,6 @@ def _read_first(read: Read, ranges: Sequence[SourceRange]) -> _Reading:
             whole = False
             break
     return _Reading(edges, time.process_time() - worked, bytes_moved()[0] - before, whole, max_id)
-
-
-def _total_edges(source: EdgeSource, ranges: Sequence[SourceRange], reading: _Reading, sampled: int) -> Estimate:
-    """Edges of the source, at least those that were sampled."""
-    found = _estimated_edges(source, ranges, reading)
-    likely = max(round(found.likely), sampled)
-    return Estimate(likely, max(round(found.low), sampled), max(round(found.high), likely))
 
 
 def _estimated_edges(source: EdgeSource, ranges: Sequence[SourceRange], reading: _Reading) -> Estimate:

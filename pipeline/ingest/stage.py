@@ -109,27 +109,25 @@ def project_ingest(
     return _project(source, options, Resources.at(folder, workers, memory), folder)[1]
 
 
-def _decided(source: EdgeSource, options: IngestOptions) -> IngestOptions:
-    """The options, in which ``compact`` has become ``names`` if the first ids of the source are not numbers.
+def _project(
+    source: EdgeSource, options: IngestOptions, resources: Resources, folder: Path
+) -> tuple[IngestOptions, IngestProjection]:
+    """Decide whether ids are names, project an ingest, and refuse what does not fit.
+
+    Returns:
+        The options, in which ``compact`` has become ``names`` if the first ids of the source are not numbers; and the
+        projection.
 
     Raises:
         InputError: the ids of the source are always numbers and were called names, or its first line may be a header.
+        BudgetError: it does not fit.
     """
     if not isinstance(source, NamedEdgeSource):
         if options.ids == "names":
             raise InputError(f"format {source.identity()['format']!r}: ids are always numbers (`--ids compact`)")
-        return options
     # Ids that were called names are looked at too, because the first line may be a header.
-    if options.ids != "keep" and source.begins_with_names():
-        return replace(options, ids="names")
-    return options
-
-
-def _project(
-    source: EdgeSource, options: IngestOptions, resources: Resources, folder: Path
-) -> tuple[IngestOptions, IngestProjection]:
-    """Decide whether ids are names, project an ingest, and refuse what does not fit."""
-    options = _decided(source, options)
+    elif options.ids != "keep" and source.begins_with_names():
+        options = replace(options, ids="names")
     found = calibrate(source, options.undirected, options.ids, options.codec, folder)
     projection = extrapolate(found, options.undirected, resources)
     unpacked = temporary_bytes(preparation_phases(source))
@@ -170,7 +168,23 @@ def ingest_graph(
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         try:
-            return Graph(_store(writer, source, options, cluster))
+            source = prepared_source(writer, source, cluster)
+            resources = Resources.at(writer.work, cluster.workers, cluster.memory)
+            options, projection = _project(source, options, resources, writer.work)
+            # Threads, if that is faster than starting workers.
+            cluster = for_work(cluster, projection.work)
+            if isinstance(cluster, ThreadedCluster):
+                projection = projection.in_one_process()
+            started = time.perf_counter()
+            numbered = None if options.ids == "keep" else number_keys(writer, source, options.ids, cluster)
+            matrix = sort_edges(writer, numbered or source, options.sort, cluster)
+            keys = write_key_arrays(writer, numbered.table_path, options.codec, cluster) if numbered else []
+            more_spill_bytes = numbered.spill_bytes() if numbered else 0
+            outcome = matrix.outcome(started=started, more_spill_bytes=more_spill_bytes)
+            # The projected figures next to the measured ones.
+            measured = {"plan": projection.against(outcome)}
+            symmetric = options.undirected
+            return Graph(matrix.commit(symmetric=symmetric, outcome=outcome, more_tasks=keys, measured=measured))
         except UnreachableError:
             # The server may answer later, and what was read is kept.
             raise
@@ -188,26 +202,6 @@ def ingest_graph(
 def graph_key(source: EdgeSource, options: IngestOptions) -> str:
     """The key of the artifact that :func:`ingest_graph` makes or finds."""
     return artifact_key("graph", options.parameters(source), {})
-
-
-def _store(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
-    """Make the source ready, number its ids unless they are kept, sort the edges, and publish the graph."""
-    source = prepared_source(writer, source, cluster)
-    resources = Resources.at(writer.work, cluster.workers, cluster.memory)
-    options, projection = _project(source, options, resources, writer.work)
-    # Threads, if that is faster than starting workers.
-    chosen = for_work(cluster, projection.work)
-    if isinstance(chosen, ThreadedCluster):
-        projection = projection.in_one_process()
-    started = time.perf_counter()
-    numbered = None if options.ids == "keep" else number_keys(writer, source, options.ids, chosen)
-    matrix = sort_edges(writer, numbered or source, options.sort, chosen)
-    keys = write_key_arrays(writer, numbered.table_path, options.codec, chosen) if numbered else []
-    more_spill_bytes = numbered.spill_bytes() if numbered else 0
-    outcome = matrix.outcome(started=started, more_spill_bytes=more_spill_bytes)
-    # The projected figures next to the measured ones.
-    measured = {"plan": projection.against(outcome)}
-    return matrix.commit(symmetric=options.undirected, outcome=outcome, more_tasks=keys, measured=measured)
 
 
 def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, allowed: bool) -> None:

@@ -23,8 +23,8 @@ from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
 from gnnloom.storage.errors import BudgetError
-from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
-from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
+from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, write_rows
+from gnnloom.storage.format.artifact import TaskOutput
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 
@@ -119,7 +119,14 @@ def make_block(task: BlockTask) -> Done:
     with task.writer.task(task.name) as output:
         aside = task.writer.new_aside()
         _write_matrix(task, (first_row, stop_row), aside, output)
-        _publish(aside / task.name, task.writer.path / task.name)
+        final = task.writer.path / task.name
+        final.parent.mkdir(exist_ok=True)
+        try:
+            (aside / task.name).rename(final)
+        except OSError:
+            # A worker that was taken for dead may have finished the same task, with the same bytes.
+            if not final.exists():
+                raise
         shutil.rmtree(aside, ignore_errors=True)
     return Done(task.entries)
 
@@ -173,19 +180,6 @@ def _ranges(task: BlockTask, num_rows: int, capacity: int, files: OpenFiles) -> 
         last_key = (min(stop << shift, num_rows) << bits) - 1
         units = Units(shift, shift + bits, sizes[start:stop])
         yield KeyRange(first_key, last_key, [rows.segment(start, stop) for rows in found], units)
-
-
-def _publish(made: Path, final: Path) -> None:
-    """Rename a finished block to its final name.
-
-    The final name may exist: a worker that was taken for dead may have finished the same task, with the same bytes.
-    """
-    final.parent.mkdir(exist_ok=True)
-    try:
-        made.rename(final)
-    except OSError:
-        if not final.exists():
-            raise
 
 
 @njit(cache=True, nogil=True)
@@ -259,22 +253,8 @@ class DegreeTask(Task):
     blocks: Sequence[tuple[int, int, int]]
 
 
-def create_degree_array(writer: ArtifactWriter, num_vertices: int, codec: str) -> None:
-    """Create the array that the tasks fill, unless it exists."""
-    # Creating an array deletes its chunks, and an earlier command may have recorded some of them.
-    if not (writer.path / "degree" / "zarr.json").exists():
-        create_array(writer.path, "degree", (num_vertices,), "int64", ("vertex",), CHUNK_VERTICES, codec)
-
-
 def write_degrees(task: DegreeTask) -> Done:
-    """Write the degrees of a range of vertices; returns the number of vertices."""
-    with task.writer.task(task.name) as output:
-        output.add(write_rows(task.writer.path, "degree", task.vertices[0], _degrees(task)))
-    return Done(task.vertices[1] - task.vertices[0])
-
-
-def _degrees(task: DegreeTask) -> NDArray[np.int64]:
-    """(num_vertices,) row lengths, from the row pointers of the blocks that overlap the range."""
+    """Write the row lengths of a range of vertices, from the row pointers of the blocks; returns their number."""
     start, stop = task.vertices
     degrees = np.empty(stop - start, dtype=np.int64)
     for number, first_row, stop_row in task.blocks:
@@ -283,4 +263,6 @@ def _degrees(task: DegreeTask) -> NDArray[np.int64]:
         record = ArrayRecord(f"{block_path(number)}/indptr", (stop_row - first_row + 1,), "int64", ("row+1",), ())
         indptr = ArrayReader(task.writer.path, record).read(first - first_row, last - first_row + 1)
         np.subtract(indptr[1:], indptr[:-1], out=degrees[first - start : last - start])
-    return degrees
+    with task.writer.task(task.name) as output:
+        output.add(write_rows(task.writer.path, "degree", start, degrees))
+    return Done(stop - start)

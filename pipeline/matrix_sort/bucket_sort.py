@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
-from gnnloom.pipeline.matrix_sort.blocks import create_degree_array
+from gnnloom.pipeline.matrix_sort.blocks import CHUNK_VERTICES
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortPlan, SortSizes, cut_blocks
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
 from gnnloom.pipeline.shuffle.run_list import RunList
@@ -26,6 +26,7 @@ from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import missing_tasks, records_of, run
 from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.arrays import create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.files import JsonObject, tree_bytes
 from gnnloom.storage.matrix.ranges import split_range
@@ -54,7 +55,9 @@ def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions,
     # Saved after all spill files exist: after a kill from here on, they are made again only if they are needed.
     sizes = SortSizes.load(path)
     phases = SortPlan(sizes, options, cluster.memory, writer=writer, source=source).phases()
-    create_degree_array(writer, sizes.num_vertices, options.codec)
+    # Creating an array deletes its chunks, and an earlier command may have recorded some of them.
+    if not (writer.path / "degree" / "zarr.json").exists():
+        create_array(writer.path, "degree", (sizes.num_vertices,), "int64", ("vertex",), CHUNK_VERTICES, options.codec)
     # A block without a record may be complete, or damaged by a crash of the machine: it is made again.
     for task in missing_tasks(phases[-2], writer):
         shutil.rmtree(writer.path / task.name, ignore_errors=True)
@@ -108,7 +111,12 @@ def _count_vertices(source: EdgeSource, max_id: int, edges: int) -> int:
     if stated is None:
         if max_id < 0:
             raise InputError("the source has no edges")
-        check_density(max_id, edges)
+        # Ids that leave nearly all vertices without edges are names, not numbers.
+        if max_id >= 64 * edges + (1 << 24):
+            raise InputError(
+                f"{edges:,} edges with vertex ids up to {max_id:,} would make {max_id + 1:,} vertices, nearly all of"
+                " them without edges; renumber the ids with `--ids compact`"
+            )
         return max_id + 1
     if not max_id < stated <= MAX_VERTICES or stated < 1:
         raise InputError(f"the source states {stated:,} vertices and has ids up to {max_id:,}")
@@ -196,16 +204,3 @@ class SortedMatrix:
         }
         names = [*self.blocks, *self.degrees, *more_tasks]
         return self.writer.commit(names, {"vertex": sizes.num_vertices}, facts, of_sort | dict(measured or {}))
-
-
-def check_density(max_id: int, edges: int) -> None:
-    """Refuse ids that leave nearly all vertices without edges: they are names, not numbers.
-
-    Raises:
-        InputError: there would be more than 2^24 vertices and more than 64 for each edge.
-    """
-    if max_id >= 64 * edges + (1 << 24):
-        raise InputError(
-            f"{edges:,} edges with vertex ids up to {max_id:,} would make {max_id + 1:,} vertices, nearly all of them"
-            " without edges; renumber the ids with `--ids compact`"
-        )

@@ -113,13 +113,11 @@ class SortSizes:
         *,
         undirected: bool,
         weighted: bool,
-        add_loops: bool = True,
     ) -> Self:
         """The sizes of edges that are spread evenly over the rows and over the ranges of the source.
 
         Args:
             memory: bytes that a worker may use.
-            add_loops: whether every row gets a self loop.
 
         Raises:
             BudgetError: the memory leaves no room for buffers.
@@ -128,7 +126,7 @@ class SortSizes:
         num_units = ((num_vertices - 1) >> shift) + 1
         ends = [entries * min(unit << shift, num_vertices) // num_vertices for unit in range(num_units + 1)]
         unit_entries = np.array([stop - start for start, stop in pairwise(ends)], np.int64)
-        units, block_entries = cut_blocks(unit_entries, num_vertices, add_loops=add_loops)
+        units, block_entries = cut_blocks(unit_entries, num_vertices, add_loops=True)
         in_range = -(-edges // max(1, num_ranges))
         num_files = num_ranges * -(-in_range // spill_edges(memory, undirected))
         width = entry_bytes(num_vertices - 1) + (4 if weighted else 0)

@@ -143,7 +143,12 @@ class MetisEdges:
     def survey(self, span: SourceRange) -> list[int]:
         graph = self.graphs[span.file]
         if not self.first_vertices:
-            return [self._count_lines(graph, span)]
+            total, is_inside, is_comment = 0, False, False
+            for _, block in _blocks(graph, span, self.block_bytes):
+                count, is_inside, is_comment = count_uncommented(block, is_inside, is_comment)
+                total += count
+            # Further blank lines at the end stand for no vertex; the next round refuses those that are not blank.
+            return [total]
         state = self._state(span)
         for _ in self._chunks(span, state):
             pass
@@ -188,14 +193,6 @@ class MetisEdges:
 
     def _first_vertex(self, span: SourceRange) -> int:
         return self.first_vertices[self._cut().index(span)] if self.first_vertices else 0
-
-    def _count_lines(self, graph: MetisHeader, span: SourceRange) -> int:
-        total, is_inside, is_comment = 0, False, False
-        for _, block in _blocks(graph, span, self.block_bytes):
-            count, is_inside, is_comment = count_uncommented(block, is_inside, is_comment)
-            total += count
-        # Further blank lines at the end stand for no vertex; the next round refuses those that are not blank.
-        return total
 
     def _parse(self, graph: MetisHeader, offset: int, block: NDArray[np.uint8], state: NDArray[np.int64]) -> EdgeChunk:
         # A number takes at least a digit and a separator, and one that began in the previous block may end in this

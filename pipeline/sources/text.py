@@ -122,9 +122,6 @@ class TextEdges:
         fields = tuple(_fields_of(file, at, wanted) for _, (file, at) in read if wanted)
         return cls(files, weights, header, extra_columns, found, wanted, delimiter, separators, fields)
 
-    def _has_header(self, number: int) -> bool:
-        return bool(self.header) or number in self.headers
-
     @property
     def recognized_headers(self) -> tuple[str, ...]:
         """Locations of the files whose first line was recognized as a header."""
@@ -167,7 +164,9 @@ class TextEdges:
         for block in self._blocks(span):
             chunk, at, wrong = self._parse(block.text)
             if wrong:
-                raise self._wrong_line(file, block.place(at), wrong)
+                # A source that states its number of vertices uses numbers as ids.
+                hint = _HINTS.get(wrong, "") if self.stated_vertices is None or wrong == EXTRA else ""
+                raise bad_line(file, block.place(at), REASONS[wrong] + hint)
             yield chunk
             num_edges += len(chunk.source)
         self._check_edges(span, num_edges)
@@ -198,7 +197,7 @@ class TextEdges:
         """Lines of a range, in the form that parsers read, in blocks of the usual size by default."""
         number, stop = span.file, None if span.stop < 0 else span.stop
         file, size = self.files[number], block_bytes or self.block_bytes
-        blocks = data_blocks(file, self._has_header(number), span.start, stop, size)
+        blocks = data_blocks(file, bool(self.header) or number in self.headers, span.start, stop, size)
         if self._is_plain(number):
             return (TextBlock(text, offset) for offset, text in blocks)
         return chosen_fields(file, blocks, self.separators[number], self.fields[number] if self.fields else ())
@@ -215,11 +214,6 @@ class TextEdges:
         last_id = _ANY_ID if self.stated_vertices is None else self.stated_vertices - 1
         count, at, wrong = parse_edges(block, self.weights, self.extra_columns, last_id, source, target, weight)
         return EdgeChunk(source[:count], target[:count], weight[:count] if self.weights else None), at, wrong
-
-    def _wrong_line(self, file: SourceFile, offset: int, wrong: int) -> InputError:
-        # A source that states its number of vertices uses numbers as ids.
-        hint = _HINTS.get(wrong, "") if self.stated_vertices is None or wrong == EXTRA else ""
-        return bad_line(file, offset, REASONS[wrong] + hint)
 
     def begins_with_names(self) -> bool:
         """Whether an id in the first 64 KiB of lines of a file is not a number, so that the ids are names.
