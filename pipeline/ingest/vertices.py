@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gnnloom.pipeline.ingest.preparation import prepared_source
@@ -132,7 +132,10 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
     found = writer.recorded_of(names)
     of_tables = {each.array: _table_facts(each, found) for each in arrays if each.table is not None}
     _check_placed(source, graph, of_tables)
-    facts: dict[str, Any] = {**_total_facts(found[name] for name in names), **_left_out(graph, source, of_tables)}
+    total, known = {"num_classes": 0}, RowCounts().to_facts().keys()
+    for name in names:
+        total = add_facts(total, {fact: count for fact, count in found[name].facts.items() if fact not in known})
+    facts: dict[str, Any] = {**total, **_left_out(graph, source, of_tables)}
     if class_names := names_of(_source_of(source, array) for array in source.arrays):
         facts |= {"class_names": list(class_names)}
     writer.commit(names, sizes, facts)
@@ -196,11 +199,3 @@ def _left_out(graph: Graph, source: VertexSource, of_tables: Mapping[str, Mappin
     ]
     most = max([*by_row, *(facts["left_out"] for facts in of_tables.values())], default=0)
     return {"left_out": most} if most else {}
-
-
-def _total_facts(records: Iterable[TaskRecord]) -> dict[str, int]:
-    total = {"num_classes": 0}
-    of_tables = RowCounts().to_facts().keys()
-    for record in records:
-        total = add_facts(total, {name: count for name, count in record.facts.items() if name not in of_tables})
-    return total

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, OpenBlock
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
-from gnnloom.pipeline.ingest.keys.merge import merged_blocks
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, run
 from gnnloom.pipeline.tasks.progress import Done
@@ -47,9 +46,8 @@ class KeyTable:
     @classmethod
     def of(cls, records: Sequence[TaskRecord], ids: str) -> KeyTable:
         """The table of the ranges that :func:`gnnloom.pipeline.ingest.keys.merge.merge_keys` merged."""
-        merged = [merged_blocks(record, KEY_TYPES[ids]) for record in records]
-        blocks = [[block.lane.to_json(), block.start, list(block.counts)] for each in merged for block in each]
-        return cls(ids, blocks, list(accumulate(map(len, merged), initial=0)))
+        merged = [[[record.facts["lane"], *block] for block in record.facts["blocks"]] for record in records]
+        return cls(ids, list(chain.from_iterable(merged)), list(accumulate(map(len, merged), initial=0)))
 
     @classmethod
     def stated(cls, ids: str, counts: Sequence[int], num_ranges: int) -> KeyTable:

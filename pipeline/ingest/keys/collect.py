@@ -17,7 +17,6 @@ from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import TaskRecord
 
 #: Keys that each file contributes to the sample that cuts the ranges of keys. With 64 from each of F files, a range is
 #: off its intended size by about 1/sqrt(64 F) of all keys.
@@ -57,26 +56,8 @@ class CollectKeysTask(Task):
     lane: Lane
 
 
-def collected_files(record: TaskRecord, keys: KeyType[Any]) -> list[KeyFile]:
-    """The files that a finished task wrote."""
-    lane = Lane.from_json(record.facts["lane"])
-    return [KeyFile.from_json(content, lane, keys.widths) for content in record.facts["files"]]
-
-
-def checked_files(records: Sequence[TaskRecord], keys: KeyType[Any]) -> list[KeyFile]:
-    """The files that all tasks wrote, in the order of the source.
-
-    Raises:
-        InputError: there are none, or only some of the edges have a weight.
-    """
-    files = [file for record in records for file in collected_files(record, keys)]
-    if not files:
-        raise InputError("the source has no edges")
-    _check_weights([file.weighted for file in files])
-    return files
-
-
-def _check_weights(weighted: Sequence[bool]) -> None:
+def check_weights(weighted: Sequence[bool]) -> None:
+    """Raise InputError if only some of the edges have a weight."""
     if len(set(weighted)) > 1:
         raise InputError("some edges of the source have a weight and some have none")
 
@@ -145,7 +126,7 @@ class _GrowingFile:
     ) -> KeyFile:
         """Write the file, given the stored arrays of its distinct keys and the position of every key among them."""
         weights = [weight for weight in self.weights if weight is not None]
-        _check_weights([weight is not None for weight in self.weights])
+        check_weights([weight is not None for weight in self.weights])
         block = KeyBlock.write(opened, lane, start, arrays)
         first = np.cumsum([0, *map(len, self.parts)])
         ends = [positions[begin:][pair] for begin, pair in zip(first, self.ends, strict=False)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ import xxhash
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, writable
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile, OpenBlock
-from gnnloom.pipeline.ingest.keys.collect import checked_files
+from gnnloom.pipeline.ingest.keys.collect import check_weights
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
@@ -28,6 +28,7 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Task, WorkFiles
 from gnnloom.pipeline.tasks.progress import Done
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import TaskRecord
 from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 
@@ -80,13 +81,16 @@ class KeyRanges:
         Raises:
             InputError: there are none, or only some of the edges have a weight.
         """
-        keys = KEY_TYPES[ids]
-        sizes = [file.keys.num_bytes for file in checked_files(records, keys)]
+        uncut = cls(ids, [[record.facts["lane"], record.facts["files"]] for record in records], [])
+        files, keys = list(chain.from_iterable(uncut.files())), uncut.keys
+        if not files:
+            raise InputError("the source has no edges")
+        check_weights([file.weighted for file in files])
+        sizes = [file.keys.num_bytes for file in files]
         samples = sorted((sample for record in records for sample in record.facts["samples"]), key=keys.from_json)
         ranges = num_key_ranges(sum(sizes), len(sizes))
         cuts = {samples[number * len(samples) // ranges] for number in range(1, ranges)} - {samples[0]}
-        collected = [[record.facts["lane"], record.facts["files"]] for record in records]
-        return cls(ids, collected, sorted(cuts, key=keys.from_json))
+        return replace(uncut, bounds=sorted(cuts, key=keys.from_json))
 
     @property
     def keys(self) -> KeyType[Any]:
@@ -170,12 +174,6 @@ class KeyLanes(WorkFiles):
 
     def is_intact(self, record: TaskRecord) -> bool:
         return Lane.from_json(record.facts["lane"]).is_intact(self.work, record.facts["bytes"])
-
-
-def merged_blocks(record: TaskRecord, keys: KeyType[Any]) -> list[KeyBlock]:
-    """The blocks of distinct keys that a finished task wrote, ascending."""
-    lane = Lane.from_json(record.facts["lane"])
-    return [KeyBlock(lane, start, tuple(counts), keys.widths) for start, counts in record.facts["blocks"]]
 
 
 def merge_range(task: MergeKeysTask) -> Done:

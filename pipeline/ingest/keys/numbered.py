@@ -225,15 +225,11 @@ class NumberedEdges:
             rows = ranges.shuffle.rows(self.work, opened)
             for number, file in enumerate(files[span.file], start=first):
                 # Ranges and keys ascend, so the numbers come in the order of the file's keys.
-                numbers = _whole(rows.read(number, number + 1).column("number"), firsts)
+                routed = rows.read(number, number + 1).column("number")
+                # Within all keys: those of a range follow those of the ranges before.
+                numbers: NDArray[np.int64] = firsts[routed >> PLACE_BITS]
+                numbers += routed & ((1 << PLACE_BITS) - 1)
                 for start in range(0, file.num_edges, CHUNK_EDGES):
                     stop = min(start + CHUNK_EDGES, file.num_edges)
                     source, target = file.read_ends(opened, start, stop)
                     yield EdgeChunk(numbers[source], numbers[target], file.read_weights(opened, start, stop))
-
-
-def _whole(routed: NDArray[np.int64], firsts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers within all keys, from routed numbers; ``firsts`` are the numbers of the first keys of the ranges."""
-    numbers: NDArray[np.int64] = firsts[routed >> PLACE_BITS]
-    numbers += routed & ((1 << PLACE_BITS) - 1)
-    return numbers
