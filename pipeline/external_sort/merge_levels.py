@@ -78,6 +78,7 @@ class Merge:
 def merges(levels: Sequence[Level], level: Level, num_positions: int) -> Iterator[Merge]:
     """The merges that make the sources of a level, by span and source; spans without positions have none."""
     before = levels[level.number - 1]
+    merged = -(-before.sources // level.sources)
     for span in range(level.spans):
         positions = split_range(num_positions, level.spans, span)
         if positions[0] == positions[1]:
@@ -85,11 +86,5 @@ def merges(levels: Sequence[Level], level: Level, num_positions: int) -> Iterato
         # Spans of a level lie within those of the level before.
         wide = range_of(num_positions, before.spans, positions[0])
         for source in range(level.sources):
-            yield Merge(span, source, positions, wide, _merged_sources(levels, level, source))
-
-
-def _merged_sources(levels: Sequence[Level], level: Level, source: int) -> range:
-    """Sources of the level before ``level`` that are merged into ``source``."""
-    before = levels[level.number - 1]
-    size = -(-before.sources // level.sources)
-    return range(source * size, min((source + 1) * size, before.sources))
+            group = range(source * merged, min((source + 1) * merged, before.sources))
+            yield Merge(span, source, positions, wide, group)

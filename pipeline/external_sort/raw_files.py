@@ -30,18 +30,9 @@ def read_bytes(path: Path, offset: int, out: NDArray[Any]) -> None:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        read_open_file(descriptor, path, offset, out)
+        read_into(descriptor, path, offset, [out.reshape(-1).view(np.uint8).data] if out.size else [], out.nbytes)
     finally:
         os.close(descriptor)
-
-
-def read_open_file(descriptor: int, path: Path, offset: int, out: NDArray[Any]) -> None:
-    """``read_bytes`` of a file that is open.
-
-    Raises:
-        CorruptError: the file is too short.
-    """
-    read_into(descriptor, path, offset, [out.reshape(-1).view(np.uint8).data] if out.size else [], out.nbytes)
 
 
 def read_into(

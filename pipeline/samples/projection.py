@@ -74,7 +74,11 @@ def project_samples(
     inputs = checked_inputs(dataset, graph, partition, options)
     sizes = SampleSizes.of(inputs, options)
     key = samples_key(inputs.keys, options)
-    seeds = _training_vertices(inputs, options.ranks).tolist()
+    # Vertices in the training split of every rank.
+    training = np.zeros(options.ranks, np.int64)
+    for part, split in _parts_and_splits(inputs):
+        training += np.bincount(part[split == SPLIT["train"]], minlength=options.ranks)
+    seeds = training.tolist()
     writer = ArtifactWriter(dataset.path / "samples" / key, "samples", key)
     counted = count(sample_phases(writer, inputs, options, sizes, seeds))
     hot = min(sizes.hot_rows, graph.num_vertices) * sizes.row_bytes
@@ -92,14 +96,6 @@ def project_samples(
         copy_bytes=0 if is_done else _copy_bytes(inputs),
         disk_free_bytes=shutil.disk_usage(dataset.path).free,
     )
-
-
-def _training_vertices(inputs: SampleInputs, ranks: int) -> NDArray[np.int64]:
-    """(ranks,) int64 vertices in the training split of every rank."""
-    counts = np.zeros(ranks, np.int64)
-    for part, split in _parts_and_splits(inputs):
-        counts += np.bincount(part[split == SPLIT["train"]], minlength=ranks)
-    return counts
 
 
 def _parts_and_splits(inputs: SampleInputs) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,9 +84,10 @@ def write_segment(task: SegmentTask) -> int:
     """Write one segment; returns the number of vertices in its batches."""
     writer, inputs = task.of.writer, task.of.inputs
     root = writer.path
-    graph, stored = inputs.map_graph(), writer.recorded_of([task.of.name])[task.of.name].arrays
+    graph = inputs.map_graph()
+    stored = {record.path: record for record in writer.recorded_of([task.of.name])[task.of.name].arrays}
     # As the task of the rank wrote them.
-    seeds, hot = (ArrayReader(root, _named(stored, task.of.path(name))).read() for name in ("seed", "hot_vertex"))
+    seeds, hot = (ArrayReader(root, stored[task.of.path(name)]).read() for name in ("seed", "hot_vertex"))
     sampler = task.of.sampler(graph, seeds)
     batches = [layered_batch(graph, sampler.sample(task.epoch, k)) for k in range(task.first, task.stop)]
     places = [_hot_places(hot, batch.vertices) for batch in batches]
@@ -101,10 +101,6 @@ def write_segment(task: SegmentTask) -> int:
         output.add(_write_labels(task, batches))
         output.add(_write_features(writer, f"{task.path}/feature", "packed", inputs, packed))
     return sum(len(batch.vertices) for batch in batches)
-
-
-def _named(records: Iterable[ArrayRecord], path: str) -> ArrayRecord:
-    return next(record for record in records if record.path == path)
 
 
 def _hot_places(hot: NDArray[np.int64], vertices: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -42,8 +42,13 @@ class Gathered:
             return found, None
         first, last = int(found.min()), int(found.max()) + 1
         # As of a permutation: counting takes no more memory than sorting, and less time.
-        is_dense = last - first <= 2 * len(found)
-        place = _counted_places(found, first, last) if is_dense else _sorted_places(found)
+        if last - first <= 2 * len(found):
+            place = _counted_places(found, first, last)
+        else:
+            # Each section ascends, which a stable sort uses.
+            order = np.argsort(found, kind="stable")
+            place = np.empty_like(order)
+            place[order] = np.arange(len(order))
         position = np.empty_like(found)
         position[place] = found
         return position, place
@@ -65,17 +70,14 @@ class Gathered:
         place = None if self.positions[1] - self.positions[0] == 1 else self._order[1]
         if place is not None and column.lengths is not None:
             return self._ragged(column, column.lengths, place)
-        rows, done = column.empty(self._num_elements(column)), 0
+        extents = (section.run.extent(column.name, section.rows) for section in self.sections)
+        rows, done = column.empty(sum(stop - start for start, stop in extents)), 0
         for section in self.sections:
             for block in section.blocks(name):
                 stop = done + len(block)
                 rows[slice(done, stop) if place is None else place[done:stop]] = block
                 done = stop
         return rows
-
-    def _num_elements(self, column: Column) -> int:
-        extents = (section.run.extent(column.name, section.rows) for section in self.sections)
-        return sum(stop - start for start, stop in extents)
 
     def _ragged(self, column: Column, lengths: str, place: NDArray[np.int64]) -> NDArray[Any]:
         ends = np.cumsum(self.column(lengths))
@@ -115,18 +117,9 @@ def in_steps(
             step *= 2
 
 
-def _sorted_places(position: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The place of each row in a stable sort by position."""
-    # Each section ascends, which a stable sort uses.
-    order = np.argsort(position, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return place
-
-
 @njit(cache=True, nogil=True)
 def _counted_places(position: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
-    """The same, by counting; positions are ``first`` to ``last`` (exclusive)."""
+    """The place of each row in a stable sort by position; positions are ``first`` to ``last`` (exclusive)."""
     start = np.zeros(last - first + 1, np.int64)
     for each in position:
         start[each - first + 1] += 1

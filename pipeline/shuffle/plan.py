@@ -99,7 +99,11 @@ class ShufflePlan:
 
     def _merge(self, level: Level, number: int, merge: Merge) -> MergeTask:
         before, files = self._levels[level.number - 1][1], self._levels[level.number][1]
-        num_bytes = self._bytes(merge.positions, len(merge.group) / self.levels[level.number - 1].sources)
+        first, last = merge.positions
+        # Of the rows of these positions, and of their index.
+        share = len(merge.group) / self.levels[level.number - 1].sources
+        part = share * (last - first) / max(1, self.shuffle.num_positions)
+        num_bytes = int(part * (self.num_bytes + 16 * self.num_keys))
         num_files = before.num_files((merge.span_before, source) for source in merge.group)
         return MergeTask(
             self.writer,
@@ -119,11 +123,6 @@ class ShufflePlan:
         last = self.levels[-1]
         spans = self.shuffle.spans(last.spans, *positions)
         return self.read_files.num_files((span, source) for span in spans for source in range(last.sources))
-
-    def _bytes(self, positions: Span, share: float) -> int:
-        """Bytes of the rows of some positions, and of their index, in a share of the runs."""
-        part = share * (positions[1] - positions[0]) / max(1, self.shuffle.num_positions)
-        return int(part * (self.num_bytes + 16 * self.num_keys))
 
     def _tag(self, level: Level) -> str:
         # A command with other memory may have other tasks, and then other merges.

@@ -176,21 +176,6 @@ class RunWriter:
         self._at[name] = self._lane.write(self._at[name], np.ascontiguousarray(elements, self._columns[name].dtype))
 
 
-def begin_run(
-    lane: LaneWriter, start: int, columns: tuple[Column, ...], index: Index, totals: tuple[int, ...]
-) -> RunWriter:
-    """Begin a run at a byte of a lane: write its index, and return what writes its columns.
-
-    Args:
-        totals: for each column of lengths, the sum of its lengths.
-    """
-    has_keys, has_offsets = index.keys is not None, index.offsets is not None
-    layout = RunLayout(start, index.num_rows, index.num_keys, index.first, has_keys, has_offsets, columns, totals)
-    writer = RunWriter(lane, layout)
-    writer.put_index(index.keys, index.offsets)
-    return writer
-
-
 class SortedRun:
     """A run in an open lane."""
 

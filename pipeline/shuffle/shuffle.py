@@ -19,7 +19,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, wr
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
 from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
 from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
-from gnnloom.pipeline.shuffle.runs import Index, RunWriter, Section, SortedRun, begin_run
+from gnnloom.pipeline.shuffle.runs import Index, RunLayout, RunWriter, Section, SortedRun
 from gnnloom.storage.format.artifact import TaskOutput, TaskRecord
 from gnnloom.storage.matrix.ranges import range_of
 
@@ -144,7 +144,10 @@ class RunsWriter:
             index: of the rows, which are sorted by position.
             totals: for each column of lengths, the sum of its lengths.
         """
-        run = begin_run(self._opened, self._end, self._shuffle.columns, index, totals)
+        has_keys, has_offsets = index.keys is not None, index.offsets is not None
+        of_index = index.num_rows, index.num_keys, index.first, has_keys, has_offsets
+        run = RunWriter(self._opened, RunLayout(self._end, *of_index, self._shuffle.columns, totals))
+        run.put_index(index.keys, index.offsets)
         self._end, self._num_rows = run.layout.stop, self._num_rows + index.num_rows
         return run
 

@@ -107,12 +107,6 @@ class LazyCluster:
         return self
 
 
-def run_tasks(cluster: Cluster, function: Callable[[Item], object], items: Sequence[Item]) -> None:
-    """Run tasks whose results are files, and wait until all have finished."""
-    for _ in cluster.map(function, items):
-        pass
-
-
 def threads_suffice(workers: int, seconds: float) -> bool:
     """Whether threads finish before worker processes would, on work that takes a single worker so many seconds."""
     return seconds / workers * THREAD_LOSS < START_SECONDS

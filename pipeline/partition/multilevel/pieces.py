@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import BLOCK_BYTES, num_shared_files
 from gnnloom.pipeline.external_sort.merge_levels import FEW_SOURCES, SOURCE_BYTES, most_sources
-from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
-from gnnloom.pipeline.tasks.phase import Needs, Phase
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import Needs, Phase, results
 from gnnloom.storage.format.files import written_aside
 
 #: Vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
@@ -124,7 +124,8 @@ def phase_over(
 
 def run_pieces(phase: Phase, cluster: Cluster) -> None:
     """Run all tasks of a phase that return nothing."""
-    run_tasks(cluster, phase.function, phase.tasks)
+    for _ in results(phase, cluster):
+        pass
 
 
 def in_order(found: Iterable[tuple[int, Any]]) -> list[Any]:
