@@ -63,7 +63,9 @@ def prepare(function: Callable[[Item], Any], items: Sequence[Item]) -> Prepared:
     call = uuid.uuid4().hex[:8]
     keys = [f"{task_name(function, item, number)}-{call}" for number, item in enumerate(items)]
     common, name = _common_fields(items), f"gnnloom-{call}"
-    return Prepared([_Slim(_without(item, common), name) for item in items] if common else items, keys, common, name)
+    return Prepared(
+        [_Slim(_with(item, dict.fromkeys(common)), name) for item in items] if common else items, keys, common, name
+    )
 
 
 def task_name(function: Callable[[Any], Any], item: Any, number: int) -> str:
@@ -91,10 +93,6 @@ def _common_fields(items: Sequence[Any]) -> dict[str, Any]:
     ]
     values = {name: getattr(first, name) for name in shared}
     return {name: value for name, value in values.items() if len(dumps(value)) >= SHARED_BYTES}
-
-
-def _without(item: Item, names: Mapping[str, Any]) -> Item:
-    return _with(item, dict.fromkeys(names))
 
 
 def _with(item: Item, values: Mapping[str, Any]) -> Item:

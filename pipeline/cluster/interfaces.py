@@ -64,12 +64,8 @@ def _from_fastest(interfaces: Mapping[str, str]) -> list[str]:
     import psutil  # noqa: PLC0415 - comes with distributed
 
     speeds = {name: status.speed for name, status in psutil.net_if_stats().items() if status.isup}
-    names = [name for name in speeds if name in interfaces and not _is_loopback(interfaces[name])]
+    names = [name for name in speeds if name in interfaces and not ipaddress.ip_address(interfaces[name]).is_loopback]
     return sorted(names, key=lambda name: (not name.startswith(_FAST), -speeds[name], name))
-
-
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address).is_loopback
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,9 @@ class Beacon:
     def __init__(self) -> None:
         interfaces = usable_interfaces()
         token = secrets.token_bytes(_TOKEN_BYTES)
-        self._sockets = [_listening(interfaces[name]) for name in _from_fastest(interfaces)[:MOST_OFFERED]]
+        offered = _from_fastest(interfaces)[:MOST_OFFERED]
+        # A backlog for many ranks that connect at once.
+        self._sockets = [socket.create_server((interfaces[name], 0), backlog=1024) for name in offered]
         self.offer = Offer(int.from_bytes(token), tuple(each.getsockname()[:2] for each in self._sockets))
         for each in self._sockets:
             threading.Thread(target=_answer, args=(each, token), daemon=True).start()
@@ -108,11 +106,6 @@ class Beacon:
             # Wakes the thread that waits for a connection, which closing alone does not.
             each.shutdown(socket.SHUT_RDWR)
             each.close()
-
-
-def _listening(address: str) -> socket.socket:
-    # A backlog for many ranks that connect at once.
-    return socket.create_server((address, 0), backlog=1024)
 
 
 def _answer(listening: socket.socket, token: bytes) -> None:

@@ -39,9 +39,15 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, memory: int, *, dash
         True on the client's rank, at once; False on the others, after the client has closed the cluster.
     """
     address = usable_interfaces()[interface]
-    _configure(_shared_certificate(comm))
+    certificate = bytearray(make_certificate().to_bytes() if comm.Get_rank() == 0 else SECRET_BYTES)
+    comm.Bcast(certificate, root=0)
+    _configure(Certificate.from_bytes(bytes(certificate)))
     if comm.Get_rank() >= LEAST_RANKS - 1:
-        _ignore_stop_signals()
+        # Batch systems signal all processes of a job, and the client closes the cluster. Worker processes inherit what
+        # a rank ignores; the default is to die.
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_DFL:
+                signal.signal(number, signal.SIG_IGN)
     dask_mpi = importlib.import_module("dask_mpi.initialize")  # takes a second to import
     from gnnloom.pipeline.cluster.processes import Guard, PagelessScheduler  # noqa: PLC0415 - imports Dask
 
@@ -76,21 +82,6 @@ def memory_per_rank(ranks_here: int) -> int:
     elif stated := os.environ.get("SLURM_MEM_PER_CPU", ""):
         limits.append((int(stated) << 20) * int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
     return min(limits) // ranks_here
-
-
-def _ignore_stop_signals() -> None:
-    """Ignore requests to stop on a rank of workers: the client, which gets them too, closes the cluster."""
-    # Batch systems signal all processes of a job. Worker processes inherit what a rank ignores; the default is to die.
-    for number in (signal.SIGUSR1, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_DFL:
-            signal.signal(number, signal.SIG_IGN)
-
-
-def _shared_certificate(comm: Any) -> Certificate:
-    """Make a certificate for the cluster on rank 0, and send it to all ranks. Collective."""
-    content = bytearray(make_certificate().to_bytes() if comm.Get_rank() == 0 else SECRET_BYTES)
-    comm.Bcast(content, root=0)
-    return Certificate.from_bytes(bytes(content))
 
 
 def _configure(certificate: Certificate) -> None:

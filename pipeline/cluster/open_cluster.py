@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -103,24 +103,24 @@ def open_cluster(options: ClusterOptions) -> Iterator[Cluster]:
         yield cluster
 
 
-@contextmanager
-def _open(options: ClusterOptions) -> Iterator[Cluster]:
+def _open(options: ClusterOptions) -> AbstractContextManager[Cluster]:
     if options.kind in {"address", "scheduler-file"}:
-        with _connect(options) as cluster:
-            yield cluster
-    elif options.kind == "mpi":
-        with _on_ranks(options) as cluster:
-            yield cluster
-    elif options.kind != "local":
+        return _connect(options)
+    if options.kind == "mpi":
+        return _on_ranks(options)
+    if options.kind != "local":
         raise InputError(f"cluster {options.kind!r}: expected 'local', 'address', 'scheduler-file' or 'mpi'")
-    elif options.workers == 0:
-        yield InProcessCluster(options.memory, options.scratch)
-    elif options.workers is None and options.performance_report is None:
-        with ExitStack() as stack:
-            yield LazyCluster(lambda: stack.enter_context(_start_local(options)), options.memory, options.scratch)
-    else:
-        with _start_local(options) as cluster:
-            yield cluster
+    if options.workers == 0:
+        return nullcontext(InProcessCluster(options.memory, options.scratch))
+    if options.workers is None and options.performance_report is None:
+        return _started_when_needed(options)
+    return _start_local(options)
+
+
+@contextmanager
+def _started_when_needed(options: ClusterOptions) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield LazyCluster(lambda: stack.enter_context(_start_local(options)), options.memory, options.scratch)
 
 
 @contextmanager
@@ -228,20 +228,15 @@ def memory_per_thread(memory: int, threads: int) -> int:
 
 def _client(options: ClusterOptions, address: str) -> Client:
     from distributed import Client  # noqa: PLC0415 - takes a second to import
+    from distributed.comm.addressing import get_address_host_port, parse_address  # noqa: PLC0415
 
     try:
-        _check_answers(address)
+        # Connects once: a client that fails to connect leaves threads behind, for which the next may wait forever.
+        if parse_address(address)[0] in {"tcp", "tls"}:
+            socket.create_connection(get_address_host_port(address), timeout=30).close()
         return Client(address, timeout="30s")
     except (OSError, TimeoutError, ValueError) as error:
         raise InputError(f"{options.address}: no Dask scheduler answers there ({error})") from error
-
-
-def _check_answers(address: str) -> None:
-    """Connect once: a client that fails to connect leaves threads behind, for which the next may wait forever."""
-    from distributed.comm.addressing import get_address_host_port, parse_address  # noqa: PLC0415
-
-    if parse_address(address)[0] in {"tcp", "tls"}:
-        socket.create_connection(get_address_host_port(address), timeout=30).close()
 
 
 def _scheduler_address(options: ClusterOptions) -> str:

@@ -56,7 +56,8 @@ class Guard:
 
     def ends(self, held: int) -> bool:
         """Whether to end a worker that holds so many bytes."""
-        return held > self.share or (held > self.most_memory and available_memory() < _reserved())
+        reserved = max(_LEAST_RESERVED, int(_RESERVED_SHARE * MEMORY_LIMIT))
+        return held > self.share or (held > self.most_memory and available_memory() < reserved)
 
 
 def own_memory(pid: int, root: Path = Path("/")) -> int:
@@ -128,7 +129,3 @@ class GuardedNanny(Nanny):
 def ended_workers(client: Client) -> dict[tuple[str | None, int], int]:
     """Bytes that each worker held that its nanny ended, by the nanny's address and the worker's process."""
     return {(event["nanny"], event["pid"]): event["held"] for _, event in client.get_events(_TOPIC)}
-
-
-def _reserved() -> int:
-    return max(_LEAST_RESERVED, int(_RESERVED_SHARE * MEMORY_LIMIT))
