@@ -86,7 +86,11 @@ def shard_grid(
         known = Vertices(vertices) if vertices else None
         source = ShardSource.of(graph, known, None if graph.symmetric else transpose)
         plan = GridPlan(source, options, cluster.memory, places)
-        _create_orders(plan)
+        recorded = writer.recorded("bucket/")
+        for order in plan.stored_orders:
+            # Unless tasks have written chunks, which this would delete.
+            if not any(name.startswith(bucket_prefix(order)) for name in recorded):
+                create_order(writer.path, order, plan.vertex_plan)
         names = run(plan.phases(), cluster, writer)
         sizes = {"vertex": graph.num_vertices} | (dict(vertices.sizes) if vertices else {})
         return GridShards(writer.commit(names, sizes, _facts(plan, graph, vertices)))
@@ -119,14 +123,6 @@ def _find_vertices(dataset: Dataset, graph: Graph, vertices: Artifact | None) ->
     return vertices
 
 
-def _create_orders(plan: GridPlan) -> None:
-    """Create the arrays of the orders, unless tasks have written chunks, which this would delete."""
-    recorded = plan.places.writer.recorded("bucket/")
-    for order in plan.stored_orders:
-        if not any(name.startswith(bucket_prefix(order)) for name in recorded):
-            create_order(plan.places.writer.path, order, plan.vertex_plan)
-
-
 def _facts(plan: GridPlan, graph: Graph, vertices: Artifact | None) -> dict[str, Any]:
     orders = {name: order.to_json() if order else None for name, order in plan.places.orders.items()}
     recorded = plan.places.writer.recorded("cell/")
@@ -147,11 +143,9 @@ def _facts(plan: GridPlan, graph: Graph, vertices: Artifact | None) -> dict[str,
         "row_order": orders["rows"],
         "column_order": orders["columns"],
         "cell_nnz": nonzeros,
-        "balance": {variant: _balance(counts) for variant, counts in nonzeros.items()},
+        # Nonzeros of the heaviest cell over the average; 1 for a matrix without nonzeros.
+        "balance": {
+            variant: float(np.max(counts) / np.mean(counts)) if np.any(counts) else 1.0
+            for variant, counts in nonzeros.items()
+        },
     }
-
-
-def _balance(counts: list[list[int]]) -> float:
-    """Nonzeros of the heaviest cell over the average; 1 for a matrix without nonzeros."""
-    array = np.array(counts, dtype=np.int64)
-    return float(array.max() / array.mean()) if array.sum() else 1.0

@@ -102,11 +102,19 @@ class _RowPlan:
         routes = [self._route(plan, *self._blocks(number), "rows") for number, plan in enumerate(self._row_plans)]
         if self._vertex_plan is not None:
             routes.append(self._route(self._vertex_plan, route_vertices, self._ranges(), "vertices"))
-        tasks = [self._shard_task(rank) for rank in range(self._num_parts)]
         routed, halos = tuple(plan.read_files for plan in self._routed_plans), self._halo_plans
+        tasks, sends = [], []
+        for rank in range(self._num_parts):
+            lanes, common = tuple(plan.lane(rank) for plan in halos), self._of_rank(rank)
+            needs = self._shard_needs(rank)
+            tasks.append(ShardRankTask(**common, name=rank_folder(rank), needs=needs, halo_lanes=lanes))
+            sent = self.parts.sent[rank] + (self.parts.sent_back[rank] if self.parts.sent_back else 0)
+            read, written = 8 * sent + 24 * self._num_parts, 4 * sent + 8 * self._num_parts
+            opens = sum(plan.opens((rank, rank + 1)) for plan in halos)
+            needs = Needs(read, written, opens, 24 * (sent + self.parts.vertices[rank]))
+            sends.append(SendListTask(**common, name=f"send/{rank:05d}", needs=needs))
         files, collected = tuple(plan.files for plan in halos), tuple(plan.read_files for plan in halos)
         shard = Phase("shard", shard_rank, tasks, "vertices", routed, files, makes_arrays=True, arrays=3)
-        sends = [self._send_task(rank) for rank in range(self._num_parts)]
         send = Phase("send lists", write_send_lists, sends, "vertices", collected, makes_arrays=True, arrays=3)
         merges = [plan.merges("merge halos") for plan in halos]
         return [phase for phases in (*routes, [shard], *merges, [send]) for phase in phases]
@@ -233,11 +241,6 @@ class _RowPlan:
             "reorder": self.reorder,
         }
 
-    def _shard_task(self, rank: int) -> ShardRankTask:
-        lanes = tuple(plan.lane(rank) for plan in self._halo_plans)
-        needs = self._shard_needs(rank)
-        return ShardRankTask(**self._of_rank(rank), name=rank_folder(rank), needs=needs, halo_lanes=lanes)
-
     def _shard_needs(self, rank: int) -> Needs:
         parts, graph = self.parts, self.source.graph
         own, nonzeros, halo = parts.vertices[rank], parts.nonzeros[rank], parts.received[rank]
@@ -256,9 +259,3 @@ class _RowPlan:
             opens=sum(plan.opens((rank, rank + 1)) for plan in self._routed_plans),
             memory=memory + self._mapped_bytes,
         )
-
-    def _send_task(self, rank: int) -> SendListTask:
-        sent = self.parts.sent[rank] + (self.parts.sent_back[rank] if self.parts.sent_back else 0)
-        index, opens = 24 * self._num_parts, sum(plan.opens((rank, rank + 1)) for plan in self._halo_plans)
-        needs = Needs(8 * sent + index, 4 * sent + 8 * self._num_parts, opens, 24 * (sent + self.parts.vertices[rank]))
-        return SendListTask(**self._of_rank(rank), name=f"send/{rank:05d}", needs=needs)

@@ -6,8 +6,7 @@ The shards serve the point-to-point exchange of Demirci, Haldar, Ferhatosmanoglu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
@@ -18,7 +17,6 @@ from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.pipeline.tasks.sizes import PartSizes
-from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -26,56 +24,6 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.groups import write_group
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """The artifacts that are sharded, and what the shards' manifest says about them."""
-
-    graph: Graph
-    partition: Partition
-    vertices: Vertices | None
-    reorder: str
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return _parameters(self.partition.num_parts, self.partition.method, self.reorder)
-
-    @property
-    def keys(self) -> dict[str, str]:
-        keys = {"graph": self.graph.artifact.key, "partition": self.partition.artifact.key}
-        return keys | ({"vertices": self.vertices.artifact.key} if self.vertices else {})
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        sizes = {"vertex": self.graph.num_vertices, "part": self.partition.num_parts}
-        return sizes | (self.vertices.widths if self.vertices else {})
-
-    @property
-    def num_entries(self) -> int:
-        """Numbers to write: nonzeros, and columns of the vertex data."""
-        columns = sum(self.vertices.widths.values()) if self.vertices else 0
-        return self.graph.nnz + self.graph.num_vertices * columns
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        targets = self.vertices.num_targets if self.vertices else 0
-        return {
-            **({"num_targets": targets} if targets else {}),
-            "symmetric": self.graph.symmetric,
-            "weighted": self.graph.weighted,
-            "num_classes": self.vertices.num_classes if self.vertices else 0,
-            "quality": self.partition.quality,
-        }
-
-    def places(self, writer: ArtifactWriter, part_path: Path, transpose: Graph | None) -> RowPlaces:
-        """Where the tasks read and write."""
-        matrices = tuple(graph.artifact.path for graph in (self.graph, transpose) if graph)
-        if self.vertices is None:
-            return RowPlaces(writer, part_path, matrices)
-        artifact = self.vertices.artifact
-        dims = {name: ("row", *artifact.record(name).dims[1:]) for name in self.vertices.names}
-        return RowPlaces(writer, part_path, matrices, artifact.path, dims)
 
 
 @repairing
@@ -98,22 +46,46 @@ def shard_rows(
     """
     if reorder not in REORDERS:
         raise InputError(f"reorder {reorder!r}: expected one of {', '.join(REORDERS)}")
-    inputs = _find_inputs(dataset, partition, vertices, reorder)
-    with ArtifactWriter.begin(dataset.path, "shards", inputs.parameters, inputs.keys, cluster.scratch) as writer:
+    graph = dataset.graph(partition.artifact.inputs["graph"])
+    if vertices is None:
+        vertices = find_vertices(dataset, graph.artifact.key)
+    if vertices is not None and vertices.num_vertices != graph.num_vertices:
+        raise InputError(
+            f"{vertices.artifact.path}: holds data for {vertices.num_vertices:,} vertices, but the graph"
+            f" {graph.artifact.path} has {graph.num_vertices:,}; ingest vertex data for this graph"
+        )
+    keys = {"graph": graph.artifact.key, "partition": partition.artifact.key}
+    keys |= {"vertices": vertices.artifact.key} if vertices else {}
+    parameters = _parameters(partition.num_parts, partition.method, reorder)
+    with ArtifactWriter.begin(dataset.path, "shards", parameters, keys, cluster.scratch) as writer:
         if writer.is_complete:
             return RowShards(Artifact(writer.path))
-        cluster = for_few(cluster, inputs.num_entries)
+        widths = vertices.widths if vertices else {}
+        cluster = for_few(cluster, graph.nnz + graph.num_vertices * sum(widths.values()))
         # Parts are looked up by column id, in no order: tasks map a plain file instead of reading chunks.
         part_path = writer.work / "parts"
         if not part_path.exists():
             copy_vector(partition.stored_part(), part_path)
         # The backward pass multiplies with the transpose.
-        transpose = None if inputs.graph.symmetric else transpose_graph(dataset, inputs.graph, cluster)
-        source = ShardSource.of(inputs.graph, inputs.vertices, transpose)
-        places = inputs.places(writer, part_path, transpose)
+        transpose = None if graph.symmetric else transpose_graph(dataset, graph, cluster)
+        places = RowPlaces(writer, part_path, tuple(each.artifact.path for each in (graph, transpose) if each))
+        if vertices is not None:
+            stored = vertices.artifact
+            dims = {name: ("row", *stored.record(name).dims[1:]) for name in vertices.names}
+            places = replace(places, vertices=stored.path, dims=dims)
+        source = ShardSource.of(graph, vertices, transpose)
         phases = row_phases(source, PartSizes.of(partition), places, reorder)
         write_group(writer.path / "row", {})
-        return RowShards(writer.commit(run(phases, cluster, writer), inputs.sizes, inputs.facts))
+        sizes = {"vertex": graph.num_vertices, "part": partition.num_parts} | widths
+        targets = vertices.num_targets if vertices else 0
+        facts = {
+            **({"num_targets": targets} if targets else {}),
+            "symmetric": graph.symmetric,
+            "weighted": graph.weighted,
+            "num_classes": vertices.num_classes if vertices else 0,
+            "quality": partition.quality,
+        }
+        return RowShards(writer.commit(run(phases, cluster, writer), sizes, facts))
 
 
 def row_shards_key(parts: int, method: str, inputs: Mapping[str, str], reorder: str = "none") -> str:
@@ -132,15 +104,3 @@ def _parameters(parts: int, method: str, reorder: str) -> dict[str, Any]:
     # Keys name an order only where there is one.
     ordered = {} if reorder == "none" else {"reorder": reorder}
     return {"layout": "row", "parts": parts, "method": method, **ordered}
-
-
-def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | None, reorder: str) -> _Inputs:
-    if vertices is None:
-        vertices = find_vertices(dataset, partition.artifact.inputs["graph"])
-    graph = dataset.graph(partition.artifact.inputs["graph"])
-    if vertices is not None and vertices.num_vertices != graph.num_vertices:
-        raise InputError(
-            f"{vertices.artifact.path}: holds data for {vertices.num_vertices:,} vertices, but the graph"
-            f" {graph.artifact.path} has {graph.num_vertices:,}; ingest vertex data for this graph"
-        )
-    return _Inputs(graph, partition, vertices, reorder)
