@@ -16,7 +16,7 @@ from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.pipeline.partition.stage import store_phase
 from gnnloom.pipeline.partition.stochastic.batch_partition import expected_phases
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
-from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count
+from gnnloom.pipeline.tasks.phase import PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import ArtifactWriter
@@ -46,14 +46,9 @@ def partition_counts(
         return measured
     if options.model == "stochastic":
         return [*count(expected_phases(graph, transpose, options)), *measured]
-    return [*count(_multilevel_phases(graph, options, Setting(parts, workers, memory))), *measured]
-
-
-def _multilevel_phases(graph: GraphSizes, options: PartitionOptions, setting: Setting) -> list[Phase]:
-    """The phases of the multilevel method; none if another one runs."""
     directions = 2 if options.directions == "both" and not graph.symmetric else 1
-    how = graph, setting, options.method, options.preset, directions
-    return [*method_phases(*how), *boundary_phases(*how)]
+    how = graph, Setting(parts, workers, memory), options.method, options.preset, directions
+    return [*count([*method_phases(*how), *boundary_phases(*how)]), *measured]
 
 
 @dataclass(frozen=True)

@@ -237,15 +237,17 @@ class MeasurePlan:
     def phases(self) -> list[Phase]:
         """The phases that measure the parts."""
         # Row j of the transpose lists the vertices that gather from j, whose parts need the row of j in a forward pass.
-        phases = [self._exchange("forward", self.transpose_path, self.transpose)]
+        products = [("forward", self.transpose_path, self.transpose)]
         if not self.graph.symmetric:
-            phases.append(self._exchange("backward", self.graph_path, self.graph))
-        paths = self.graph_path, self.part_path
-        return [*phases, load_phase(self.writer, *paths, self.graph, self.num_parts, self.weights)]
-
-    def _exchange(self, direction: str, matrix_path: Path, sizes: GraphSizes) -> Phase:
+            products.append(("backward", self.graph_path, self.graph))
         buffers = CountBuffers(self.num_parts, self.memory)
-        return exchange_phase(self.writer, matrix_path, self.part_path, sizes, buffers, direction)
+        return [
+            *(
+                exchange_phase(self.writer, path, self.part_path, sizes, buffers, name)
+                for name, path, sizes in products
+            ),
+            load_phase(self.writer, self.graph_path, self.part_path, self.graph, self.num_parts, self.weights),
+        ]
 
 
 def record_quality(output: TaskOutput, plan: MeasurePlan, cluster: Cluster, method: str, imbalance: float) -> None:

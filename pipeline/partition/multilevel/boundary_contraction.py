@@ -48,19 +48,6 @@ _READ_BYTES = RING_BYTES + PART_BYTES + NUMBER_BYTES
 
 
 @dataclass(frozen=True)
-class BoundaryLabels:
-    """The vertices of the contracted hypergraph.
-
-    Attributes:
-        clusters: the label of every vertex.
-        part_path: file of the (num_clusters,) int32 part of each label.
-    """
-
-    clusters: Clusters
-    part_path: Path
-
-
-@dataclass(frozen=True)
 class _Labeling:
     """What the tasks have in common.
 
@@ -80,10 +67,14 @@ class _Labeling:
         return self.folder / "numbers.npy"
 
     @property
-    def labels(self) -> BoundaryLabels:
-        """The result; numbers and weights of its clusters are not known before vertices are weighed."""
-        clusters = Clusters(self.folder / "label.npy", self.folder / "weight.npy", 0, 0, 0)
-        return BoundaryLabels(clusters, self.folder / "given.npy")
+    def clusters(self) -> Clusters:
+        """The result; numbers and weights are not known before vertices are weighed."""
+        return Clusters(self.folder / "label.npy", self.folder / "weight.npy", 0, 0, 0)
+
+    @property
+    def given_path(self) -> Path:
+        """File of the (num_clusters,) int32 part of each label."""
+        return self.folder / "given.npy"
 
     def is_near(self, piece: slice) -> NDArray[np.bool_]:
         """(num_rows,) whether each vertex of a piece is in the boundary."""
@@ -91,53 +82,39 @@ class _Labeling:
         return (ring_of > 0) & (ring_of <= self.boundary.width)
 
 
-@dataclass(frozen=True)
-class _Count:
-    """What a task counted.
-
-    Attributes:
-        number: of the task.
-        num_near, heaviest: number of vertices inside, and the weight of the heaviest; 0 if there are none.
-        load: (P,) int64 weight of the vertices outside, by part.
-    """
-
-    number: int
-    num_near: int
-    heaviest: int
-    load: NDArray[np.int64]
-
-
 def label_boundary(
     hypergraph: DiskHypergraph, boundary: Boundary, part_path: Path, parts: int, folder: Path, cluster: Cluster
-) -> BoundaryLabels | None:
+) -> tuple[Clusters, Path] | None:
     """Label all vertices; None if so few labels are left that nothing can move.
 
     Args:
         part_path: file of the (num_vertices,) int32 parts.
         parts: number of parts P.
         folder: for the files of the labels.
+
+    Returns:
+        The label of every vertex, and the file of the (num_clusters,) int32 part of each label.
     """
     work = _Labeling(boundary, hypergraph.weight_path, part_path, parts, folder)
     load, heaviest, near = np.zeros(parts, dtype=np.int64), 0, {}
-    for found in results(_count_phase(work), cluster):
-        load += found.load
-        heaviest, near[found.number] = max(heaviest, found.heaviest), found.num_near
+    for number, num_near, weight, outside in results(_count_phase(work), cluster):
+        load += outside
+        heaviest, near[number] = max(heaviest, weight), num_near
     # Every vertex weighs 1 or more.
     used = np.flatnonzero(load)
     firsts = list(accumulate((near[number] for number in sorted(near)), initial=len(used)))
     if firsts[-1] <= parts:
         return None
-    clusters = replace(
-        work.labels.clusters,
-        num_clusters=firsts[-1],
-        total_weight=hypergraph.total_weight,
-        heaviest=max(heaviest, int(load.max())),
-    )
-    labels = replace(work.labels, clusters=clusters)
-    _create(labels, hypergraph.num_vertices, used, load)
+    known = {"total_weight": hypergraph.total_weight, "heaviest": max(heaviest, int(load.max()))}
+    clusters = replace(work.clusters, num_clusters=firsts[-1], **known)
+    create_vector(clusters.label_path, (hypergraph.num_vertices,), index_dtype(clusters.num_clusters))
+    # The labels of the parts come first.
+    for path, dtype, of_parts in ((clusters.weight_path, np.int64, load[used]), (work.given_path, np.int32, used)):
+        create_vector(path, (clusters.num_clusters,), np.dtype(dtype))
+        map_array(path, "r+")[: len(used)] = of_parts
     store_vector(work.number_path, np.cumsum(load > 0) - 1)
     run_pieces(_label_phase(work, firsts), cluster)
-    return labels
+    return clusters, work.given_path
 
 
 def label_phases(boundary: Boundary, parts: int) -> list[Phase]:
@@ -174,34 +151,25 @@ def _label_phase(work: _Labeling, firsts: Sequence[int] | None = None) -> Phase:
     )  # fmt: skip
 
 
-def _create(labels: BoundaryLabels, num_vertices: int, used: NDArray[np.int64], load: NDArray[np.int64]) -> None:
-    """Create the files, in which the labels of the parts come first."""
-    clusters = labels.clusters
-    create_vector(clusters.label_path, (num_vertices,), index_dtype(clusters.num_clusters))
-    create_vector(clusters.weight_path, (clusters.num_clusters,), np.dtype(np.int64))
-    create_vector(labels.part_path, (clusters.num_clusters,), np.dtype(np.int32))
-    map_array(clusters.weight_path, "r+")[: len(used)] = load[used]
-    map_array(labels.part_path, "r+")[: len(used)] = used
-
-
-def _count(task: RangeTask[_Labeling]) -> _Count:
+def _count(task: RangeTask[_Labeling]) -> tuple[int, int, int, NDArray[np.int64]]:
+    """The task's number; the vertices inside, and the weight of the heaviest; (P,) weights outside, by part."""
     work, is_near = task.work, task.work.is_near(task.span)
     weight, part = map_array(work.weight_path)[task.span], map_array(work.part_path)[task.span]
     load = np.zeros(work.parts, dtype=np.int64)
     np.add.at(load, part[~is_near].astype(np.intp), weight[~is_near])
-    return _Count(task.number, int(np.count_nonzero(is_near)), int(weight[is_near].max(initial=0)), load)
+    return task.number, int(np.count_nonzero(is_near)), int(weight[is_near].max(initial=0)), load
 
 
 def _label(task: RangeTask[_Labeling]) -> None:
-    work, labels = task.work, task.work.labels
+    work, clusters = task.work, task.work.clusters
     is_near, part = work.is_near(task.span), map_array(work.part_path)[task.span]
     inside = slice(task.first, task.first + int(np.count_nonzero(is_near)))
     # Parts without vertices outside have a meaningless number, but all of their vertices are overwritten here.
     label = map_array(work.number_path)[part]
     label[is_near] = np.arange(inside.start, inside.stop)
-    map_array(labels.clusters.label_path, "r+")[task.span] = label
-    map_array(labels.clusters.weight_path, "r+")[inside] = map_array(work.weight_path)[task.span][is_near]
-    map_array(labels.part_path, "r+")[inside] = part[is_near]
+    map_array(clusters.label_path, "r+")[task.span] = label
+    map_array(clusters.weight_path, "r+")[inside] = map_array(work.weight_path)[task.span][is_near]
+    map_array(work.given_path, "r+")[inside] = part[is_near]
 
 
 @dataclass(frozen=True)

@@ -81,12 +81,13 @@ def refine_boundary(
         labels = boundary and label_boundary(hypergraph, boundary, part_path, parts, folder, nearby)
         if not boundary or not labels:
             return False
+        clusters, given_path = labels
         nets = select_nets_of_boundary(hypergraph, boundary, folder / "selected", nearby)
-        small = contract_nets(nets, labels.clusters, folder, cluster).load()
+        small = contract_nets(nets, clusters, folder, cluster).load()
         LOGGER.info("refining the boundary: %s of %s vertices", f"{boundary.num_vertices:,}", f"{num_vertices:,}")
-        improved = refinement.improve(small, np.array(map_array(labels.part_path)))
+        improved = refinement.improve(small, np.array(map_array(given_path)))
         improved_path = store_vector(folder / "improved.npy", improved)
-        run_pieces(inherit_phase(labels.clusters, improved_path, part_path, num_vertices), nearby)
+        run_pieces(inherit_phase(clusters, improved_path, part_path, num_vertices), nearby)
         return True
 
 

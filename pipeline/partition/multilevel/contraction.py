@@ -252,15 +252,12 @@ def _contract_nets(task: RangeTask[_Contraction]) -> tuple[int, LaneRuns, Incide
     # The stable order keeps the nets with one hash ascending.
     order = np.argsort(hashed, kind="stable")
     hashed = hashed[order]
-    offsets = np.append(np.searchsorted(hashed, _first_hashes(work.merges)), len(hashed))
+    # The number of ranges of hashes is a power of two.
+    firsts = np.arange(work.merges, dtype=np.uint64) << np.uint64(65 - work.merges.bit_length())
+    offsets = np.append(np.searchsorted(hashed, firsts), len(hashed))
     with work.hashes.routed(task.number) as out:
         out.add(Index.of_offsets(offsets), {"hash": hashed, "net": original[order]})
     return task.number, out.written, nets
-
-
-def _first_hashes(num_ranges: int) -> NDArray[np.uint64]:
-    """(num_ranges,) uint64 at which ranges of hashes begin, whose number is a power of two."""
-    return np.arange(num_ranges, dtype=np.uint64) << np.uint64(65 - num_ranges.bit_length())
 
 
 @njit(cache=True, nogil=True)

@@ -8,8 +8,9 @@ all weights add up to W, there are at most about sqrt(2 W) different ones.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -35,6 +36,10 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 
 #: Up to this many vertices of one weight are dealt one by one.
 _FEW = 32
+
+#: What the parts get of each class: (num_classes,) int64 weights, ascending; (num_classes + 1,) int64 bounds of the
+#: runs of each; (num_runs,) int32 part that a run of vertices goes to, and int64 vertices of the class up to its end.
+_DEALT = ("weight", "offset", "part", "end")
 
 
 def assign_heavy_first(weight: NDArray[np.int64], parts: int, seed: int, part: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -77,33 +82,6 @@ class _Classes:
         return self.folder / f"ranks-{number}.npy"
 
 
-@dataclass(frozen=True)
-class _Deal:
-    """What the parts get of each class.
-
-    Attributes:
-        weight: (num_classes,) int64, ascending.
-        offset: (num_classes + 1,) int64; class k has the runs offset[k]:offset[k + 1].
-        part: (num_runs,) int32 part that a run of vertices goes to.
-        end: (num_runs,) int64 vertices of the class up to the end of the run.
-    """
-
-    weight: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    part: NDArray[np.int32]
-    end: NDArray[np.int64]
-
-    def store(self, folder: Path) -> None:
-        """Write every array to a file of its own, which all tasks map."""
-        for field in fields(self):
-            store_vector(folder / f"{field.name}.npy", getattr(self, field.name))
-
-    @classmethod
-    def map(cls, folder: Path) -> _Deal:
-        """Map the files that :meth:`store` wrote."""
-        return cls(*(map_array(folder / f"{field.name}.npy") for field in fields(cls)))
-
-
 def deal_heavy_first(
     hypergraph: DiskHypergraph, part_path: Path, parts: int, seed: int, folder: Path, cluster: Cluster
 ) -> None:
@@ -116,21 +94,25 @@ def deal_heavy_first(
     """
     folder.mkdir(parents=True, exist_ok=True)
     work = _Classes(hypergraph.weight_path, part_path, folder, seed)
-    counting, placing = _phases(work, hypergraph.num_vertices)
+    counting, placing = place_phases(hypergraph.num_vertices, work)
     run_pieces(counting, cluster)
     weight, count = _rank(work, len(counting.tasks))
-    _deal(weight, count, parts).store(folder)
+    # A file of its own for every array, which all tasks map.
+    for name, array in zip(_DEALT, _deal(weight, count, parts), strict=True):
+        store_vector(folder / f"{name}.npy", array)
     run_pieces(placing, cluster)
     shutil.rmtree(folder)
 
 
-def place_phases(num_vertices: int) -> list[Phase]:
-    """The phases of :func:`deal_heavy_first`."""
-    return _phases(_Classes(Path(), Path(), Path(), 0), num_vertices)
+def place_phases(num_vertices: int, work: _Classes | None = None) -> list[Phase]:
+    """The phases of :func:`deal_heavy_first`: count the weights, and place the vertices.
 
+    At most, every vertex of a piece has another weight.
 
-def _phases(work: _Classes, num_vertices: int) -> list[Phase]:
-    """Count the weights, and place the vertices; at most, every vertex of a piece has another weight."""
+    Args:
+        work: what the tasks have in common; None for plans.
+    """
+    work = work or _Classes(Path(), Path(), Path(), 0)
     pieces, size = vertex_pieces(num_vertices), NUMBER_BYTES * num_vertices
     parts = PART_BYTES * num_vertices
     return [
@@ -165,7 +147,8 @@ def _rank(work: _Classes, num_pieces: int) -> tuple[NDArray[np.int64], NDArray[n
     return weight, total
 
 
-def _deal(weight: NDArray[np.int64], count: NDArray[np.int64], parts: int) -> _Deal:
+def _deal(weight: NDArray[np.int64], count: NDArray[np.int64], parts: int) -> list[NDArray[Any]]:
+    """What the parts get of each class: the arrays of ``_DEALT``."""
     load = np.zeros(parts, dtype=np.int64)
     runs: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
     for each, vertices in zip(weight[::-1].tolist(), count[::-1].tolist(), strict=True):
@@ -174,7 +157,7 @@ def _deal(weight: NDArray[np.int64], count: NDArray[np.int64], parts: int) -> _D
         runs.append((part.astype(np.int32), np.cumsum(share[part])))
     runs.reverse()
     offset = np.cumsum([0, *(len(part) for part, _ in runs)])
-    return _Deal(weight, offset, np.concatenate([part for part, _ in runs]), np.concatenate([end for _, end in runs]))
+    return [weight, offset, *(np.concatenate(each) for each in zip(*runs, strict=True))]
 
 
 @njit(cache=True, nogil=True)
@@ -227,15 +210,16 @@ def _places_below(level: int, weight: int, load: NDArray[np.int64], places: NDAr
 
 def _place(task: RangeTask[_Classes]) -> None:
     work = task.work
-    deal, own = _Deal.map(work.folder), map_array(work.weight_path)[task.span]
+    weight, offset, dealt, ends = (map_array(work.folder / f"{name}.npy") for name in _DEALT)
+    own = map_array(work.weight_path)[task.span]
     (found, count), ranks = map_array(work.counts_path(task.number)), map_array(work.ranks_path(task.number))
     # Vertices of one weight follow each other, ascending.
     order = np.argsort(own, kind="stable")
     placed, first = np.empty(len(own), dtype=np.int32), 0
     for each, vertices, rank in zip(found.tolist(), count.tolist(), ranks.tolist(), strict=True):
-        number = int(np.searchsorted(deal.weight, each))
-        runs = slice(deal.offset[number], deal.offset[number + 1])
-        part, end = deal.part[runs], deal.end[runs]
+        number = int(np.searchsorted(weight, each))
+        runs = slice(offset[number], offset[number + 1])
+        part, end = dealt[runs], ends[runs]
         # Ranks are shuffled, so that the vertices of a run are random ones of the class.
         key = int(stream_key(work.seed, f"heavy first {each}"))
         position = permute_by_network(np.arange(rank, rank + vertices), int(end[-1]), key)

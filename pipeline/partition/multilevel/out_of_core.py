@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,6 @@ _VERTEX_BYTES, _NET_BYTES = 60, 40
 _CLIENT_BYTES = 4
 #: The native partitioner; its preset for the coarsest hypergraph, and for the boundary of every level.
 _PROGRAM, _COARSE_PRESET, _BOUNDARY_PRESET = MT_KAHYPAR, "deterministic", "deterministic-quality"
-
-
-@dataclass(frozen=True)
-class _Level:
-    """A hypergraph and, except for the finest, the clusters of the next finer one that are its vertices."""
-
-    hypergraph: DiskHypergraph
-    clusters: Clusters | None
 
 
 def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32], passes: int = 0) -> dict[str, Any]:
@@ -119,25 +111,29 @@ def _partition(problem: PartitionProblem, part: NDArray[np.int32], passes: int) 
         options.weights,
         options.directions,
     )
-    levels, fits = [_Level(finest, None)], False
+    levels, clusters, fits = [finest], list[Clusters](), False
     if options.preset != "flat":
-        levels, fits = _coarsen(levels[0], problem, memory)
+        levels, clusters, fits = _coarsen(finest, problem, memory)
     refinement = refinement_of(options.parts, options.imbalance, options.seed, memory, fits=fits, passes=passes)
-    _uncoarsen(levels, fits, problem, refinement, part)
+    _uncoarsen(levels, clusters, fits, problem, refinement, part)
     fill_empty_from_files(finest, problem.part_path, options.parts, problem.cluster)
     return {
-        "levels": [
-            {"vertices": each.num_vertices, "nets": each.num_nets, "pins": each.num_pins}
-            for each in (level.hypergraph for level in levels)
-        ],
-        "start": _PROGRAM.name if fits and levels[-1].hypergraph.num_pins else "heavy-first",
+        "levels": [{"vertices": each.num_vertices, "nets": each.num_nets, "pins": each.num_pins} for each in levels],
+        "start": _PROGRAM.name if fits and levels[-1].num_pins else "heavy-first",
     }
 
 
-def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[list[_Level], bool]:
-    """Return the levels from the finest on, and whether the last fits in memory; one without nets always does."""
-    levels, preset = [finest], problem.options.preset
-    while (fine := levels[-1].hypergraph).num_pins:
+def _coarsen(
+    finest: DiskHypergraph, problem: PartitionProblem, memory: int
+) -> tuple[list[DiskHypergraph], list[Clusters], bool]:
+    """Coarsen a hypergraph as far as it pays.
+
+    Returns:
+        The levels from the finest on; the clusters of each that are the vertices of the next; and whether the last fits
+        in memory: one without nets always does.
+    """
+    levels, found, preset = [finest], list[Clusters](), problem.options.preset
+    while (fine := levels[-1]).num_pins:
         if preset != "streaming" and fits_natively(fine.num_pins, fine.num_vertices, problem.options.parts, memory):
             break
         folder = problem.scratch / f"level-{len(levels)}"
@@ -149,9 +145,10 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
         too_few = clusters.num_clusters < _CLUSTERS_PER_PART * problem.options.parts
         if too_few or num_pins > KEPT_SHARE[preset] * fine.num_pins:
             shutil.rmtree(folder)
-            return levels, False
-        levels.append(_Level(coarse.on_disk(memory, problem.cluster), clusters))
-    return levels, True
+            return levels, found, False
+        levels.append(coarse.on_disk(memory, problem.cluster))
+        found.append(clusters)
+    return levels, found, True
 
 
 def _cluster(hypergraph: DiskHypergraph, problem: PartitionProblem, folder: Path) -> Clusters:
@@ -172,19 +169,22 @@ def fits_natively(num_pins: int, num_vertices: int, parts: int, memory: int) -> 
 
 
 def _uncoarsen(
-    levels: list[_Level], fits: bool, problem: PartitionProblem, refinement: Refinement, part: NDArray[np.int32]
+    levels: list[DiskHypergraph],
+    clusters: list[Clusters],
+    fits: bool,
+    problem: PartitionProblem,
+    refinement: Refinement,
+    part: NDArray[np.int32],
 ) -> None:
     """Partition the coarsest level and carry the parts down to ``part``, refining them at every level."""
     options = problem.options
-    for number in reversed(range(len(levels))):
-        hypergraph = levels[number].hypergraph
+    for number, hypergraph in reversed(list(enumerate(levels))):
         # The finest level refines the part vector itself; others use a file of their own, which tasks map as well.
         path = _part_path(problem, number)
         here = part if number == 0 else create_part_vector(path, hypergraph.num_vertices)
-        clusters = levels[number + 1].clusters if number + 1 < len(levels) else None
-        if clusters is not None:
+        if number < len(clusters):
             coarse_path = _part_path(problem, number + 1)
-            run_pieces(inherit_phase(clusters, coarse_path, path, len(here)), problem.cluster)
+            run_pieces(inherit_phase(clusters[number], coarse_path, path, len(here)), problem.cluster)
         elif fits:
             here[:] = _native(problem, hypergraph.load(), _COARSE_PRESET)
         # Only at the coarsest level, which has no coarser parts to inherit.

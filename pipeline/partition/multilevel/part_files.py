@@ -38,13 +38,6 @@ def _copy(task: RangeTask[tuple[Path, Path]]) -> None:
     map_array(target, "r+")[task.span] = map_array(source)[task.span]
 
 
-@dataclass(frozen=True)
-class _Inherit:
-    clusters: Clusters
-    coarse_path: Path
-    part_path: Path
-
-
 def inherit_phase(clusters: Clusters, coarse_path: Path, part_path: Path, num_vertices: int) -> Phase:
     """Give every vertex the part of its cluster, which keeps the cut and the loads of the level above.
 
@@ -52,26 +45,26 @@ def inherit_phase(clusters: Clusters, coarse_path: Path, part_path: Path, num_ve
         coarse_path: file of the (num_clusters,) int32 parts.
         part_path: file of (num_vertices,) int32 parts, filled.
     """
-    work, size = _Inherit(clusters, coarse_path, part_path), PART_BYTES * num_vertices
+    work, size = (clusters, coarse_path, part_path), PART_BYTES * num_vertices
     pieces, reads = vertex_pieces(num_vertices), size + clusters.label_bytes * num_vertices
     held = NUMBER_BYTES + PART_BYTES
     return phase_over(pieces, "inherit parts", _inherit, work, reads=reads, writes=size, files=2, row_bytes=held)
 
 
-def _inherit(task: RangeTask[_Inherit]) -> None:
-    work = task.work
-    map_array(work.part_path, "r+")[task.span] = map_array(work.coarse_path)[work.clusters.label[task.span]]
+def _inherit(task: RangeTask[tuple[Clusters, Path, Path]]) -> None:
+    clusters, coarse_path, part_path = task.work
+    map_array(part_path, "r+")[task.span] = map_array(coarse_path)[clusters.label[task.span]]
 
 
 @dataclass(frozen=True)
-class _Weigh:
-    """What the tasks that weigh parts have in common."""
+class _Parts:
+    """What the tasks that weigh parts or count their cut have in common."""
 
     hypergraph: DiskHypergraph
     part_path: Path
     num_parts: int
 
-    def phase(self, name: str, function: Callable[[RangeTask[_Weigh]], Any], *, row_bytes: int = 0) -> Phase:
+    def phase(self, name: str, function: Callable[[RangeTask[_Parts]], Any], *, row_bytes: int = 0) -> Phase:
         """A phase whose tasks read the weights and parts of their vertices, and hold a number for each part."""
         n = self.hypergraph.num_vertices
         read, held = (NUMBER_BYTES + PART_BYTES) * n, NUMBER_BYTES * self.num_parts
@@ -98,10 +91,10 @@ def part_loads(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, clus
 
 def load_phase(name: str, hypergraph: DiskHypergraph, part_path: Path, num_parts: int) -> Phase:
     """The phase of :func:`part_loads`."""
-    return _Weigh(hypergraph, part_path, num_parts).phase(name, _sum, row_bytes=NUMBER_BYTES)
+    return _Parts(hypergraph, part_path, num_parts).phase(name, _sum, row_bytes=NUMBER_BYTES)
 
 
-def _sum(task: RangeTask[_Weigh]) -> NDArray[np.int64]:
+def _sum(task: RangeTask[_Parts]) -> NDArray[np.int64]:
     load = np.zeros(task.work.num_parts, dtype=np.int64)
     weight, part = task.work.vertices(task.span)
     # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
@@ -122,7 +115,7 @@ def fill_empty_from_files(hypergraph: DiskHypergraph, part_path: Path, num_parts
     if part_loads(hypergraph, part_path, num_parts, cluster).all():
         return 0
     size, lightest = np.zeros(num_parts, dtype=np.int64), np.empty((3, 0), dtype=np.int64)
-    phase = _Weigh(hypergraph, part_path, num_parts).phase("find lightest vertices", _find, row_bytes=2 * NUMBER_BYTES)
+    phase = _Parts(hypergraph, part_path, num_parts).phase("find lightest vertices", _find, row_bytes=2 * NUMBER_BYTES)
     for size_of_piece, found in results(phase, cluster):
         size += size_of_piece
         lightest = np.concatenate([lightest, found], axis=1)
@@ -135,7 +128,7 @@ def fill_empty_from_files(hypergraph: DiskHypergraph, part_path: Path, num_parts
     return len(chosen)
 
 
-def _find(task: RangeTask[_Weigh]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _find(task: RangeTask[_Parts]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The number of vertices in each part, and (3, num_found) int64 weights, vertices and parts."""
     work = task.work
     weight, part = work.vertices(task.span)
@@ -153,22 +146,15 @@ def rows_sent(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, clust
     return sum(results(cut_phase(hypergraph, part_path, num_parts), cluster))
 
 
-@dataclass(frozen=True)
-class _Cut:
-    hypergraph: DiskHypergraph
-    part_path: Path
-    num_parts: int
-
-
 def cut_phase(hypergraph: DiskHypergraph, part_path: Path, num_parts: int) -> Phase:
     """The phase of :func:`rows_sent`."""
-    work, ranges = _Cut(hypergraph, part_path, num_parts), hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
+    work, ranges = _Parts(hypergraph, part_path, num_parts), hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
     reads = hypergraph.nets.num_bytes + PART_BYTES * hypergraph.num_pins + hypergraph.net_weight_bytes
     held = hypergraph.nets.block_bytes(row_bytes=3 * NUMBER_BYTES) + NUMBER_BYTES * num_parts
     return phase_over(ranges, "count cut", _count, work, reads=reads, files=3 + hypergraph.is_weighted, buffers=held)
 
 
-def _count(task: RangeTask[_Cut]) -> int:
+def _count(task: RangeTask[_Parts]) -> int:
     hypergraph, part = task.work.hypergraph, map_array(task.work.part_path)
     weight, seen = hypergraph.net_weight, np.full(task.work.num_parts, -1, dtype=np.int64)
     total = 0

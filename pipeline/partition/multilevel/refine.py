@@ -140,7 +140,8 @@ def refine(
             if in_rounds:
                 moved += move_in_rounds(work, position, load, cluster)
             else:
-                moved += _move_one_by_one(work, part, position, mask, load)
+                moving = work.moving(part, position, np.asarray(mask), load)
+                moved += sum(move_vertices(block, moving) for block in hypergraph.vertices.blocks())
         if best:
             best.offer(load, cluster)
         LOGGER.info("refinement: moved %s vertices", f"{moved:,}")
@@ -187,14 +188,6 @@ def _deals(refinement: Refinement, num_words: int) -> Iterator[NDArray[np.int64]
             yield np.arange(refinement.parts)
         else:
             yield rng.permutation(refinement.parts)
-
-
-def _move_one_by_one(
-    work: Pass, part: NDArray[np.int32], position: NDArray[np.int64], mask: NDArray[np.uint64], load: NDArray[np.int64]
-) -> int:
-    """Stream the vertices once through a window of parts; returns the number of moves."""
-    moving = work.moving(part, position, np.asarray(mask), load)
-    return sum(move_vertices(block, moving) for block in work.hypergraph.vertices.blocks())
 
 
 class _BestParts:

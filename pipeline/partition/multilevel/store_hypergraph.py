@@ -45,13 +45,6 @@ _Rows = tuple[NDArray[np.int64], NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class _Weights:
-    graph_path: Path
-    weights: str
-    weight_path: Path
-
-
-@dataclass(frozen=True)
 class _Lists:
     """Lists that tasks write.
 
@@ -149,7 +142,7 @@ def store_phases(graph: GraphSizes, directions: int) -> list[Phase]:
 def _weights_phase(matrix: _Matrix, weights: str, path: Path) -> Phase:
     """Write the weights of the rows of each block; tasks return their sum and the largest."""
     graph_path, sizes = matrix
-    size, work = NUMBER_BYTES * sizes.num_vertices, _Weights(graph_path, weights, path)
+    size, work = NUMBER_BYTES * sizes.num_vertices, (graph_path, weights, path)
     # Pointers, also those that were read before, nonzeros and weights.
     held = 6 * NUMBER_BYTES * min(RANGE_ROWS, max(sizes.block_rows))
     return phase_over(
@@ -192,10 +185,11 @@ def _store_lists(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
         return task.number, writer.close()
 
 
-def _store_weights(task: RangeTask[_Weights]) -> tuple[int, int]:
-    stored, total, heaviest = map_array(task.work.weight_path, "r+"), 0, 0
-    for rows in row_ranges(Graph(Artifact(task.work.graph_path)), task.number):
-        weight = row_weights(rows.nonzeros, task.work.weights)
+def _store_weights(task: RangeTask[tuple[Path, str, Path]]) -> tuple[int, int]:
+    graph_path, weights, weight_path = task.work
+    stored, total, heaviest = map_array(weight_path, "r+"), 0, 0
+    for rows in row_ranges(Graph(Artifact(graph_path)), task.number):
+        weight = row_weights(rows.nonzeros, weights)
         stored[rows.first : rows.first + len(weight)] = weight
         total += int(weight.sum())
         heaviest = max(heaviest, int(weight.max(initial=0)))

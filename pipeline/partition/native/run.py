@@ -188,8 +188,11 @@ def run_program(command: Sequence[str], folder: Path, time_limit: float | None =
         try:
             in_time = _ends_within(process, time_limit)
         finally:
-            # Also after success and on an interrupt: no process that the program started may stay behind.
-            status = _kill_group(process)
+            # Also after success and on an interrupt: no process that the program started may stay behind. The child
+            # has not been waited for: its number, which is the group's, could then be that of others.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            status = process.wait()
     return in_time, status
 
 
@@ -207,16 +210,6 @@ def _ends_within(process: subprocess.Popen[bytes], seconds: float | None) -> boo
             return False
         time.sleep(_LOOK_SECONDS)
     return True
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> int:
-    """Kill the process and all processes that it started; returns its exit status.
-
-    The process must not have been waited for: its number, which is the group's, could then be that of others.
-    """
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    return process.wait()
 
 
 def last_line(folder: Path) -> str:

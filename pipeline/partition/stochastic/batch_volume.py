@@ -125,7 +125,9 @@ def volume_phases(
     spans = [
         (piece, *split_range(bits.num_batches, tasks, number))
         for piece in problem.pieces
-        for tasks in [_num_tasks(piece.nnz, bits.num_batches, len(part_paths))]
+        # Of about _TASK_NONZEROS nonzeros.
+        for work in [piece.nnz * bits.num_batches * len(part_paths)]
+        for tasks in [min(bits.num_batches, max(1, -(-work // _TASK_NONZEROS)))]
         for number in range(tasks)
     ]
     plan = ShufflePlan.unmerged(problem.writer, _sent_shuffle(tag, 2 * count, len(part_paths)), len(spans))
@@ -156,11 +158,6 @@ def _needs(problem: DrawnProblem, piece: NetPiece, batches: int, num_vectors: in
 def _sent_shuffle(tag: str, num_batches: int, num_vectors: int) -> Shuffle:
     """The rows that each batch sends, with each vector of parts; the client reads all of them."""
     return Shuffle(f"batch-volume/{tag}", num_batches, (Column("sent", "int64", (num_vectors,)),), 1)
-
-
-def _num_tasks(nnz: int, num_batches: int, num_vectors: int) -> int:
-    """Number of tasks that count what batches send for a block of so many nonzeros."""
-    return min(num_batches, max(1, -(-nnz * num_batches * num_vectors // _TASK_NONZEROS)))
 
 
 def count_batches(task: _VolumeTask) -> int:

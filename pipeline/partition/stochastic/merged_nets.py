@@ -165,7 +165,12 @@ class MergePlan:
         """The phases that merge the nets, which follow those that restrict them."""
         index, kept, merged = self._plans
         nets, groups = [files for files, _ in self.drawn], len(self.drawn)
-        indexes = [self._index_needs(num_nets) for num_nets, _ in self.pieces]
+        indexes = [
+            # A file of each group; and the hashes while they are sorted with their positions.
+            Needs(8 * num_nets, written, groups, written + 40 * num_nets)
+            for num_nets, _ in self.pieces
+            for written in [row_bytes(INDEX_COLUMNS) * num_nets + 8 * index.shuffle.num_positions]
+        ]
         keeps = [self._keep_needs(number) for number in range(index.shuffle.num_positions)]
         chooses = [self._choose_needs(piece, *sizes) for piece, sizes in enumerate(self.pieces)]
         read = [kept.read_files, *(files for both in self.drawn for files in both)]
@@ -215,12 +220,6 @@ class MergePlan:
             # One process reads all of them, in few steps.
             ShufflePlan.unmerged(nets.writer, _merged_shuffle(nets.count, nets.dtype), pieces),
         )
-
-    def _index_needs(self, num_nets: int) -> Needs:
-        index = self._plans[0].shuffle
-        written = row_bytes(index.columns) * num_nets + 8 * index.num_positions
-        # A file of each group; and the hashes while they are sorted with their positions.
-        return Needs(8 * num_nets, written, len(self.drawn), written + 40 * num_nets)
 
     def _keep_needs(self, bucket: int) -> Needs:
         index = self._plans[0]
