@@ -22,7 +22,7 @@ from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.files import parsing
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.growing_array import GrowingArray
-from gnnloom.storage.matrix.csr import CSR, cast_ids, index_dtype
+from gnnloom.storage.matrix.csr import CSR, index_dtype
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -162,22 +162,6 @@ class Graph:
 def block_path(number: int) -> str:
     """Path of a row block in a graph artifact."""
     return f"block/{number:05d}"
-
-
-def write_block(root: Path, number: int, block: CSR) -> list[ArrayRecord]:
-    """Write a row block that is in memory.
-
-    Args:
-        root: folder of the graph artifact.
-        number: number of the block.
-        block: its rows.
-
-    Returns:
-        The records of the block's arrays.
-    """
-    writer = BlockWriter(root, number, block.num_columns, None if block.data is None else block.data.dtype)
-    writer.append(cast_ids(block.indices, block.num_columns), block.data)
-    return writer.close(block.row_offset, block.indptr)
 
 
 class BlockWriter:

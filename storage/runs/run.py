@@ -182,15 +182,14 @@ class Run:
         except FileNotFoundError:
             return False
 
-    def epochs_since(self, begun: float) -> int:
-        """Number of epochs in the metrics of a writer that began at ``begun`` (seconds since 1970).
+    def progress_since(self, begun: float) -> tuple[int, float | None]:
+        """Number of epochs in the metrics of a writer, and the loss of the last one; None if there is none.
 
         It is 0 before that writer's first write. Epochs that the writer kept from before a resume are included.
-        """
-        return self.progress_since(begun)[0]
 
-    def progress_since(self, begun: float) -> tuple[int, float | None]:
-        """As :meth:`epochs_since`, and the loss of the last epoch; None if there is none."""
+        Args:
+            begun: when the writer began (seconds since 1970).
+        """
         path = self.metrics_path
         try:
             # An older file belongs to an earlier attempt at this run, whose epochs must not count as progress of this

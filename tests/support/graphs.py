@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from gnnloom.storage import CSR, Dataset, Graph, Vertices
-from gnnloom.storage.artifacts.graph import write_block
-from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.artifacts.graph import BlockWriter
+from gnnloom.storage.format.arrays import ArrayRecord, write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.matrix.csr import cast_ids
+
+
+def write_block(root: Path, number: int, block: CSR) -> list[ArrayRecord]:
+    """Write a row block that is in memory.
+
+    Args:
+        root: folder of the graph artifact.
+        number: number of the block.
+        block: its rows.
+
+    Returns:
+        The records of the block's arrays.
+    """
+    writer = BlockWriter(root, number, block.num_columns, None if block.data is None else block.data.dtype)
+    writer.append(cast_ids(block.indices, block.num_columns), block.data)
+    return writer.close(block.row_offset, block.indptr)
 
 
 def random_adjacency(num_vertices: int, nnz: int, seed: int, *, symmetric: bool, loops: bool = True) -> Any:

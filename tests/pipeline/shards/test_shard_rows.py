@@ -23,12 +23,11 @@ from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
-from gnnloom.storage.artifacts.graph import write_block
 from gnnloom.storage.checks.shard_invariants import check_row_shards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
-from support.graphs import random_adjacency, store_graph, store_vertices
+from support.graphs import random_adjacency, store_graph, store_vertices, write_block
 from support.partitions import random_parts, rows_sent, store_partition
 from support.stopping import StoppedError, StoppingCluster
 

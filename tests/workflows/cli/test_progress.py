@@ -73,4 +73,4 @@ def test_a_log_shows_finished_epochs_every_few_seconds(tmp_path: Path, monkeypat
     assert "3 of 7 epochs  loss 2.5\n" in stderr.getvalue()
     # Before the ranks write, nobody knows with which epoch they begin.
     assert "0 of 7" not in stderr.getvalue()
-    assert run.epochs_since(time.time() + 60) == 0
+    assert run.progress_since(time.time() + 60) == (0, None)
