@@ -172,6 +172,23 @@ class Recipe:
 SECTIONS = tuple(field.name for field in dataclasses.fields(Recipe) if field.name != "source_name")
 
 
+def section_kinds() -> dict[str, type[Any]]:
+    """The dataclass of every section, in the order in which mistakes are reported."""
+    return {
+        "dataset": DatasetSection,
+        "catalog": CatalogSection,
+        "source": source_section(),
+        "vertices": vertices_section(),
+        "partition": PartitionOptions,
+        "shards": ShardsSection,
+        "samples": SamplesSection,
+        "train": TrainConfig,
+        "predict": PredictSection,
+        "cluster": ClusterSection,
+        "slurm": SlurmSection,
+    }
+
+
 def find_recipe(path: Path) -> Path:
     """Return the file of a recipe: the given file, or the recipe of this name that comes with gnnloom.
 
@@ -219,26 +236,13 @@ def _check_each_section(document: Document) -> None:
     mistakes = Mistakes()
     with mistakes.noted():
         document.check_sections(SECTIONS)
-    kinds: dict[str, type[Any]] = {
-        "dataset": DatasetSection,
-        "catalog": CatalogSection,
-        "source": source_section(),
-        "vertices": vertices_section(),
-        "partition": PartitionOptions,
-        "shards": ShardsSection,
-        "samples": SamplesSection,
-        "train": TrainConfig,
-        "predict": PredictSection,
-        "cluster": ClusterSection,
-        "slurm": SlurmSection,
-    }
     # Fields that follow from other sections; any values will do.
     settled: dict[str, dict[str, Any]] = {
         "train": dict.fromkeys(SETTLED) | {"catalog": "catalog", "dataset": "dataset"}
     }
     if "parts" not in document.sections.get("partition", {}):
         settled["partition"] = {"parts": 1}
-    for name, kind in kinds.items():
+    for name, kind in section_kinds().items():
         with mistakes.noted():
             document.build(name, kind, **settled.get(name, {}))
     mistakes.check()

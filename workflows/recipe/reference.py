@@ -12,24 +12,12 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.sources.format import formats
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.errors import ExistsError, NotFoundError
 from gnnloom.storage.option import MOST_USED, Group, options_of
-from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.workflows.recipe.recipe import SETTLED
-from gnnloom.workflows.recipe.sections import (
-    CatalogSection,
-    ClusterSection,
-    DatasetSection,
-    PredictSection,
-    SamplesSection,
-    ShardsSection,
-    SlurmSection,
-)
-from gnnloom.workflows.recipe.sources import source_section, vertices_section
+from gnnloom.workflows.recipe.recipe import SETTLED, section_kinds
 from gnnloom.workflows.recipe.toml.text import toml_value
 
 #: A section with fewer keys has no headings.
@@ -78,30 +66,26 @@ class SectionReference:
 @cache
 def recipe_sections() -> tuple[SectionReference, ...]:
     """Return all sections, in the order in which the stages use them."""
-    return tuple(SectionReference(name, text, tuple(_keys(name, kind))) for name, (kind, text) in _kinds().items())
+    kinds = section_kinds()
+    return tuple(SectionReference(name, text, tuple(_keys(name, kinds[name]))) for name, text in _PURPOSES.items())
 
 
-def _kinds() -> Mapping[str, tuple[type[Any], str]]:
-    """The dataclass of every section, and what the section is for."""
-    return {
-        "catalog": (CatalogSection, "Folder of the datasets."),
-        "dataset": (DatasetSection, "Name of the dataset, and how edges become its graph."),
-        "source": (source_section(), "Edges: files in a format, or a generator and its options."),
-        "vertices": (
-            vertices_section(),
-            "Features, labels and split. Without a format, those that come along with the edges.",
-        ),
-        "partition": (PartitionOptions, "How the vertices are divided among ranks."),
-        "shards": (
-            ShardsSection,
-            "What each rank reads; the algorithm decides the layout. `reorder` is for row shards, all else for grids.",
-        ),
-        "samples": (SamplesSection, "Batches drawn ahead of training; see `gnnloom sample`."),
-        "train": (TrainConfig, "Model, algorithm and training. A recipe without this section stops at the shards."),
-        "predict": (PredictSection, "Predict the class of every vertex after training, if the section exists."),
-        "cluster": (ClusterSection, "Where the stages before training run; options of the command override it."),
-        "slurm": (SlurmSection, "Sizes of the batch jobs that `gnnloom run --emit slurm` writes."),
-    }
+#: What every section is for.
+_PURPOSES = {
+    "catalog": "Folder of the datasets.",
+    "dataset": "Name of the dataset, and how edges become its graph.",
+    "source": "Edges: files in a format, or a generator and its options.",
+    "vertices": "Features, labels and split. Without a format, those that come along with the edges.",
+    "partition": "How the vertices are divided among ranks.",
+    "shards": (
+        "What each rank reads; the algorithm decides the layout. `reorder` is for row shards, all else for grids."
+    ),
+    "samples": "Batches drawn ahead of training; see `gnnloom sample`.",
+    "train": "Model, algorithm and training. A recipe without this section stops at the shards.",
+    "predict": "Predict the class of every vertex after training, if the section exists.",
+    "cluster": "Where the stages before training run; options of the command override it.",
+    "slurm": "Sizes of the batch jobs that `gnnloom run --emit slurm` writes.",
+}
 
 
 def _keys(section: str, kind: type[Any]) -> Iterator[Key]:

@@ -93,21 +93,17 @@ class RecipeRequest:
             )
         # Any number of ranks can prepare.
         if ranks is not None and asked.needs_training:
-            _check_ranks(recipe, asked.config.ranks, ranks)
+            wanted, comm = asked.config.ranks, ranks.comm
+            if comm is None:
+                # A missing launcher is found now rather than after hours of preparation.
+                chosen_transport().launcher(wanted)
+            # These ranks become the trainer's, which cannot be more or fewer.
+            elif wanted != comm.size:
+                raise InputError(
+                    f"{recipe.source_name}: [train] ranks = {wanted}, but this MPI job has {comm.size}: start {wanted}"
+                    f" ranks, or use --set train.ranks={comm.size}, or prepare only with --until shards"
+                )
         return Assignment(recipe, asked, options, self.restart)
-
-
-def _check_ranks(recipe: Recipe, wanted: int, ranks: Ranks) -> None:
-    if ranks.comm is None:
-        # A missing launcher is found now rather than after hours of preparation.
-        chosen_transport().launcher(wanted)
-    # These ranks become the trainer's, which cannot be more or fewer.
-    elif wanted != ranks.comm.size:
-        size = ranks.comm.size
-        raise InputError(
-            f"{recipe.source_name}: [train] ranks = {wanted}, but this MPI job has {size}: start {wanted} ranks, or use"
-            f" --set train.ranks={size}, or prepare only with --until shards"
-        )
 
 
 def check_trainable(recipe: Recipe, key: str | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -78,11 +78,6 @@ class RecipeStages:
     @property
     def needs_training(self) -> bool:
         return any(not stage.is_done for stage in self.training)
-
-    def with_state(self, done: Sequence[bool]) -> RecipeStages:
-        """The same stages, of which these are done."""
-        stages = (replace(stage, is_done=is_done) for stage, is_done in zip(self.stages, done, strict=True))
-        return replace(self, stages=tuple(stages))
 
     def within(self, first: str | None, last: str | None) -> RecipeStages:
         """Keep the stages from ``first`` to ``last``.

@@ -45,8 +45,10 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
     # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
     checked = ranks.agree(lambda: request.check(ranks), lambda checked: _options(request, checked))
     done = ranks.on_first(lambda: [stage.is_done for stage in checked.workload.stages])
-    assignment = replace(checked, workload=checked.workload.with_state(done))
-    workload = assignment.workload
+    known = zip(checked.workload.stages, done, strict=True)
+    stages = tuple(replace(stage, is_done=is_done) for stage, is_done in known)
+    workload = replace(checked.workload, stages=stages)
+    assignment = replace(checked, workload=workload)
 
     def work(options: ClusterOptions) -> None:
         # Interrupted inside the cluster only, which must be closed in order: that ends the other ranks' part.
