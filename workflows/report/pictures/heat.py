@@ -91,15 +91,11 @@ def confusion_picture(facts: RunFacts) -> Picture | None:
     return Picture("confusion", "Confusion matrix", figure, note, _confusion_spots(counts, shares))
 
 
-def _confusion_spots(counts: np.ndarray, shares: np.ndarray) -> list[Spot]:
+def _confusion_spots(counts: NDArray[np.int64], shares: NDArray[np.float64]) -> list[Spot]:
     if len(counts) > _HOVERED_CLASSES:
         return []
     return [
-        Spot(
-            (column - 0.5, column + 0.5),
-            (row + 0.5, row - 0.5),
-            (f"class {row} predicted as {column}", f"{count:,} labels, {shares[row, column]:.1%}"),
-        )
+        _cell(row, column, f"class {row} predicted as {column}", f"{count:,} labels, {shares[row, column]:.1%}")
         for (row, column), count in np.ndenumerate(counts)
     ]
 
@@ -109,14 +105,14 @@ def cell_spots(values: NDArray[np.float64], unit: str, row_name: str, column_nam
     if max(values.shape) > _HOVERED:
         return []
     return [
-        Spot(
-            (column - 0.5, column + 0.5),
-            (row + 0.5, row - 0.5),
-            (f"{row_name} {row}, {column_name} {column}", f"{value:,.4g} {unit}"),
-        )
+        _cell(row, column, f"{row_name} {row}, {column_name} {column}", f"{value:,.4g} {unit}")
         for (row, column), value in np.ndenumerate(values)
         if not np.isnan(value)
     ]
+
+
+def _cell(row: int, column: int, *lines: str) -> Spot:
+    return Spot((column - 0.5, column + 0.5), (row + 0.5, row - 0.5), lines)
 
 
 def draw_matrix(figure: Figure, axes: Axes, values: NDArray[np.float64], unit: str) -> Colorbar:
