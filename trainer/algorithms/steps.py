@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.algorithms.workload import Exchange, Product, Workload, share
 from gnnloom.trainer.comm.traffic import Kind
 
@@ -322,16 +323,12 @@ def _add_loss(steps: Steps, spread: Spread) -> None:
     steps.communicate(Kind.LOSS, Operation.ALL_REDUCE, tuple(steps.axes), 2, 1, _WIDE)
 
 
-def add_alignment(
-    steps: Steps, source: Spread, target: Spread, dim: int, *, backward: bool, forward: bool = True
-) -> None:
-    """Add the moves of a (num_vertices, dim) matrix from one layout to another, and of its gradient back."""
-    for wanted, kind, ends in (
-        (forward, Kind.ALIGN_FORWARD, (source, target)),
-        (backward, Kind.ALIGN_BACKWARD, (target, source)),
-    ):
-        rows, messages = _moved(steps, *ends, dim)
-        if wanted and messages:
+def add_alignment(steps: Steps, source: Spread, target: Spread, dim: int, *, backward: bool) -> None:
+    """Add the moves of a (num_vertices, dim) matrix from one layout to another, and of its gradient back if wanted."""
+    moves = [(Kind.ALIGN_FORWARD, source, target), (Kind.ALIGN_BACKWARD, target, source)]
+    for kind, here, there in moves if backward else moves[:1]:
+        rows, messages = _moved(steps, here, there, dim)
+        if messages:
             exchange = Exchange(
                 rows=rows, messages=messages, busiest_rows=rows / steps.ranks, busiest_messages=messages / steps.ranks
             )
@@ -352,7 +349,8 @@ def _moved(steps: Steps, source: Spread, target: Spread, dim: int) -> tuple[floa
         place, rest = {}, rank
         for axis in reversed(names):
             rest, place[axis] = divmod(rest, steps.axes[axis])
-        spans = [_span(steps, axes, place, size) for axes, size in _ends(source, target, n, dim)]
+        ends = (source.rows, n), (source.columns, dim), (target.rows, n), (target.columns, dim)
+        spans = [_span(steps, axes, place, size) for axes, size in ends]
         rows, columns = _meeting(steps, source.rows, n, spans[2]), _meeting(steps, source.columns, dim, spans[3])
         kept: float = _shared(spans[0], spans[2])
         if source.order != target.order:
@@ -370,22 +368,18 @@ def _split(steps: Steps, spread: Spread) -> tuple[object, ...]:
     return rows, columns, spread.order
 
 
-def _ends(source: Spread, target: Spread, n: int, dim: int) -> list[tuple[tuple[str, ...], int]]:
-    return [(source.rows, n), (source.columns, dim), (target.rows, n), (target.columns, dim)]
-
-
-def _span(steps: Steps, axes: tuple[str, ...], place: Mapping[str, int], size: int) -> tuple[int, int]:
-    number, count = 0, steps.size(axes)
+def _span(steps: Steps, axes: tuple[str, ...], place: Mapping[str, int], size: int) -> Span:
+    number = 0
     for axis in axes:
         number = number * steps.axes[axis] + place[axis]
-    return number * size // count, (number + 1) * size // count
+    return split_range(size, steps.size(axes), number)
 
 
-def _shared(first: tuple[int, int], second: tuple[int, int]) -> int:
+def _shared(first: Span, second: Span) -> int:
     return max(0, min(first[1], second[1]) - max(first[0], second[0]))
 
 
-def _meeting(steps: Steps, axes: tuple[str, ...], size: int, span: tuple[int, int]) -> int:
+def _meeting(steps: Steps, axes: tuple[str, ...], size: int, span: Span) -> int:
     """How many of the blocks along some axes share an item with a range."""
     start, stop = span
     count = steps.size(axes)

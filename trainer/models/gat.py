@@ -28,7 +28,7 @@ MODEL = ModelKind(
     source="Velickovic et al., ICLR 2018",
     normalizations=("none",),
     place=("gnnloom.trainer.models.networks.gat", "GAT"),
-    work=ModelWork(attends=True, inner=inner, parameters=parameters, keeps_features=True),
+    work=ModelWork(attends=True, inner=inner, parameters=parameters),
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     options=HEAD_OPTIONS,
 )

@@ -28,6 +28,6 @@ MODEL = ModelKind(
     source="Xu, Hu, Leskovec, Jegelka, ICLR 2019",
     normalizations=("none",),
     place=("gnnloom.trainer.models.networks.gin", "GIN"),
-    work=ModelWork(weights=2, inner=inner, parameters=parameters, kept=2, passing=3, keeps_features=True),
+    work=ModelWork(weights=2, inner=inner, parameters=parameters, kept=2, passing=3),
     needs=frozenset({ONE_LAYOUT}),
 )

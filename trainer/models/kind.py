@@ -52,7 +52,6 @@ class ModelWork:
         parameters: numbers in the weight matrices, and in the vectors that all ranks hold; without normalization.
         kept: results of the width of a layer's output that the backward pass needs.
         passing: results of that width that exist for a moment only.
-        keeps_features: the input features stay in memory although their product is kept.
     """
 
     weights: int = 1
@@ -62,11 +61,10 @@ class ModelWork:
     parameters: Callable[[Widths], tuple[int, int]] = _one_matrix
     kept: int = 0
     passing: int = 2
-    keeps_features: bool = False
 
 
 #: A model that does not say what it does counts as the one that needs most memory.
-UNKNOWN = ModelWork(weights=2, kept=2, passing=3, keeps_features=True)
+UNKNOWN = ModelWork(weights=2, kept=2, passing=3)
 
 
 @dataclass(frozen=True, kw_only=True)

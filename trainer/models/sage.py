@@ -17,5 +17,5 @@ MODEL = ModelKind(
     source="Hamilton, Ying, Leskovec, NeurIPS 2017",
     normalizations=("mean",),
     place=("gnnloom.trainer.models.networks.sage", "GraphSAGE"),
-    work=ModelWork(weights=2, adds_own=True, parameters=parameters, passing=3, keeps_features=True),
+    work=ModelWork(weights=2, adds_own=True, parameters=parameters, passing=3),
 )
