@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from gnnloom.storage.option import Group, Option, parse_named
+from gnnloom.storage.option import Group, Option, option_field, parse_named
 from gnnloom.trainer.algorithms.algorithm import Algorithm
 from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
-from gnnloom.trainer.config.fields import Config, field_of, option, shared_option
+from gnnloom.trainer.config.fields import Config, option, own_values, shared_option
 
 #: In place of an algorithm, leaves the choice to the planner; replaced before there is a configuration.
 AUTO: Final = "auto"
@@ -26,7 +26,7 @@ def _shown(name: str) -> Option:
 
 def _algorithm_option(name: str) -> Any:
     # Free, since algorithms and their options change a result by rounding only.
-    return field_of(_shown(name), free=True)
+    return option_field(_shown(name), free=True)
 
 
 def _grid_help() -> str:
@@ -85,10 +85,7 @@ class AlgorithmConfig(Config):
     def own_options(self) -> dict[str, Any]:
         """The options of the chosen algorithm by name, with defaults filled in."""
         given = _parse(self.algorithm_options)
-        return {
-            name: getattr(self, name) if name in _FIELDS else given.get(name, own.default)
-            for name, own in self.chosen_algorithm.options.items()
-        }
+        return own_values(self, AlgorithmConfig, self.chosen_algorithm.options, given)
 
 
 _FIELDS = frozenset(AlgorithmConfig.__dataclass_fields__)

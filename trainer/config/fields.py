@@ -27,7 +27,7 @@ def option(
         checks: choices, bounds and more; see :class:`~gnnloom.storage.option.Option`.
     """
     given = Option(default=default, help=text, required=default is dataclasses.MISSING, **checks)
-    return field_of(given, free=free)
+    return option_field(given, free=free)
 
 
 class HasOptions(Protocol):
@@ -55,11 +55,6 @@ def shared_option(kinds: Mapping[str, HasOptions], chosen_by: str, name: str, gr
     declared = kinds[able[0]].options[name]
     text = f"{declared.help} ({', '.join(able)})"
     return replace(declared, name=name, help=text, group=group, needs={chosen_by: able})
-
-
-def field_of(given: Option, *, free: bool = False) -> Any:
-    """A field of a configuration from a complete option; see :func:`option`."""
-    return option_field(given, free=free)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +105,22 @@ class Config:
             raise InputError(f"configuration: unknown fields {unknown}, missing fields {missing}")
         # JSON has no tuples.
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
+
+
+def own_values(
+    config: Config, component: type[Config], options: Mapping[str, Option], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options of a descriptor by name, with defaults filled in.
+
+    Args:
+        component: the part of the configuration that has fields for the options of gnnloom's own descriptors.
+        given: values of the options that are not among its fields.
+    """
+    fields = component.__dataclass_fields__
+    return {
+        name: getattr(config, name) if name in fields else given.get(name, option.default)
+        for name, option in options.items()
+    }
 
 
 # Keyed by text: with postponed annotations a field's type is the text of its annotation.

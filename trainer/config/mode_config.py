@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, Option, parse_named
+from gnnloom.storage.option import Group, Option, option_field, parse_named
 from gnnloom.storage.samplers.registry import SAMPLERS
-from gnnloom.trainer.config.fields import Config, field_of, names_with_option, option, shared_option
+from gnnloom.trainer.config.fields import Config, names_with_option, option, own_values, shared_option
 from gnnloom.trainer.modes.kind import ModeKind
 from gnnloom.trainer.modes.registry import MODES
 
@@ -21,7 +21,7 @@ def _shown(name: str) -> Option:
 
 
 def _mode_option(name: str, *, free: bool = False) -> Any:
-    return field_of(_shown(name), free=free)
+    return option_field(_shown(name), free=free)
 
 
 _option = partial(option, group=Group.SAMPLING)
@@ -77,11 +77,7 @@ class ModeConfig(Config):
 
     def own_mode_options(self) -> dict[str, Any]:
         """The options of the mode by name, those of its sampler among them, with defaults filled in."""
-        given = self._other_values()
-        return {
-            name: getattr(self, name) if name in _FIELDS else given.get(name, own.default)
-            for name, own in self.mode_kind.options.items()
-        }
+        return own_values(self, ModeConfig, self.mode_kind.options, self._other_values())
 
     def _other_values(self) -> dict[str, Any]:
         """Name to value of what ``mode_options`` has."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, parse_named
-from gnnloom.trainer.config.fields import Config, field_of, option, shared_option
+from gnnloom.storage.option import Group, option_field, parse_named
+from gnnloom.trainer.config.fields import Config, option, own_values, shared_option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind
 from gnnloom.trainer.models.options import ModelOptions
@@ -28,7 +28,7 @@ _option = partial(option, group=Group.MODEL)
 
 
 def _model_option(name: str) -> Any:
-    return field_of(shared_option(MODELS, "model", name, Group.MODEL))
+    return option_field(shared_option(MODELS, "model", name, Group.MODEL), free=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +132,7 @@ class ModelConfig(Config):
         given = parse_named(
             "model_options", self.model_options, others, f"none: model {self.model} has no such options"
         )
-        return {
-            name: getattr(self, name) if name in _FIELDS else given.get(name, option.default)
-            for name, option in options.items()
-        }
+        return own_values(self, ModelConfig, options, given)
 
     @property
     def input_has_gradient(self) -> bool:

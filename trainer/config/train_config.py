@@ -79,13 +79,10 @@ class TrainConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        needs = self.model_kind.needs
-        if not needs <= self.chosen_algorithm.capabilities:
-            able = ", ".join(algorithms_with(needs))
-            raise InputError(f"algorithm {self.algorithm!r}: model {self.model} runs on {able} only")
-        if not self.mode_kind.needs <= self.chosen_algorithm.capabilities:
-            able = ", ".join(algorithms_with(self.mode_kind.needs))
-            raise InputError(f"algorithm {self.algorithm!r}: mode {self.mode} runs on {able} only")
+        for what, needs in (("model", self.model_kind.needs), ("mode", self.mode_kind.needs)):
+            if not needs <= self.chosen_algorithm.capabilities:
+                able = ", ".join(algorithms_with(needs))
+                raise InputError(f"algorithm {self.algorithm!r}: {what} {getattr(self, what)} runs on {able} only")
         if self.mode_kind.is_sampled and self.input_has_gradient:
             what = "train_features" if self.train_features else "skip_input_gradient"
             raise InputError(f"{what}: mode {self.mode} forms no gradient of the input features; use mode full")
