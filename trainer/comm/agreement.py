@@ -155,15 +155,16 @@ def _differences(described: Sequence[tuple[list[int], dict[str, str]]]) -> str:
         for numbers, facts in described:
             ranks.setdefault(facts.get(name, "unknown"), []).extend(numbers)
         if len(ranks) > 1:
-            texts[name] = f"{name}: " + ", ".join(f"{value} ({_named(found)})" for value, found in ranks.items())
+            shown = (f"{value} ({named_ranks(found, _MOST_RANKS)})" for value, found in ranks.items())
+            texts[name] = f"{name}: " + ", ".join(shown)
     if COMMAND in texts:
         return texts[COMMAND]
     hidden = len(texts) - _MOST_FACTS
     return "; ".join([*texts.values()][:_MOST_FACTS]) + (f"; and {hidden} more" if hidden > 0 else "")
 
 
-def _named(ranks: list[int]) -> str:
-    """``rank 2``, ``ranks 0, 1`` or ``ranks 0, 1, 2 and 5 more``."""
-    shown = ", ".join(map(str, sorted(ranks)[:_MOST_RANKS]))
-    hidden = len(ranks) - _MOST_RANKS
+def named_ranks(ranks: Sequence[int], most: int) -> str:
+    """``rank 2``, ``ranks 0, 1`` or ``ranks 0, 1, 2 and 5 more``, where at most ``most`` are named."""
+    shown = ", ".join(map(str, sorted(ranks)[:most]))
+    hidden = len(ranks) - most
     return f"rank{'s' if len(ranks) > 1 else ''} {shown}" + (f" and {hidden} more" if hidden > 0 else "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -106,7 +105,11 @@ class DrawnBatches:
     def begin(self, epoch: int) -> Generator[Drawn, None, None]:
         if self._sampler is None:
             return
-        draw = partial(_draw, self._graph, self._sampler, epoch)
+        sampler = self._sampler
+
+        def draw(number: int) -> LayeredBatch:
+            return layered_batch(self._graph, sampler.sample(epoch, number))
+
         batches = prepare_ahead(draw, range(self.num_batches), self._threads, self._pool)
         try:
             for batch in batches:
@@ -121,10 +124,6 @@ class DrawnBatches:
     def inputs(self, drawn: Drawn) -> Tensor:
         # Owners have normalized their rows.
         return self._exchange.fetch(drawn.batch.vertices)
-
-
-def _draw(graph: WholeGraph, sampler: NeighborSampler, epoch: int, number: int) -> LayeredBatch:
-    return layered_batch(graph, sampler.sample(epoch, number))
 
 
 class StoredBatches:

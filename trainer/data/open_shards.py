@@ -211,37 +211,15 @@ def _open_grid_shards(
     return SharedGridShards(shards, counter)
 
 
-def _load_nothing() -> None:
-    """Row shards are read as they are stored."""
-
-
 def _load_grid_kernels() -> None:
     from gnnloom.storage.artifacts.grid_window import load_kernels  # noqa: PLC0415 - imports numba, which takes long
 
     load_kernels()
 
 
-ROW_SHARDS = ShardKind("row", serves_any_ranks=False, load_kernels=_load_nothing, open=_open_row_shard)
+# Row shards are read as they are stored.
+ROW_SHARDS = ShardKind("row", serves_any_ranks=False, load_kernels=lambda: None, open=_open_row_shard)
 GRID_SHARDS = ShardKind("grid", serves_any_ranks=True, load_kernels=_load_grid_kernels, open=_open_grid_shards)
-
-
-class SampleRequest(Protocol):
-    """The fields of a configuration that choose samples; those of the batches may have their defaults."""
-
-    @property
-    def samples(self) -> str | None: ...
-
-    @property
-    def fanout(self) -> tuple[int, ...]: ...
-
-    @property
-    def batch_size(self) -> int: ...
-
-    @property
-    def replace(self) -> bool: ...
-
-    @property
-    def hidden(self) -> tuple[int, ...]: ...
 
 
 #: Values that stand for those of the samples.
@@ -249,18 +227,24 @@ _DEFAULTS: Final[Mapping[str, object]] = MappingProxyType({"fanout": (), "batch_
 
 
 def open_samples(
-    dataset: Dataset, request: SampleRequest, shards: Artifact, num_ranks: int, counter: ReadCounter
+    dataset: Dataset,
+    options: Mapping[str, Any],
+    num_layers: int,
+    shards: Artifact,
+    num_ranks: int,
+    counter: ReadCounter,
 ) -> Samples:
     """Open the samples with the requested key.
 
     Args:
+        options: of the mode, by name; those of the batches may have their defaults.
         shards: the row shards of the run.
 
     Raises:
         NotFoundError: there are none with this key.
         InputError: they are for other ranks, of other data or another model, or drawn with other options.
     """
-    samples = dataset.samples(request.samples, counter)
+    samples = dataset.samples(options["samples"], counter)
     where = samples.artifact.path
     if samples.num_ranks != num_ranks:
         raise InputError(f"{where}: samples for {samples.num_ranks} ranks, but the run has {num_ranks}")
@@ -270,14 +254,13 @@ def open_samples(
             raise InputError(
                 f"{where}: made from {kind} {key}, but the shards {shards.key} from {shards.inputs.get(kind)}"
             )
-    num_layers = len(request.hidden) + 1
     if samples.num_layers != num_layers:
         raise InputError(
             f"{where}: fan-outs {samples.fanouts} of {samples.num_layers} layers, but the model has {num_layers} layers"
         )
     drawn = {"fanout": samples.fanouts, "batch_size": samples.batch_size, "replace": samples.replace}
     for name, value in drawn.items():
-        given = getattr(request, name)
+        given = options[name]
         if given not in (value, _DEFAULTS[name]):
             raise InputError(f"{where}: drawn with {name} {value}, but {given} was asked for")
     return samples

@@ -12,9 +12,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from types import FrameType
-from typing import IO, Any
+from typing import Any
 
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.descriptors import code_of_named, load_named
@@ -99,14 +98,13 @@ def _check_named(config: TrainConfig) -> None:
             load_named(name, value)
 
 
-def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = False) -> dict[str, Any]:
+def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
     """Train on new ranks of this machine, from the run's last checkpoint on if there is one.
 
     The log of rank 0 goes to this module's logger. On SIGTERM or Ctrl-C to this process the ranks write a checkpoint
     and exit; a second Ctrl-C ends them at once. Before the first epoch they have nothing to keep, and end at once.
 
     Args:
-        ranks: number of processes; ``config.ranks`` by default.
         restart: start the run over.
 
     Returns:
@@ -119,7 +117,6 @@ def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = Fal
         NotFoundError, ExistsError, InputError: see :func:`prepare_launch`; raised before a rank is started.
         IncompleteError: the ranks found an error in the shards.
     """
-    config = replace(config, ranks=config.ranks if ranks is None else ranks)
     check_loggers(config.log)
     config, start = prepare_launch(config, restart=restart)
     if start.is_finished:
@@ -260,8 +257,8 @@ def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None
         requests = _StopRequests(process, lambda: begun is None or begun(started))
         try:
             with requests.heard() if begun is not None else nullcontext():
-                for line in _lines(process.stdout):
-                    last_lines.append(line)
+                for printed in process.stdout or ():
+                    last_lines.append(line := printed.rstrip("\n"))
                     # The raised error contains these.
                     if not line.startswith(_ERROR) and not is_of_launcher(line):
                         logger.info("%s", line)
@@ -282,11 +279,6 @@ def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None
     if requests.interrupted:
         raise KeyboardInterrupt
     return EXIT_STOPPED if requests.ended_all else code, list(last_lines)
-
-
-def _lines(stream: IO[str] | None) -> Iterator[str]:
-    for line in stream or ():
-        yield line.rstrip("\n")
 
 
 class _StopRequests:

@@ -56,7 +56,8 @@ class ParameterPiece:
         everyones = comm.gather_numbers(mine).astype(int).tolist()
         if comm.rank > 0:
             if self.speaks:
-                self._send_to_first(values.contiguous())
+                sent = values.contiguous()
+                comm.wait(comm.send(self.rows, 0, Kind.CHECKPOINT) + comm.send(sent, 0, Kind.CHECKPOINT))
             return place.lasting((0,), values.dtype)
         whole = place.lasting(self.shape, values.dtype)
         if self.speaks:
@@ -70,10 +71,6 @@ class ParameterPiece:
                 comm.wait(comm.receive(rows, rank) + comm.receive(arrived, rank))
                 whole[rows, start:stop] = arrived
         return whole
-
-    def _send_to_first(self, values: Tensor) -> None:
-        comm = self.grid.comm
-        comm.wait(comm.send(self.rows, 0, Kind.CHECKPOINT) + comm.send(values, 0, Kind.CHECKPOINT))
 
 
 class PartialParameter(nn.Parameter):

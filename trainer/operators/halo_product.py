@@ -26,22 +26,18 @@ from gnnloom.trainer.operators.halo import Arrival, HaloExchange
 
 
 @dataclass(frozen=True)
-class _Neighbors:
-    """The product with the halo columns that some ranks own; it takes the whole halo and reads their rows only."""
-
-    ranks: list[int]
-    product: SparseProduct
-
-
-@dataclass(frozen=True)
 class LocalProducts:
     """A rank's products with its own rows, and with those of its neighbors in the order in which they are awaited.
 
     They share the memory of the matrix, and hold for each neighbor only where its columns are.
+
+    Attributes:
+        halo: ranks, and the product with the halo columns that these own; it takes the whole halo, and reads their
+            rows only.
     """
 
     own: SparseProduct
-    halo: list[_Neighbors]
+    halo: list[tuple[list[int], SparseProduct]]
 
     @classmethod
     def of(cls, exchange: HaloExchange, matrix: ShardMatrix[Any]) -> LocalProducts:
@@ -50,11 +46,11 @@ class LocalProducts:
         own = sparse_product(matrix.own, place)
         # A matrix on disk is read in whole rows, which have columns of several neighbors.
         if len(ranks) <= 1 or isinstance(halo, StoredCSR):
-            return cls(own, [_Neighbors(ranks, sparse_product(halo, place))] if ranks else [])
+            return cls(own, [(ranks, sparse_product(halo, place))] if ranks else [])
         owners = sorted(ranks)
         products = products_by_columns(halo, [exchange.halo_of(rank) for rank in owners], place)
         found = dict(zip(owners, products, strict=True))
-        return cls(own, [_Neighbors([rank], found[rank]) for rank in ranks])
+        return cls(own, [([rank], found[rank]) for rank in ranks])
 
 
 class HaloProduct:
@@ -86,7 +82,8 @@ class HaloProduct:
         product = place.empty(own.shape, place.sum_dtype if self._halo or as_sums else own.dtype)
         # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
         # of it. It overwrites every row, so the buffer need not be zeroed.
-        progress = self._progress(arrival)
+        requests = arrival.requests
+        progress = (lambda: comm.progress(requests)) if requests else None
         with comm.traffic.timing(SPMM):
             self._own.multiply(own, product, self._left, column_scale=self._right, progress=progress)
         self._add_neighbors(arrival, product, progress)
@@ -106,12 +103,8 @@ class HaloProduct:
         # A profiled run meets before these waits, and not before `begin`, which waits for no rank.
         with comm.traffic.timing(self._kind, comm):
             pass
-        for halo in self._halo:
+        for ranks, halo in self._halo:
             with comm.traffic.timing(self._kind):
-                comm.wait([request for rank in halo.ranks for request in arrival.receives[rank]])
+                comm.wait([request for rank in ranks for request in arrival.receives[rank]])
             with comm.traffic.timing(SPMM):
-                halo.product.multiply(arrival.rows, product, self._left, accumulate=True, progress=progress)
-
-    def _progress(self, arrival: Arrival) -> Progress:
-        comm, requests = self._exchange.comm, arrival.requests
-        return (lambda: comm.progress(requests)) if requests else None
+                halo.multiply(arrival.rows, product, self._left, accumulate=True, progress=progress)

@@ -23,13 +23,12 @@ from torch import Tensor
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import SparseProduct, converted
+from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, seconds_of_weight_gradients
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
 from gnnloom.trainer.operators.operator import LayerPlan
-from gnnloom.trainer.operators.weight_product import transposed_is_faster
 
 
 class Roles(NamedTuple):
@@ -221,9 +220,12 @@ class Tensor3D(GridOperator):
 
     def _chosen_weight_gradient(self, features: Tensor, gradient: Tensor, layer: int) -> Tensor:
         transposed = self._transposed[layer]
-        # All ranks reach a layer's first gradient in the same epoch, so the collective measurement is safe.
+        # All ranks reach a layer's first gradient in the same epoch, so the collective measurement is safe. One choice
+        # for all, since each waits for the slowest (Ranjan et al., section 5).
         if transposed is None:
-            transposed = self._transposed[layer] = transposed_is_faster(features, gradient, self.grid)
+            seconds = seconds_of_weight_gradients(features, gradient, self.place)
+            straight, other = self.grid.comm.gather_numbers(seconds).sum(0)
+            transposed = self._transposed[layer] = bool(other < straight)
         return self.weight_gradient(features, gradient, transposed=transposed)
 
     def release(self, layer: int) -> None:

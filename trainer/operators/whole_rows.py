@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.kernels.dispatch import converted
+from gnnloom.trainer.comm.traffic import GEMM
+from gnnloom.trainer.kernels.dispatch import converted, matmul, weight_gradient
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece
-from gnnloom.trainer.operators.weight_product import timed_product
 from gnnloom.trainer.place.place import Place
 
 AXIS = "row"
@@ -88,3 +88,40 @@ class _Propagate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         return ctx.transposed.multiply(converted(gradient, *ctx.given)), None, None, None, None
+
+
+def timed_product(features: Tensor, weight: Tensor, grid: ProcessGrid, *, spends: bool = False) -> Tensor:
+    """``features`` times ``weight``, timed forward and backward; differentiable. Communicates nothing.
+
+    Args:
+        features: (num_rows, input dim).
+        weight: (input dim, output dim).
+        spends: nothing else needs the features; backward, their gradient takes their memory.
+
+    Returns:
+        (num_rows, output dim).
+    """
+    result: Tensor = _Product.apply(features, weight, grid, spends)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, weight: Tensor, grid: ProcessGrid, spends: bool) -> Tensor:
+        ctx.save_for_backward(features, weight)
+        ctx.grid, ctx.spends = grid, spends
+        with grid.comm.traffic.timing(GEMM):
+            return matmul(features.detach(), weight.detach(), grid.place)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        features, weight = ctx.saved_tensors
+        # Fixed input features need no gradient, which saves one of the two products in the first layer.
+        of_features, of_weight, *_ = ctx.needs_input_grad
+        back: Tensor | None = None
+        with ctx.grid.comm.traffic.timing(GEMM):
+            # First, as the other product may overwrite the features.
+            found = weight_gradient(features, gradient, ctx.grid.place) if of_weight else None
+            if of_features:
+                back = matmul(gradient, weight.T, ctx.grid.place, features.detach() if ctx.spends else None)
+        return back, found, None, None

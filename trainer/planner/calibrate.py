@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.trainer.algorithms.algorithm import factorizations
 from gnnloom.trainer.algorithms.steps import HIDDEN_CALLS, HIDDEN_PASSES, Operation
 from gnnloom.trainer.comm.agreement import together
@@ -146,13 +147,16 @@ def calibrate(
     bench = _Bench(comm, wide, CLOCKS[clock], repeats, _LATE if clock == "processor" else 0.0)
     here = comm.ranks_on_this_machine()
     call, stream = _measure_call(bench), _measure_stream(bench, scale)
-    intra, inter = _measure_links(bench, here)
+    # Between neighbors, and between the first ranks of two nodes; with one rank, both are a copy in memory.
+    intra = inter = _measure_link(bench, "link within a node", 1)
+    if comm.size > here:
+        inter = _measure_link(bench, "link between nodes", here)
     rates, in_bf16 = (_measure_rates(bench, place, scale, call, stream) for place in (wide, narrow))
     return MachineProfile(
         name=name,
         clock=clock,
         ranks_per_node=here,
-        memory_per_rank=_memory() // here,
+        memory_per_rank=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // here,
         intra=intra,
         inter=inter,
         spmm=rates.spmm,
@@ -184,11 +188,6 @@ def _measure_rates(bench: _Bench, place: Place, scale: float, call: float, strea
         passes=_measure_passes(bench, place, scale, call, stream),
         gradient=_measure_dense(bench, place, scale, call, "gradient", gradient),
     )
-
-
-def _memory() -> int:
-    """Bytes of this machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _matrix(rows: int, degree: int, columns: int) -> CSR:
@@ -247,9 +246,7 @@ def _measure_sparse(bench: _Bench, place: Place, scale: float, call: float) -> R
             features, out = _ones(place, held, width), _ones(place, rows, width)
             unscaled = place.zeros((0,), place.sum_dtype)
 
-            multiply = partial(kernel.multiply, features, out, unscaled)
-
-            seconds = bench.medians(what, {what: multiply})[what]
+            seconds = bench.medians(what, {what: partial(kernel.multiply, features, out, unscaled)})[what]
             values.append(max(seconds - call, 0.1 * seconds) / (rows * degree * width))
     return RateTable((_WIDTHS, _DEGREES, _COLUMNS), tuple(values))
 
@@ -315,17 +312,6 @@ def _measure_stream(bench: _Bench, scale: float) -> float:
 
     seconds = bench.medians("stream", {"add": add})["add"]
     return 3 * 4 * length / seconds
-
-
-def _measure_links(bench: _Bench, ranks_per_node: int) -> tuple[Link, Link]:
-    """Messages between neighbors, and between the first ranks of two nodes. Collective.
-
-    With one node, the second link is the same as the first; with one rank, both are a copy in memory.
-    """
-    comm = bench.comm
-    near = _measure_link(bench, "link within a node", 1)
-    far = _measure_link(bench, "link between nodes", ranks_per_node) if comm.size > ranks_per_node else near
-    return near, far
 
 
 def _measure_link(bench: _Bench, what: str, distance: int) -> Link:
@@ -405,7 +391,7 @@ def _operations(group: Communicator, place: Place) -> dict[Operation, Callable[[
     given, taken = (_ones(place, _LONG_BYTES // 4) for _ in range(2))
 
     def sizes(count: int) -> list[int]:
-        return [(rank + 1) * count // group.size - rank * count // group.size for rank in range(group.size)]
+        return [stop - start for start, stop in (split_range(count, group.size, rank) for rank in range(group.size))]
 
     def all_reduce(count: int) -> None:
         group.all_reduce(given[:count], Kind.SETUP)

@@ -30,13 +30,12 @@ from gnnloom.trainer.modes.epochs.mode import Mode
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.tasks.task import Figure
 from gnnloom.trainer.training.alike import alike_data
-from gnnloom.trainer.training.build import class_weights
 from gnnloom.trainer.training.course import Course
 from gnnloom.trainer.training.evaluation import Evaluation
 from gnnloom.trainer.training.predict import write_predictions
 from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, gather_profile, recorded
 from gnnloom.trainer.training.session import threads_per_rank, writing
-from gnnloom.trainer.training.start import Begun, ReadStart, begin_run, check_fits
+from gnnloom.trainer.training.start import Begun, ReadStart, begin_run, check_fits, class_weights
 from gnnloom.trainer.training.state.buffers import average_buffers
 from gnnloom.trainer.training.state.checkpoint import restore
 from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination

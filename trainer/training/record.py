@@ -114,7 +114,7 @@ def _describe(config: TrainConfig) -> dict[str, Any]:
 
 #: Names of the time that communication adds to an epoch, in metrics and results: of the slowest rank, and the mean.
 EXPOSED: Final = ("exposed_seconds", "mean_exposed_seconds")
-#: Up to this many ranks, the result holds the bytes sent between every pair; the matrix grows with their square.
+#: Up to this many ranks, the result holds the bytes sent between every pair.
 _MATRIX_RANKS: Final = 256
 
 
@@ -164,25 +164,19 @@ def gather_costs(session: Session, last: TrafficCounts) -> dict[str, Any]:
     Args:
         last: what this rank sent in the last epoch.
     """
-    loaded = session.loaded
-    per_rank = session.comm.gather_numbers(
-        [session.opened.counter.bytes, peak_memory(), loaded.peak_memory, loaded.seconds]
-    )
+    comm = session.comm
+    mine = [session.opened.counter.bytes, peak_memory(), session.load_memory, session.load_seconds]
+    per_rank = comm.gather_numbers(mine)
+    # The matrix grows with the square of the ranks.
+    sent = [] if comm.size > _MATRIX_RANKS else [last.bytes_to[rank] for rank in comm.members]
     return {
         "bytes_read": per_rank[:, 0].astype(int).tolist(),
         "peak_memory": per_rank[:, 1].astype(int).tolist(),
         "load_peak_memory": per_rank[:, 2].astype(int).tolist(),
         "load_seconds": float(per_rank[:, 3].max()),
-        **_traffic_matrix(session.comm, last),
+        # Bytes that rank p sent to rank q in the last epoch, as [p][q].
+        **({"bytes_between": comm.gather_numbers(sent).astype(int).tolist()} if sent else {}),
     }
-
-
-def _traffic_matrix(comm: Communicator, last: TrafficCounts) -> dict[str, Any]:
-    """Bytes that rank p sent to rank q in the last epoch, as ``[p][q]``; not for too many ranks. Collective."""
-    if comm.size > _MATRIX_RANKS:
-        return {}
-    mine = [last.bytes_to[rank] for rank in comm.members]
-    return {"bytes_between": comm.gather_numbers(mine).astype(int).tolist()}
 
 
 # All ranks send their figures in this order, with 0 for what they did not time.

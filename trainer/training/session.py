@@ -20,12 +20,15 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.watchdog import WAITING, Watch, clear_reports
 from gnnloom.trainer.config.continuation import OpenedRun
+from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows, open_samples
 from gnnloom.trainer.data.vertex_data import Labels, normalize_feature, read_feature, settled_feature_norm
+from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows, whole_rows
 from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.models.networks.norm import share_batch_norms
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.operators.operator import Operator
@@ -34,20 +37,6 @@ from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.registry import task_of_data
-from gnnloom.trainer.training.build import build_model
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """The cost of reading the shards.
-
-    Attributes:
-        seconds: wall-clock time.
-        peak_memory: peak memory of the process while it read, minus its memory before, in bytes.
-    """
-
-    seconds: float
-    peak_memory: int
 
 
 @dataclass
@@ -60,6 +49,8 @@ class Session:
         feature: (num_rows, num_features) the input features that this rank read; None after :meth:`take_inputs`.
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
         feature_norm: how the features are scaled; ``auto`` until :meth:`take_inputs` has settled it.
+        load_seconds: wall-clock time of reading the shards.
+        load_memory: peak memory of the process while it read them, minus its memory before, in bytes.
     """
 
     comm: Communicator
@@ -72,7 +63,8 @@ class Session:
     samples: Samples | None = None
     feature_norm: str = "auto"
     model: Model = field(init=False)
-    loaded: Loaded = field(init=False)
+    load_seconds: float = field(init=False)
+    load_memory: int = field(init=False)
 
     @property
     def config(self) -> TrainConfig:
@@ -199,10 +191,24 @@ def open_session(comm: Communicator, opened: OpenedRun, num_threads: int) -> Ses
     # By default torch uses all cores in every rank.
     torch.set_num_threads(num_threads)
     session = read_share(comm, opened, Place(getattr(torch, config.feature_dtype), num_threads))
-    session.loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
+    session.load_seconds, session.load_memory = time.perf_counter() - started, peak_memory() - before
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
     session.model = build_model(session.operator, config, config.seed, session.options)
     return session
+
+
+def build_model(operator: Operator, config: ModelConfig, seed: int, options: ModelOptions) -> Model:
+    """The configured model, with weights from a seed, the same on every rank. Communicates nothing.
+
+    Modules of torch, such as ``nn.Linear``, are created in the dtype of the run.
+    """
+    place = operator.grid.place
+    dropout = Dropout(config.dropout, seed, place)
+    # What a class draws outside `create_parameters`, in an `__init__` of its own.
+    with place.creating_modules(), seeded(derived_seed(seed, Draws.CREATION)):
+        model: Model = config.model_kind.load()(operator, options, dropout, seed)
+    share_batch_norms(model, lambda: model.operator)
+    return model
 
 
 def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
@@ -251,7 +257,8 @@ def _on_samples(
     from gnnloom.trainer.operators.layered import Layered  # noqa: PLC0415
 
     config = opened.config
-    samples = open_samples(opened.dataset, config, shards.shards.artifact, comm.size, opened.counter)
+    given, num_layers = config.own_mode_options(), len(config.hidden) + 1
+    samples = open_samples(opened.dataset, given, num_layers, shards.shards.artifact, comm.size, opened.counter)
     options = config.options_of_model(samples.num_features, objective.num_outputs)
     operator = Layered(comm, len(options.pairs), config.normalization, place)
     operator.rest(shards.shard.vertex())

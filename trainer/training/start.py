@@ -7,20 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gnnloom.storage.errors import BudgetError, CorruptError
+import torch
+from torch import Tensor
+
+from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.continuation import OpenedRun
+from gnnloom.trainer.config.loss_config import BALANCED, NO_WEIGHTS, LossConfig
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.loggers.registry import check_loggers
+from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction, load_function
-from gnnloom.trainer.training.build import check_class_weights
 from gnnloom.trainer.training.course import KeptBest
 from gnnloom.trainer.training.rehearsal.projection import with_drawn_options
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse
@@ -163,6 +169,45 @@ class ReadStart:
         best = None if checkpoint is None else KeptBest.read(opened.run)
         lines = _earlier_lines(opened.run, first_epoch) if first_epoch else []
         return cls(session, labels, checkpoint, lines, own_loss, own_metric, best)
+
+
+def check_class_weights(config: LossConfig, objective: Objective) -> None:
+    """Check that the configured weights fit the task. Communicates nothing.
+
+    Raises:
+        InputError: there is another number of classes, or the task has none.
+    """
+    if config.class_weights == NO_WEIGHTS:
+        return
+    where = f"class_weights {config.class_weights!r}"
+    refused = objective.refused_weights(own_loss=config.loss != "auto")
+    if refused:
+        raise InputError(f"{where}: {refused}")
+    given = config.given_class_weights
+    if given and len(given) != objective.num_outputs:
+        raise InputError(f"{where}: {len(given)} weights, but the dataset has {objective.num_outputs} classes")
+
+
+def class_weights(config: LossConfig, objective: Objective, layout: Layout, labels: Labels) -> Tensor | None:
+    """(num_classes,) float64, the same on every rank; None for equal weights. Collective.
+
+    ``balanced`` is the mean number of training vertices per class over the class's own number, as in scikit-learn.
+
+    Args:
+        layout: layout of the scores.
+    """
+    if config.class_weights == NO_WEIGHTS:
+        return None
+    if config.class_weights != BALANCED:
+        return layout.place.tensor(config.given_class_weights, torch.float64)
+    counts = layout.place.zeros((objective.num_outputs,), torch.int64)
+    # The layout does not split labels, so one rank counts the rows that it shares with others.
+    if layout.speaks_for_rows:
+        counts += objective.class_counts(labels.label[objective.known(labels, "train")])
+    layout.grid.comm.all_reduce(counts, Kind.SETUP)
+    # A class without a training vertex is in no term of the loss.
+    each = counts.to(torch.float64)
+    return torch.where(counts > 0, each.sum() / (len(each) * each.clamp_min(1)), 0)
 
 
 def _read_checkpoint(comm: Communicator, opened: OpenedRun, epoch: int) -> StoredCheckpoint:

@@ -29,9 +29,8 @@ from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
-from gnnloom.trainer.training.build import build_model
 from gnnloom.trainer.training.rehearsal.unread import unread
-from gnnloom.trainer.training.session import predicted_rows, read_share
+from gnnloom.trainer.training.session import build_model, predicted_rows, read_share
 from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,7 +79,7 @@ class RowSizes(_Sizes):
         return nonzeros * self.num_vertices // max(1, own)
 
     @classmethod
-    def of(cls, shards: RowShards, measure: Callable[[Path], int], task: str = AUTO) -> RowSizes:
+    def of(cls, shards: RowShards, task: str = AUTO) -> RowSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)]
         kinds = [
@@ -88,17 +87,17 @@ class RowSizes(_Sizes):
         ]
         return cls(
             **_common(shards, task),
-            ranks=tuple(_rank_sizes(shards, prefix, measure) for prefix in prefixes),
+            ranks=tuple(_rank_sizes(shards, prefix) for prefix in prefixes),
             index_bytes=max(np.dtype(kind).itemsize for kind in kinds),
         )
 
 
-def _rank_sizes(shards: RowShards, prefix: str, measure: Callable[[Path], int]) -> RankSizes:
+def _rank_sizes(shards: RowShards, prefix: str) -> RankSizes:
     own, sent, halo, own_nonzeros, halo_nonzeros = (
         shards.artifact.record(f"{prefix}/{name}").shape[0]
         for name in ("vertex", "send_row", "halo_vertex", "own/indices", "halo/indices")
     )
-    return RankSizes(own, sent, halo, own_nonzeros + halo_nonzeros, measure(shards.artifact.path / prefix))
+    return RankSizes(own, sent, halo, own_nonzeros + halo_nonzeros, tree_bytes(shards.artifact.path / prefix))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,15 +122,15 @@ class GridSizes(_Sizes):
         return int(entries * sum(self.variant_bytes.values()) / variants + rows * self.order_bytes)
 
     @classmethod
-    def of(cls, shards: GridShards, measure: Callable[[Path], int], task: str = AUTO) -> GridSizes:
+    def of(cls, shards: GridShards, task: str = AUTO) -> GridSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         facts, path = shards.artifact.facts, shards.artifact.path
         return cls(
             **_common(shards, task),
             nnz=int(facts["nnz"] * max(facts["balance"].values())),
             is_double=shards.permutation == "double",
-            variant_bytes={folder.name: measure(folder) for folder in (path / "grid").iterdir() if folder.is_dir()},
-            order_bytes=max(measure(folder) for folder in (path / "order").iterdir() if folder.is_dir()),
+            variant_bytes={folder.name: tree_bytes(folder) for folder in (path / "grid").iterdir() if folder.is_dir()},
+            order_bytes=max(tree_bytes(folder) for folder in (path / "order").iterdir() if folder.is_dir()),
         )
 
 
@@ -149,5 +148,5 @@ def sizes_of(shards: RowShards | GridShards, task: str = AUTO) -> ShardSizes:
         InputError: the shards lack what the task predicts.
     """
     if isinstance(shards, RowShards):
-        return RowSizes.of(shards, tree_bytes, task)
-    return GridSizes.of(shards, tree_bytes, task)
+        return RowSizes.of(shards, task)
+    return GridSizes.of(shards, task)

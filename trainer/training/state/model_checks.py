@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.comm.agreement import CollectiveError, together
+from gnnloom.trainer.comm.agreement import CollectiveError, named_ranks, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece, PartialParameter
@@ -154,7 +154,8 @@ def _difference(comm: Communicator, model: Model) -> str | None:
             (_unequal(place, value), "value"),
         ):
             if differs.any():
-                return f"{what} has another {how} on {_named(differs)} than on rank 0"
+                others = named_ranks(np.flatnonzero(differs).tolist(), _NAMED_RANKS)
+                return f"{what} has another {how} on {others} than on rank 0"
     return None
 
 
@@ -179,10 +180,3 @@ def _unequal(place: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[
     _, first, group = np.unique(place, return_index=True, return_inverse=True)
     differs: NDArray[np.bool_] = value != value[first[group]]
     return differs
-
-
-def _named(chosen: NDArray[np.bool_]) -> str:
-    ranks = np.flatnonzero(chosen)
-    text = ", ".join(str(rank) for rank in ranks[:_NAMED_RANKS])
-    more = f" and {len(ranks) - _NAMED_RANKS} more" if len(ranks) > _NAMED_RANKS else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {text}{more}"
