@@ -22,8 +22,6 @@ from gnnloom.trainer.place.place import Place
 from support.problems import Problem, problem
 from support.tolerance import assert_close
 
-pyg = pytest.importorskip("torch_geometric.nn")
-
 DIMS = (5, 8, 6, 3)
 HEADS = 2
 PROBLEMS = {
@@ -69,6 +67,8 @@ NAMES = {
 
 
 def _pyg_layer(kind: str, before: int, after: int, last: bool) -> torch.nn.Module:
+    # Here, as every process of a test run collects this module, and the import takes seconds.
+    pyg = pytest.importorskip("torch_geometric.nn")
     layer: torch.nn.Module
     if kind == "gcn":
         layer = pyg.GCNConv(before, after, add_self_loops=False)

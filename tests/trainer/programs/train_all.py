@@ -11,10 +11,13 @@ from mpi4py import MPI
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import MpiCommunicator
+from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.rehearsal import fits
+from gnnloom.trainer.training.rehearsal.rank_memory import RankMemory, rehearse
 
 
 def run(group: Communicator, content: dict[str, Any]) -> dict[str, Any]:
@@ -26,6 +29,11 @@ def run(group: Communicator, content: dict[str, Any]) -> dict[str, Any]:
         return {"error": str(error), "code": error.code}
 
 
+def rehearse_first(opened: OpenedRun, rank: int) -> RankMemory | None:
+    """Rehearse on one rank for all, as this takes longer than to train on a tiny graph."""
+    return rehearse(opened, rank) if rank == 0 else None
+
+
 def wait_asleep() -> None:
     """A barrier at which waiting ranks sleep, so the others get the processors."""
     request = MPI.COMM_WORLD.Ibarrier()
@@ -34,6 +42,7 @@ def wait_asleep() -> None:
 
 
 def main(given: str, result: str) -> None:
+    fits.rehearse = rehearse_first
     world = MpiCommunicator(MPI.COMM_WORLD)
     jobs = json.loads(Path(given).read_text())
     groups = {size: world.group(int(world.rank < size), world.rank) for size in sorted({job["ranks"] for job in jobs})}
