@@ -60,27 +60,27 @@ class OpenLister(InProcessCluster):
             self._open.append(path)
 
 
-def number_edges(folder: Path, patch: pytest.MonkeyPatch) -> Any:
+def number_edges(folder: Path, patch: pytest.MonkeyPatch, ranges: int = RANGES) -> Any:
     """Edges between numbers: ranges of the source with three files each, and many ranges of ids."""
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 3200)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 40 * 250)
     patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 104 * 100)
     rng = np.random.default_rng(3)
-    u, v = rng.choice(rng.integers(0, 1 << 62, 9000), (2, RANGES * 250))
+    u, v = rng.choice(rng.integers(0, 1 << 62, ranges * 225), (2, ranges * 250))
     return write_edges(folder / "numbers", u, v, rng.random(len(u)), range_edges=250)
 
 
-def name_edges(folder: Path, patch: pytest.MonkeyPatch) -> Any:
+def name_edges(folder: Path, patch: pytest.MonkeyPatch, ranges: int = RANGES) -> Any:
     """The same with names."""
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 600)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 4000)
     patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 2500)
-    ends = np.random.default_rng(4).integers(0, 1200, (RANGES * 25, 2)).tolist()
+    ends = np.random.default_rng(4).integers(0, ranges * 30, (ranges * 25, 2)).tolist()
     lines = [f"v{a:05d} w{b:05d} {number}\n" for number, (a, b) in enumerate(ends)]
     (folder / "names.txt").write_text("".join(lines))
-    range_bytes = -(-sum(map(len, lines)) // RANGES)
+    range_bytes = -(-sum(map(len, lines)) // ranges)
     source = open_edges(None, [str(folder / "names.txt")], {"weights": True})
     return replace(cast("Any", source), range_bytes=range_bytes, block_bytes=range_bytes // 4)
 
@@ -90,16 +90,28 @@ KINDS = {"numbers": number_edges, "names": name_edges}
 LANES = ("keys/collected", "keys/merged", "shuffle/numbers/**/lanes")
 
 
+def few_edges(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Any:
+    """Edges in fewer ranges, whose tasks share files by four: a tenth of the work, and as many kinds of files."""
+    patch.setattr("gnnloom.pipeline.external_sort.lanes.MOST_FILES", 4)
+    patch.setattr("gnnloom.pipeline.external_sort.merge_levels.FEW_SOURCES", 4)
+    return KINDS[kind](folder, patch, 10)
+
+
+@functools.cache
+def opened_files(kind: str) -> list[tuple[str, list[str]]]:
+    """The function of every task of an ingest, and the temporary files that it opens."""
+    cluster = OpenLister()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        ingest_graph(Catalog(folder).create("g"), KINDS[kind](Path(folder), patch), OPTIONS, cluster)
+    return cluster.opened
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_task_opens_more_than_16_files_of_ids_or_one_of_them_twice(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    source, cluster = KINDS[kind](tmp_path, monkeypatch), OpenLister()
-    ingest_graph(catalog.create("g"), source, OPTIONS, cluster)
-    for function, opened in cluster.opened:
+def test_no_task_opens_more_than_16_files_of_ids_or_one_of_them_twice(kind: str) -> None:
+    for function, opened in opened_files(kind):
         assert len(set(opened)) == len(opened), (function, opened)
     functions = ("collect_range", "merge_range", "scatter_range")
-    found = {each: [len(opened) for name, opened in cluster.opened if name == each] for each in functions}
+    found = {each: [len(opened) for name, opened in opened_files(kind) if name == each] for each in functions}
     # The last of the ranges of text may be empty.
     assert len(found["collect_range"]) >= RANGES - 1
     assert max(found["collect_range"]) == 1
@@ -110,15 +122,11 @@ def test_no_task_opens_more_than_16_files_of_ids_or_one_of_them_twice(
     assert 8 < max(found["scatter_range"]) <= 1 + MOST_FILES
 
 
-def test_merged_ranges_are_read_from_16_files(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for kind, edges in KINDS.items():
-        source, cluster = edges(tmp_path, monkeypatch), OpenLister()
-        ingest_graph(catalog.create(kind), source, OPTIONS, cluster)
-        opened = [files for function, files in cluster.opened if function == "write_key_array"]
-        # One task reads all ranges.
-        assert {len(files) for files in opened} == {MOST_FILES}
+@pytest.mark.parametrize("kind", KINDS)
+def test_merged_ranges_are_read_from_16_files(kind: str) -> None:
+    opened = [files for function, files in opened_files(kind) if function == "write_key_array"]
+    # One task reads all ranges.
+    assert {len(files) for files in opened} == {MOST_FILES}
 
 
 @functools.cache
@@ -126,7 +134,7 @@ def undisturbed(kind: str) -> tuple[str, list[str]]:
     """The digest of the graph, and the functions of all tasks in the order in which they ran."""
     cluster = StoppingCluster()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        source = KINDS[kind](Path(folder), patch)
+        source = few_edges(kind, Path(folder), patch)
         digest = ingest_graph(Catalog(folder).create("whole"), source, OPTIONS, cluster).artifact.digest
     return digest, [function for function, _ in cluster.ran]
 
@@ -152,7 +160,7 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lost: str, damaged: tuple[str, str]
 ) -> None:
     damage, when = damaged
-    source = KINDS[kind](tmp_path, monkeypatch)
+    source = few_edges(kind, tmp_path, monkeypatch)
     expected, functions = undisturbed(kind)
     collect, merge = "collect_range", "merge_range"
     begun = functions.index(merge if when == "while ids are merged" else "scatter_range")
@@ -170,7 +178,7 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
     merges = functions.count(merge)
     if lost.endswith("collected"):
         # All ranges of ids have numbers to write into the new lanes.
-        assert 1 <= again[0] <= -(-functions.count(collect) // MOST_FILES)
+        assert 1 <= again[0] <= -(-functions.count(collect) // lanes.MOST_FILES)
         assert again[1] == merges
     elif lost.startswith("shuffle") and when != "while ids are merged":
         # What was routed is gone once it is merged.
@@ -178,7 +186,7 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
     else:
         merged = 2 if when == "while ids are merged" else merges
         assert again[0] == 0
-        assert merges - merged + 1 <= again[1] <= merges - merged + -(-merged // MOST_FILES)
+        assert merges - merged + 1 <= again[1] <= merges - merged + -(-merged // lanes.MOST_FILES)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,7 +194,7 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
 def test_a_flipped_bit_in_any_lane_leaves_the_right_bytes(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, damaged: str
 ) -> None:
-    source = KINDS[kind](tmp_path, monkeypatch)
+    source = few_edges(kind, tmp_path, monkeypatch)
     expected, functions = undisturbed(kind)
     begun = functions.index("merge_range" if damaged == "keys/collected" else "scatter_range")
     work = stop_after(catalog, source, begun + 2)
@@ -203,7 +211,7 @@ def test_a_flipped_bit_in_any_lane_leaves_the_right_bytes(
 def test_flipped_bits_in_records_ranges_and_tables_leave_the_right_bytes(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    source = KINDS[kind](tmp_path, monkeypatch)
+    source = few_edges(kind, tmp_path, monkeypatch)
     expected, functions = undisturbed(kind)
     work = stop_after(catalog, source, functions.index("scatter_range") + 1)
     # Both files in the folder of the keys, and the first record of each kind of task.
@@ -217,7 +225,7 @@ def test_flipped_bits_in_records_ranges_and_tables_leave_the_right_bytes(
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_source_is_read_once(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Edges are on disk with their keys, so that a source that is gone or changes later does no harm."""
-    source = KINDS[kind](tmp_path, monkeypatch)
+    source = few_edges(kind, tmp_path, monkeypatch)
     expected, functions = undisturbed(kind)
     calibrated = project_ingest(source, OPTIONS, tmp_path, 1, DEFAULT_MEMORY)
     stop_after(catalog, source, functions.index("merge_range"))
