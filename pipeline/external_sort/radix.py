@@ -13,6 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import copy_elements
+
 # Unsigned, so that a shift brings in zeros. Kernels cast every operand to uint64: Numba computes sums and differences
 # of a signed and an unsigned integer in float64, which would lose the low bits.
 Keys = NDArray[np.uint64]
@@ -158,8 +160,8 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
     if top_bits == 0:
         # The loop over the buckets takes its input from the spare arrays.
         counts[0] = keys.size
-        spare_keys[:] = keys
-        spare_weights[:] = weights
+        copy_elements(keys, spare_keys)
+        copy_elements(weights, spare_weights)
     else:
         for k in range(keys.size):
             counts[np.intp((keys[k] >> by) & mask)] += 1
@@ -183,8 +185,8 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
         else:
             swapped = _sort_digits(other, other_weights, own, own_weights, shift, digits)
         if not swapped:
-            own[:] = other
-            own_weights[:] = other_weights
+            copy_elements(other, own)
+            copy_elements(other_weights, own_weights)
         start = stop
 
 
@@ -215,8 +217,8 @@ def sort_buckets(
         elif size > 4 << CACHED_BITS:
             sort_keys(own, own_weights, spare, spare_own, bits)
         elif _sort_digits(own, own_weights, spare, spare_own, bits, digits):
-            own[:] = spare
-            own_weights[:] = spare_own
+            copy_elements(spare, own)
+            copy_elements(spare_own, own_weights)
         start = stop
 
 

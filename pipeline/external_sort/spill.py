@@ -24,6 +24,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import LaneWriter, OpenLane
+from gnnloom.storage.kernels import copy_elements
 
 #: log2 of the most buckets in a spill file, and of the most row units of a graph. Pass 1 writes to that many positions
 #: at a time; with many more, most writes would miss the caches.
@@ -219,7 +220,7 @@ def gather_units(
         row = np.uint64(first_row + (bucket << shift))
         _decode_bucket(low[start:stop], high[start:stop], row, entry_column_bits, column_bits, keys[first:last])
         if weights.size:
-            out_weights[first:last] = weights[start:stop]
+            copy_elements(weights[start:stop], out_weights[first:last])
         position[unit] = last
         start = stop
         bucket += 1

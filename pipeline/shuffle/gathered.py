@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Section
+from gnnloom.storage.kernels import copy_elements
 from gnnloom.storage.matrix.ranges import Span
 
 
@@ -146,5 +147,5 @@ def _place(
     for row in range(len(lengths)):
         count = lengths[row] * width
         target = begin[row] * width
-        out[target : target + count] = elements[at : at + count]
+        copy_elements(elements[at : at + count], out[target : target + count])
         at += count

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import count_at_most
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 
 
@@ -62,7 +63,7 @@ def scan_rows(
     """
     forward, backward = np.uint64(0), np.uint64(0)
     # ``start`` may lie in the middle of a row. The right side skips empty rows, which end where this row begins.
-    row = np.searchsorted(indptr, start, side="right") - 1
+    row = count_at_most(indptr, start) - 1
     # A fingerprint chains the mixer over row, column and weight; "backward" exchanges row and column. Chaining makes
     # their order count, so a matrix and its transpose have different fingerprints unless they are equal.
     for k in range(len(columns)):

@@ -30,6 +30,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.kernels import count_below
 from gnnloom.storage.sampling.sampler import Normalization, Sample, Weights, num_neighbors
 
 #: The sums over rows with more nonzeros than this are kept: a hub is in almost every batch.
@@ -138,7 +139,7 @@ def _weigh(
             if column != row:
                 both = 1.0 / degree[row]
                 start, stop = indptr[column], indptr[column + 1]
-                place = start + np.searchsorted(indices[start:stop], row)
+                place = start + count_below(indices[start:stop], row)
                 if place < stop and indices[place] == row:
                     both += 1.0 / degree[column]
                 either = _hit(share[row] + share[column] - both, 2, degree[column] == 0, num_vertices, num_alone, size)

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import copy_elements, count_below
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.vertex_table import build_table, find_slot, hashed, slot_bits
 
@@ -84,7 +85,7 @@ def _search_row(
 ) -> int:
     for local in range(len(vertices)):
         # The vertices ascend, so what lies before one of them need not be searched for the next.
-        start += np.searchsorted(indices[start:stop], vertices[local])
+        start += count_below(indices[start:stop], vertices[local])
         if start < stop and indices[start] == vertices[local]:
             columns[end], entry[end] = local, start
             end += 1
@@ -96,7 +97,8 @@ def _grown(
     columns: NDArray[np.int32], entry: NDArray[np.int64], end: int, size: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     new_columns, new_entry = np.empty(size, np.int32), np.empty(size, np.int64)
-    new_columns[:end], new_entry[:end] = columns[:end], entry[:end]
+    copy_elements(columns[:end], new_columns)
+    copy_elements(entry[:end], new_entry)
     return new_columns, new_entry
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import copy_elements
 from gnnloom.storage.matrix.csr import CSR, INT32_WIDTH
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import below
@@ -162,7 +163,7 @@ def _number(
     count, total = len(vertices), len(vertices)
     bits = slot_bits(2 * count)
     known = np.empty(1 << bits, np.int64)
-    known[:count] = vertices
+    copy_elements(vertices, known)
     slots = build_table(known, count, bits)
     columns = np.empty(len(entry), np.int32)
     # A loop of its own: the processor then waits for many of these scattered reads at the same time.
@@ -177,7 +178,7 @@ def _number(
                 # Half full: twice the slots. The list has as many places as there are slots, so it never overflows.
                 bits += 1
                 larger = np.empty(1 << bits, np.int64)
-                larger[:total] = known[:total]
+                copy_elements(known[:total], larger)
                 known = larger
                 slots = build_table(known, total, bits)
                 slot = find_slot(slots, bits, known, vertex)
@@ -218,8 +219,8 @@ def _order_rows(
                 columns[k] = rank[columns[k] - count]
         if stop - start > _SHORT:
             order = np.argsort(columns[start:stop], kind="mergesort")
-            columns[start:stop] = columns[start:stop][order]
-            entry[start:stop] = entry[start:stop][order]
+            copy_elements(columns[start:stop][order], columns[start:stop])
+            copy_elements(entry[start:stop][order], entry[start:stop])
             continue
         for k in range(start + 1, stop):
             column, position, place = columns[k], entry[k], k

@@ -8,6 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import index_of_least
+
 
 def asked_limit(total: int, parts: int, imbalance: float) -> int:
     """The weight that no part may exceed: (1 + imbalance) times the average, rounded down.
@@ -86,7 +88,7 @@ def _unload(
         # Checked for every vertex, because earlier moves may have brought its part below the limit.
         if load[source] <= limit or size[source] == 1:
             continue
-        target = np.argmin(load)
+        target = index_of_least(load)
         if load[target] + weight[vertex] > limit:
             continue
         load[source] -= weight[vertex]

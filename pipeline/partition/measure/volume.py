@@ -30,6 +30,7 @@ from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.arrays import default_chunk_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.kernels import count_at_most
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Bytes of memory for a nonzero of a range: its column, the pair that it makes, and the copies of a sort of pairs.
@@ -270,7 +271,7 @@ def _emit_pairs(
         emitted: (at least num_nonzeros,) int64, filled from the front.
     """
     length = 0
-    row = np.searchsorted(pointers, start, side="right") - 1
+    row = count_at_most(pointers, start) - 1
     position, stop = start, start + len(columns)
     # A part has been counted for this row if the row is the last one in which it occurred; no table is cleared.
     while position < stop:

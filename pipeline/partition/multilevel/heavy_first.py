@@ -31,6 +31,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.kernels import index_of_least
 from gnnloom.storage.matrix.permutation import permute_by_network
 from gnnloom.storage.matrix.random_numbers import stream_key
 
@@ -192,7 +193,7 @@ def share_of_class(weight: int, count: int, load: NDArray[np.int64]) -> NDArray[
             load[part] += weight
         return share
     for _ in range(count):
-        lightest = np.argmin(load)
+        lightest = index_of_least(load)
         share[lightest] += 1
         load[lightest] += weight
     return share

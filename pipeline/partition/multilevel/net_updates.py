@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
 from gnnloom.pipeline.shuffle.runs import BLOCK_BYTES, Index
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter
+from gnnloom.storage.kernels import count_at_most
 
 #: Bytes of an update: a net, and what a pin of it leaves and joins.
 UPDATE_BYTES = 24
@@ -108,7 +109,7 @@ def _group(
     """
     which = np.empty(len(rows), np.int64)
     for k in range(len(rows)):
-        which[k] = np.searchsorted(stops, rows[k, key], side="right")
+        which[k] = count_at_most(stops, rows[k, key])
         offsets[which[k] + 1] += 1
     for number in range(1, len(offsets)):
         offsets[number] += offsets[number - 1]

@@ -29,6 +29,7 @@ from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.kernels import count_at_most
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Bytes for each key of a task: the key and a spare in the sorter, its column, its row, and the row as it is stored;
@@ -235,7 +236,7 @@ def _sort(task: RangeTask[_Transpose]) -> None:
 @njit(cache=True, nogil=True)
 def _fill_keys(block: IncidenceBlock, start: int, row_bits: int, key: NDArray[np.uint64]) -> None:
     """Fill ``key`` for the ids of a block of rows from ``start`` on."""
-    row = np.searchsorted(block.offset, start, side="right") - 1
+    row = count_at_most(block.offset, start) - 1
     for k in range(len(key)):
         while block.offset[row + 1] <= start + k:
             row += 1

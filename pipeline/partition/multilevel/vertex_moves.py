@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.moves import WORD_BITS, accepts_move, bit_number, bit_of, lowest_bit
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceBlock
+from gnnloom.storage.kernels import count_below, index_of_least
 from gnnloom.storage.matrix.random_numbers import unit
 
 #: A word of masks with every bit set.
@@ -207,7 +208,7 @@ def _best_target(
 @njit(cache=True, nogil=True)
 def _lightest(window: NDArray[np.int64], load: NDArray[np.int64], weight: int, limit: int) -> int:
     """Return the index of the lightest part if it has room, else -1."""
-    index = int(np.argmin(load[window]))
+    index = index_of_least(load[window])
     return index if load[window[index]] + weight <= limit else -1
 
 
@@ -301,5 +302,5 @@ def accept_classes(
 
 @njit(cache=True, nogil=True, inline="always")
 def _contains(ascending: NDArray[np.int64], value: int) -> bool:
-    index = np.searchsorted(ascending, value)
+    index = count_below(ascending, value)
     return bool(index < len(ascending) and ascending[index] == value)

@@ -24,6 +24,7 @@ from gnnloom.pipeline.tasks.memory import rows_that_fit
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.kernels import count_at_most
 
 #: Most entries of one run: 32 MiB of keys and 16 MiB of weights.
 MAX_RUN_ENTRIES = 1 << 22
@@ -118,7 +119,7 @@ def _rows_of(indptr: NDArray[np.int64], start: int, stop: int) -> Positions:
     """Return the (stop - start,) local rows of the entries ``start`` to ``stop``."""
     out = np.empty(stop - start, dtype=np.int64)
     # The last row that begins at or before the first entry, after any empty rows.
-    row = int(np.searchsorted(indptr, start, side="right")) - 1
+    row = count_at_most(indptr, start) - 1
     # One walk over entries and rows together; the inner loop skips empty rows.
     for k in range(start, stop):
         while indptr[row + 1] <= k:
