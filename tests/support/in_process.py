@@ -1,9 +1,13 @@
-"""Runs commands in the process of the tests, which saves the seconds that a program takes to start."""
+"""Runs commands in the process of the tests, which saves the seconds that a program takes to start.
+
+As a program, it runs the commands that it reads, one per line (:class:`support.plugins.InstalledProgram`).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shlex
 import subprocess
@@ -43,3 +47,16 @@ def run_here(command: str) -> None:
     workers = ["--workers", "0"] if _ON_CLUSTER.match(command) else []
     done = run_command(*words[1:], *workers)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def serve() -> None:
+    """Run every command that standard input holds as a line of JSON, and answer it with a line."""
+    answers = sys.stdout
+    for line in sys.stdin:
+        done = run_command(*json.loads(line))
+        answers.write(json.dumps([done.returncode, done.stdout, done.stderr]) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    serve()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+_TESTS = Path(__file__).resolve().parents[1]
 
 
 def install_plugin(folder: Path, name: str, source: str, group: str, constant: str) -> dict[str, str]:
@@ -26,3 +32,31 @@ def install_plugin(folder: Path, name: str, source: str, group: str, constant: s
     (metadata / "entry_points.txt").write_text(f"[{group}]\n{name} = {name}:{constant}\n")
     inherited = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *([inherited] if inherited else [])])}
+
+
+class InstalledProgram:
+    """Runs `gnnloom` for a user who installed other packages: all commands in one new process, which finds them."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        path = os.pathsep.join([environment["PYTHONPATH"], str(_TESTS)])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "support.in_process"],
+            env={**environment, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command; returns its exit code and what it printed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.flush()
+        code, output, errors = json.loads(self._process.stdout.readline())
+        return subprocess.CompletedProcess(["gnnloom", *arguments], code, output, errors)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+        assert self._process.returncode == 0

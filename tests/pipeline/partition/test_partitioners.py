@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +23,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, PartitionerError
 from support.graphs import random_adjacency, store_graph
 from support.partitions import rows_sent
-from support.plugins import install_plugin
+from support.plugins import InstalledProgram, install_plugin
 
 TOY = """
 import numpy as np
@@ -60,21 +59,18 @@ print([name for name in heavy if name in sys.modules])
 """
 
 
-def run_python(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
-    command = [sys.executable, *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_one_file_adds_a_partitioner_to_every_command(catalog: Catalog, tmp_path: Path) -> None:
+def test_one_file_adds_a_partitioner_to_every_command(
+    catalog: Catalog, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     adjacency = random_adjacency(40, 120, 0, symmetric=True)
     store_graph(catalog.create("x"), adjacency, symmetric=True)
-    environment = install_plugin(tmp_path / "plugins", "toy", TOY, "gnnloom.partitioners", "PARTITIONER")
+    program = InstalledProgram(install_plugin(tmp_path / "plugins", "toy", TOY, "gnnloom.partitioners", "PARTITIONER"))
+    request.addfinalizer(program.close)
 
     def gnnloom(*arguments: str) -> str:
-        program = ["-m", "gnnloom.workflows.cli.main", "--catalog", str(catalog.root)]
-        return run_python(*program, *arguments, environment=environment)
+        done = program.run("--catalog", str(catalog.root), *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     for hand, preset in ((1, []), (2, ["--preset", "pairs"])):
         command = ["partition", "x", "--parts", "3", "--method", "toy", *preset, "--workers", "0", "--json"]
@@ -106,7 +102,9 @@ def test_options_that_a_partitioner_does_not_have_are_refused() -> None:
 
 
 def test_listing_the_partitioners_loads_no_implementation() -> None:
-    assert run_python("-c", LIGHT).strip() == "[]"
+    command = [sys.executable, "-c", LIGHT]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 @pytest.mark.parametrize("wrong", [-1, 3])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
-from support.plugins import install_plugin
+from support.plugins import InstalledProgram, install_plugin
 
 TOY = '''
 from dataclasses import dataclass
@@ -60,10 +60,13 @@ FORMAT = Format(
 '''
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """The environment of a user who installed the toy format."""
-    return install_plugin(tmp_path / "site", "toy", TOY, "gnnloom.formats", "FORMAT")
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledProgram]:
+    """The command of a user who installed the toy format."""
+    folder = tmp_path_factory.mktemp("site")
+    program = InstalledProgram(install_plugin(folder, "toy", TOY, "gnnloom.formats", "FORMAT"))
+    yield program
+    program.close()
 
 
 @pytest.fixture
@@ -73,18 +76,17 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def gnnloom(environment: dict[str, str], catalog: Catalog, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(catalog.root), *arguments]
-    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=240)
+def gnnloom(program: InstalledProgram, catalog: Catalog, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return program.run("--catalog", str(catalog.root), *arguments)
 
 
 @pytest.mark.parametrize(("workers", "guessed"), [("0", True), ("1", False)])
 def test_added_format_is_ingested_with_its_own_option(
-    environment: dict[str, str], catalog: Catalog, source: Path, workers: str, guessed: bool
+    program: InstalledProgram, catalog: Catalog, source: Path, workers: str, guessed: bool
 ) -> None:
     chosen = [] if guessed else ["--format", "toy"]
     done = gnnloom(
-        environment,
+        program,
         catalog,
         *("ingest", "path", str(source), *chosen, "--shift", "3", "--self-loops", "keep", "--workers", workers),
         "--json",
@@ -96,34 +98,34 @@ def test_added_format_is_ingested_with_its_own_option(
     assert np.array_equal(row, np.arange(4, 13))
 
 
-def test_help_lists_an_added_format_and_its_option(environment: dict[str, str], catalog: Catalog) -> None:
-    text = gnnloom(environment, catalog, "ingest", "--help-all").stdout
+def test_help_lists_an_added_format_and_its_option(program: InstalledProgram, catalog: Catalog) -> None:
+    text = gnnloom(program, catalog, "ingest", "--help-all").stdout
     assert "|planetoid|toy]" in text
     assert ".toy: a number of edges" in text
     assert "toy: Number to add to every id." in text
 
 
-def test_options_of_an_added_format_are_checked(environment: dict[str, str], catalog: Catalog, source: Path) -> None:
-    packed = gnnloom(environment, catalog, "ingest", "path", str(source), "--packed")
+def test_options_of_an_added_format_are_checked(program: InstalledProgram, catalog: Catalog, source: Path) -> None:
+    packed = gnnloom(program, catalog, "ingest", "path", str(source), "--packed")
     assert packed.returncode == 3
     assert "format 'toy' has no option packed; it has shift" in packed.stderr
-    negative = gnnloom(environment, catalog, "ingest", "path", str(source), "--shift", "-1")
+    negative = gnnloom(program, catalog, "ingest", "path", str(source), "--shift", "-1")
     assert negative.returncode == 2
     assert "--shift" in negative.stderr
 
 
 def test_recipes_have_the_keys_of_an_added_format(
-    environment: dict[str, str], catalog: Catalog, source: Path, tmp_path: Path
+    program: InstalledProgram, catalog: Catalog, source: Path, tmp_path: Path
 ) -> None:
     recipe = tmp_path / "toy.toml"
     content = (
         f'[dataset]\nname = "path"\n[source]\nformat = "toy"\npath = "{source}"\nshift = SHIFT\n[train]\nranks = 1\n'
     )
     recipe.write_text(content.replace("SHIFT", "3"))
-    done = gnnloom(environment, catalog, "run", str(recipe), "--until", "graph", "--set", "cluster.workers=0")
+    done = gnnloom(program, catalog, "run", str(recipe), "--until", "graph", "--set", "cluster.workers=0")
     assert done.returncode == 0, done.stderr
     assert catalog["path"].graph().num_vertices == 13
     recipe.write_text(content.replace("SHIFT", '"three"'))
-    wrong = gnnloom(environment, catalog, "run", str(recipe), "--dry-run")
+    wrong = gnnloom(program, catalog, "run", str(recipe), "--dry-run")
     assert wrong.returncode == 3
     assert "line 6: [source] shift" in wrong.stderr

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from gnnloom.storage import Catalog
 from support.in_process import run_command
-from support.plugins import install_plugin
+from support.plugins import InstalledProgram, install_plugin
 from support.problems import problem
 
 TOY = '''
@@ -62,12 +61,11 @@ class Installed:
     def __init__(self, folder: Path) -> None:
         self.catalog = Catalog(folder / "catalog")
         problem("graph", 30, 90, symmetric=False).store_grid(self.catalog, "double", grid=(2, 2))
-        self.environment = install_plugin(folder / "site", "toy", TOY, "gnnloom.algorithms", "ALGORITHM")
+        environment = install_plugin(folder / "site", "toy", TOY, "gnnloom.algorithms", "ALGORITHM")
+        self.program = InstalledProgram(environment)
 
-    def run(self, *arguments: str, installed: bool = True) -> subprocess.CompletedProcess[str]:
-        program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(self.catalog.root), *arguments]
-        environment = self.environment if installed else dict(os.environ)
-        return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.program.run("--catalog", str(self.catalog.root), *arguments)
 
     def train(self, *arguments: str) -> dict[str, Any]:
         done = self.run(*TRAIN, *arguments)
@@ -77,8 +75,10 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("toy"))
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    installed = Installed(tmp_path_factory.mktemp("toy"))
+    yield installed
+    installed.program.close()
 
 
 def test_an_added_algorithm_trains_from_the_command_line(installed: Installed) -> None:
@@ -110,6 +110,6 @@ def test_wrong_options_of_an_added_algorithm_are_one_clear_error(installed: Inst
 
 
 def test_an_algorithm_that_is_not_installed_is_no_choice(installed: Installed) -> None:
-    done = installed.run("train", "graph", "--algorithm", "toy", installed=False)
+    done = run_command("--catalog", str(installed.catalog.root), "train", "graph", "--algorithm", "toy")
     assert done.returncode == 2
     assert "'toy' is not one of" in done.stderr

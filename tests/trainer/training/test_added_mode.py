@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from support.plugins import install_plugin
+from support.plugins import InstalledProgram, install_plugin
 
 SAMPLER = '''
 """Consecutive vertices, from a random one on."""
@@ -97,13 +97,13 @@ class Installed:
         shard_rows(dataset, partition_graph(dataset, graph, PartitionOptions(1, "block"), cluster), cluster)
         site = folder / "site"
         install_plugin(site, "stretch", SAMPLER, "gnnloom.samplers", "SAMPLER")
-        self.environment = install_plugin(site, "again", MODE, "gnnloom.modes", "MODE")
+        environment = install_plugin(site, "again", MODE, "gnnloom.modes", "MODE")
         (site / "stretch_class.py").write_text(SAMPLER_CLASS)
         (site / "again_class.py").write_text(MODE_CLASS)
+        self.program = InstalledProgram(environment)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(self.catalog.root), *arguments]
-        return subprocess.run(program, env=self.environment, capture_output=True, text=True, timeout=300, check=False)
+        return self.program.run("--catalog", str(self.catalog.root), *arguments)
 
     def train(self, *arguments: str) -> dict[str, Any]:
         done = self.run("train", "graph", *TRAIN, "--json", *arguments)
@@ -113,8 +113,10 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("added"))
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    installed = Installed(tmp_path_factory.mktemp("added"))
+    yield installed
+    installed.program.close()
 
 
 def test_an_added_sampler_is_projected_trains_and_is_reported(installed: Installed, tmp_path: Path) -> None:
