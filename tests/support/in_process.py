@@ -6,12 +6,14 @@ As a program, it runs the commands that it reads, one per line (:class:`support.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import re
 import shlex
 import subprocess
 import sys
+from typing import Any
 from unittest.mock import patch
 
 from gnnloom.workflows.cli.main import main
@@ -49,8 +51,17 @@ def run_here(command: str) -> None:
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
-def serve() -> None:
-    """Run every command that standard input holds as a line of JSON, and answer it with a line."""
+def serve(*, alone: bool) -> None:
+    """Run every command that standard input holds as a line of JSON, and answer it with a line.
+
+    Args:
+        alone: train on one rank here, without MPI.
+    """
+    if alone:
+        from support.lone_training import LoneLauncher
+
+        launcher: Any = importlib.import_module("gnnloom.trainer.job.launch")
+        launcher._launch = LoneLauncher()
     answers = sys.stdout
     for line in sys.stdin:
         done = run_command(*json.loads(line))
@@ -59,4 +70,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(alone="--alone" in sys.argv)

@@ -35,12 +35,16 @@ def install_plugin(folder: Path, name: str, source: str, group: str, constant: s
 
 
 class InstalledProgram:
-    """Runs `gnnloom` for a user who installed other packages: all commands in one new process, which finds them."""
+    """Runs `gnnloom` for a user who installed other packages: all commands in one new process, which finds them.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    Args:
+        alone: whether it trains on one rank in its own process, without MPI.
+    """
+
+    def __init__(self, environment: Mapping[str, str], *, alone: bool = False) -> None:
         path = os.pathsep.join([environment["PYTHONPATH"], str(_TESTS)])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.in_process"],
+            [sys.executable, "-m", "support.in_process", *(["--alone"] if alone else [])],
             env={**environment, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -100,7 +100,7 @@ class Installed:
         environment = install_plugin(site, "again", MODE, "gnnloom.modes", "MODE")
         (site / "stretch_class.py").write_text(SAMPLER_CLASS)
         (site / "again_class.py").write_text(MODE_CLASS)
-        self.program = InstalledProgram(environment)
+        self.program = InstalledProgram(environment, alone=True)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.program.run("--catalog", str(self.catalog.root), *arguments)
