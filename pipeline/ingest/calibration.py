@@ -114,7 +114,8 @@ def calibrate(source: EdgeSource, undirected: bool, ids: str, codec: str, folder
         numbers = ranks * vertices // (int(ranks.max(initial=0)) + 1)
     weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
     weight = np.concatenate(weights) if weights and len(weights) == len(chunks) else None
-    chunk = EdgeChunk(*numbers.reshape(2, -1), weight)
+    source_ids, target_ids = numbers.reshape(2, -1)
+    chunk = EdgeChunk(source_ids, target_ids, weight)
     trial = folder / f".calibration-{uuid.uuid4().hex}"
     try:
         scatter_seconds, disk_rate = _try_scatter(chunk, undirected, trial)

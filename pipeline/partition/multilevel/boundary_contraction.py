@@ -105,8 +105,8 @@ def label_boundary(
     firsts = list(accumulate((near[number] for number in sorted(near)), initial=len(used)))
     if firsts[-1] <= parts:
         return None
-    known = {"total_weight": hypergraph.total_weight, "heaviest": max(heaviest, int(load.max()))}
-    clusters = replace(work.clusters, num_clusters=firsts[-1], **known)
+    heaviest, total = max(heaviest, int(load.max())), hypergraph.total_weight
+    clusters = replace(work.clusters, num_clusters=firsts[-1], total_weight=total, heaviest=heaviest)
     create_vector(clusters.label_path, (hypergraph.num_vertices,), index_dtype(clusters.num_clusters))
     # The labels of the parts come first.
     for path, dtype, of_parts in ((clusters.weight_path, np.int64, load[used]), (work.given_path, np.int32, used)):

@@ -181,7 +181,7 @@ def _store_lists(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
     with IncidenceWriter(work.folder_of(task.number), index_dtype(len(matrices) * n)) as writer:
         for first, found in aligned_rows(matrices, own):
             lists = [_with_owner(first, rows.indptr, rows.indices) for rows in found]
-            writer.append(*(_interleaved(*lists, n) if len(lists) == 2 else lists[0]))
+            writer.append(*(lists[0] if len(lists) == 1 else _interleaved(lists[0], lists[1], n)))
         return task.number, writer.close()
 
 
