@@ -255,7 +255,11 @@ class KeySorter:
         count = fitting.entries
         keys, weights = self._keys[:count], self._weights[:count]
         if fitting.units is None:
-            self._read(fitting, keys, weights)
+            start = 0
+            for segment in fitting.segments:
+                stop = start + len(segment)
+                segment.read(keys[start:stop], weights[start:stop], self._spare_keys)
+                start = stop
             # Between two keys, only the bits up to the highest one in which these two differ can vary.
             bits = (fitting.first_key ^ fitting.last_key).bit_length()
             sort_keys(keys, weights, self._spare_keys[:count], self._spare_weights[:count], bits)
@@ -268,13 +272,6 @@ class KeySorter:
             sort_buckets(keys, weights, *scratch, units.sizes, units.key_bits)
         kept = merge_equal_keys(keys, weights, self._mode) if len(weights) else unique_keys(keys)
         return SortedKeys(fitting.first_key, fitting.last_key, keys[:kept], weights[:kept], count)
-
-    def _read(self, fitting: KeyRange, keys: Keys, weights: Weights) -> None:
-        start = 0
-        for segment in fitting.segments:
-            stop = start + len(segment)
-            segment.read(keys[start:stop], weights[start:stop], self._spare_keys)
-            start = stop
 
     def _merge_copies(self, copies: KeyRange) -> SortedKeys:
         """Merge a single key with more entries than the buffer holds."""

@@ -352,14 +352,11 @@ class OpenFiles:
             IncompleteError: its file is missing.
         """
         if lane not in self._lanes:
-            self._lanes[lane] = OpenLane(lane, *self._file(lane.path))
+            if lane.path not in self._opened:
+                file = self._folder / lane.path
+                self._opened[lane.path] = _open(file, os.O_RDONLY), file
+            self._lanes[lane] = OpenLane(lane, *self._opened[lane.path])
         return self._lanes[lane]
-
-    def _file(self, path: str) -> tuple[int, Path]:
-        if path not in self._opened:
-            file = self._folder / path
-            self._opened[path] = _open(file, os.O_RDONLY), file
-        return self._opened[path]
 
 
 @contextmanager

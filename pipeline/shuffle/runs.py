@@ -123,14 +123,10 @@ class RunLayout:
     def offsets_at(self) -> int:
         return self.keys_at + (8 * self.num_keys if self.has_keys else 0)
 
-    @property
-    def columns_at(self) -> int:
-        return self.offsets_at + (8 * (self.num_keys + 1) if self.has_offsets else 0)
-
     @cached_property
     def places(self) -> dict[str, int]:
         """Byte of the lane at which each column begins."""
-        at, places = self.columns_at, {}
+        at, places = self.offsets_at + (8 * (self.num_keys + 1) if self.has_offsets else 0), {}
         for column in self.columns:
             places[column.name] = at
             at += column.num_bytes * self.count(column)
