@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from mpi4py import MPI
 
@@ -16,7 +17,6 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
-from gnnloom.trainer.training.rehearsal import fits
 from gnnloom.trainer.training.rehearsal.rank_memory import RankMemory, rehearse
 
 
@@ -42,7 +42,7 @@ def wait_asleep() -> None:
 
 
 def main(given: str, result: str) -> None:
-    fits.rehearse = rehearse_first
+    patch("gnnloom.trainer.training.start.rehearse", rehearse_first).start()
     world = MpiCommunicator(MPI.COMM_WORLD)
     jobs = json.loads(Path(given).read_text())
     groups = {size: world.group(int(world.rank < size), world.rank) for size in sorted({job["ranks"] for job in jobs})}
