@@ -7,21 +7,33 @@ child, so a rank is as fresh as any.
 """
 
 import array
+import atexit
 import contextlib
+import ctypes
 import fcntl
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import runpy
 import selectors
 import shutil
 import signal
 import socket
 import sys
+import threading
 from typing import Any
 
 #: Files that a rank inherits: the standard ones, and the connection to MPI's process manager.
 _STANDARD_FILES = (0, 1, 2)
+_LIBC = ctypes.CDLL(None)
+#: Rooms with the classes of algorithms, models, modes, samplers and tasks, of which a rank imports those that it uses.
+_ROOMS = (
+    "gnnloom.storage.sampling", "gnnloom.trainer.data", "gnnloom.trainer.models.networks",
+    "gnnloom.trainer.modes.epochs",
+    "gnnloom.trainer.operators", "gnnloom.trainer.tasks.objectives", "gnnloom.trainer.training.rehearsal",
+)  # fmt: skip
 #: Numbers from here on are free in the server, whatever the number of its ranks.
 _ASIDE = 512
 
@@ -70,12 +82,17 @@ def serve(path: str) -> None:
 
 
 def _load() -> None:
-    """Import what every rank imports, apart from MPI, which starts when it is imported."""
+    """Import what ranks import, at once or for what they train, apart from MPI, which starts when it is imported."""
+    import numcodecs  # noqa: F401
+
     import gnnloom.trainer.training.loop
     import gnnloom.trainer.training.predict  # noqa: F401
     from gnnloom.storage.artifacts.grid_window import load_kernels
 
     load_kernels()
+    for room in _ROOMS:
+        for module in pkgutil.iter_modules(importlib.import_module(room).__path__, f"{room}."):
+            importlib.import_module(module.name)
     # Collections in the children would write to every object, and copy the memory that they share with this process.
     gc.freeze()
 
@@ -145,8 +162,32 @@ def _take_over(request: dict[str, Any], files: list[int]) -> None:
     sys.argv = ["mpi4py", *request["arguments"]]
 
 
+def _end() -> None:
+    """End this process as Python does, but leave its objects alone.
+
+    To free them is to write to all the memory that is shared with the server, which takes longer than most ranks run.
+    """
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        mpi.Finalize()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # MPI's library says goodbye to its launcher when the process ends in this way.
+    _LIBC.exit(0)
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         become_rank(sys.argv[1], sys.argv[2:])
     serve(sys.argv[1])
-    runpy.run_module("mpi4py", run_name="__main__", alter_sys=True)
+    # Libraries that the rank loads end before this is called; those that the server had loaded have nothing to end.
+    _LIBC.on_exit(ctypes.cast(_LIBC._exit, ctypes.c_void_p), None)
+    try:
+        runpy.run_module("mpi4py", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        # mpi4py then ends the whole job, which it does when Python ends.
+        if end.code:
+            raise
+    _end()
