@@ -154,7 +154,8 @@ class TrainConfig(
     def identity(self) -> dict[str, Any]:
         """The fields that determine the result, and that a resumed run must share, as JSON."""
         # Free fields change how far and where a run goes but not what it computes, so resuming with others is safe.
-        return {name: value for name, value in self.to_json().items() if name in self.deciding}
+        deciding = self.deciding
+        return {name: value for name, value in self.to_json().items() if name in deciding}
 
     @property
     def lr_follows_evaluations(self) -> bool:
