@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.place.place import Place
 
 #: Features of which one word of :class:`RowPass` holds the bits.
@@ -21,6 +22,66 @@ LANES: Final = 32
 
 #: What a kernel calls now and then between rows, so that messages in flight advance; None for nothing.
 Progress = Callable[[], None] | None
+
+
+class RowsOnDisk(Protocol):
+    """A matrix whose entries are read block by block; see :class:`gnnloom.storage.artifacts.stored_csr.StoredCSR`."""
+
+    indptr: NDArray[np.int64]
+    num_columns: int
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def nnz(self) -> int: ...
+
+    @property
+    def is_weighted(self) -> bool: ...
+
+    @property
+    def bounds(self) -> NDArray[np.int64]:
+        """(num_blocks + 1,) int64 first row of each block, and the number of rows."""
+        ...
+
+    @property
+    def num_buffers(self) -> int:
+        """Blocks that are valid at a time: the one in use, and those that are read ahead."""
+        ...
+
+    def sweep(self) -> RowReader:
+        """A reader of the blocks, with buffers of its own."""
+        ...
+
+    def count(self, num_bytes: int, num_files: int) -> None:
+        """Count what was read for a block."""
+        ...
+
+
+class RowReader(Protocol):
+    """Reads blocks of rows, one after the other, in one thread at a time."""
+
+    def read(self, number: int) -> RowBlock:
+        """Read the block of a number."""
+        ...
+
+
+class RowBlock(Protocol):
+    """Some rows of a matrix on disk."""
+
+    @property
+    def rows(self) -> CSR: ...
+
+    @property
+    def span(self) -> slice:
+        """The block's rows in the whole matrix."""
+        ...
+
+    @property
+    def num_bytes(self) -> int: ...
+
+    @property
+    def num_files(self) -> int: ...
 
 
 class SparseProduct(Protocol):

@@ -13,13 +13,13 @@ from functools import partial
 
 import torch
 
-from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c.calls import CSparseProduct
 from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.contract import (
     EdgeSoftmax,
     Progress,
+    RowsOnDisk,
     SoftmaxGradient,
     SoftmaxState,
     SparseProduct,
@@ -94,7 +94,7 @@ __all__ = [
 ]
 
 
-def sparse_product(matrix: CSR | SparseRows | StoredCSR, place: Place) -> SparseProduct:
+def sparse_product(matrix: CSR | SparseRows | RowsOnDisk, place: Place) -> SparseProduct:
     """Prepare a matrix for products with dense ones of features; shares its memory, or reads it from disk each time.
 
     The kernel in C, if it was built and ``$GNNLOOM_KERNELS`` is not ``numba``; else the one compiled by numba. Weights

@@ -17,9 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.stored_csr import StoredBlock, StoredCSR
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.kernels.contract import Progress, SparseProduct
+from gnnloom.trainer.kernels.contract import Progress, RowBlock, RowsOnDisk, SparseProduct
 from gnnloom.trainer.place.arrays import sum_dtype
 
 
@@ -28,7 +27,7 @@ class StreamedProduct:
 
     def __init__(
         self,
-        matrix: StoredCSR,
+        matrix: RowsOnDisk,
         dtype: torch.dtype,
         prepare: Callable[[CSR, torch.dtype], SparseProduct],
         *,
@@ -102,7 +101,7 @@ class StreamedProduct:
             dense = dense * column_scale.unsqueeze(1)
         return dense, None
 
-    def _rows_in(self, block: StoredBlock) -> NDArray[np.int64] | None:
+    def _rows_in(self, block: RowBlock) -> NDArray[np.int64] | None:
         """The rows of a block that are computed, counted from its first; None for all."""
         if self._rows is None:
             return None
@@ -111,7 +110,7 @@ class StreamedProduct:
         return rows
 
 
-def _needed_blocks(matrix: StoredCSR, rows: NDArray[np.int64] | None) -> list[int]:
+def _needed_blocks(matrix: RowsOnDisk, rows: NDArray[np.int64] | None) -> list[int]:
     """Numbers of the blocks that contain some of the rows, ascending."""
     if rows is None:
         return list(range(len(matrix.bounds) - 1))
@@ -125,13 +124,13 @@ class _Stream:
     The first blocks of the next sweep are decoded while whatever comes between two products is computed.
     """
 
-    def __init__(self, matrix: StoredCSR, numbers: list[int]) -> None:
+    def __init__(self, matrix: RowsOnDisk, numbers: list[int]) -> None:
         self._matrix, self._numbers = matrix, numbers
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gnnloom-decode")
-        self._ahead: deque[Future[StoredBlock]] = deque()
+        self._ahead: deque[Future[RowBlock]] = deque()
         self._next = 0
 
-    def sweep(self) -> Iterator[StoredBlock]:
+    def sweep(self) -> Iterator[RowBlock]:
         """All of the blocks, in order; each is valid until the next one is asked for.
 
         Raises:

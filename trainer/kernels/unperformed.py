@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.trainer.kernels.contract import RowsOnDisk
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL, UNLIMITED
@@ -209,7 +209,7 @@ class UnreadRows(CSR):
 class UnperformedProduct:
     """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`; leaves every output as it is."""
 
-    def __init__(self, matrix: CSR | SparseRows | StoredCSR, *kept: object) -> None:
+    def __init__(self, matrix: CSR | SparseRows | RowsOnDisk, *kept: object) -> None:
         """Keep the memory of the matrix, as a product does, and of what else is given."""
         self.num_rows, self.num_columns, self.nnz = matrix.num_rows, matrix.num_columns, matrix.nnz
         self._kept = matrix, kept
