@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from numba.core.event import Event, Listener, install_listener
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
@@ -70,21 +69,26 @@ def _speed(state: Progress) -> str:
     return ", ".join(texts)
 
 
-class _CompilationNotice(Listener):
-    """Says once that kernels are being compiled: a first command of a second would seem to hang for ten."""
+@contextmanager
+def _compilations_noticed(console: Console) -> Iterator[None]:
+    """Say once that kernels are being compiled: a first command of a second would seem to hang for ten."""
+    # Imported here, as trainings show their epochs without numba.
+    from numba.core.event import Event, Listener, install_listener
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._is_said = False
+    class Notice(Listener):
+        is_given = False
 
-    def on_start(self, event: Event) -> None:
-        del event
-        if not self._is_said:
-            self._is_said = True
-            self._console.print(_COMPILING, highlight=False, soft_wrap=True)
+        def on_start(self, event: Event) -> None:
+            del event
+            if not self.is_given:
+                self.is_given = True
+                console.print(_COMPILING, highlight=False, soft_wrap=True)
 
-    def on_end(self, event: Event) -> None:
-        del event
+        def on_end(self, event: Event) -> None:
+            del event
+
+    with install_listener("numba:compile", Notice()):
+        yield
 
 
 @contextmanager
@@ -101,7 +105,7 @@ def shown_progress() -> Iterator[None]:
     if bars:
         PROGRESS.addHandler(bars)
     try:
-        with install_listener("numba:compile", _CompilationNotice(console)):
+        with _compilations_noticed(console):
             yield
     finally:
         PROGRESS.setLevel(before[0])
