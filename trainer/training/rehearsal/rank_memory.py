@@ -82,9 +82,12 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
     try:
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
         with np.errstate(all="ignore"), seeded(config.seed):
-            # First without counting: what is imported takes memory too, that of the process.
+            # First without counting: what is imported takes memory too, that of the process, and is imported in less
+            # than half the time. Batches need kernels of numba for their steps.
             with Unperformed(first := _unwritten(config)):
-                _Rehearsal(opened, rank, first)
+                uncounted = _Rehearsal(opened, rank, first)
+                if kind.is_sampled:
+                    uncounted.mode.train_epoch(0, uncounted.update)
             with _unwritten(config) as memory, Unperformed(memory):
                 return _Rehearsal(opened, rank, memory).run()
     except GnnloomError:
@@ -170,7 +173,7 @@ class _Rehearsal:
         model, place = self.session.model, self.memory.place
         for epoch in range(_EPOCHS):
             model.train()
-            self.mode.train_epoch(epoch, self._update)
+            self.mode.train_epoch(epoch, self.update)
             checkpoint = self._checkpoint()
         model.eval()
         with torch.no_grad():
@@ -219,7 +222,8 @@ class _Rehearsal:
             copies.append(self.memory.place.lasting(tensor.shape if is_spread else whole, tensor.dtype))
         return found
 
-    def _update(self) -> None:
+    def update(self) -> None:
+        """What a training does with the gradients of a step."""
         operator, parameters = self.session.operator, trained_parameters(self.session.model)
         sum_gradients(parameters, operator)
         if self.config.clip_norm:
