@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ def as_array(tensor: Tensor) -> NDArray[Any]:
     return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
+@cache
 def array_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     """The NumPy dtype of :func:`as_array` for a torch dtype."""
     # torch has no public table of matching NumPy dtypes, but its conversion of an empty tensor knows them.

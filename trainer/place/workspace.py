@@ -9,6 +9,7 @@ grown to the largest sum of tensors that exist at one time.
 
 from __future__ import annotations
 
+import math
 import mmap
 import sys
 from collections import deque
@@ -64,13 +65,12 @@ class Workspace:
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """A contiguous tensor without values, at a multiple of 64 bytes."""
-        layout = array_dtype(dtype)
-        count = int(np.prod(shape, dtype=np.int64))
-        if count * layout.itemsize < SMALL:
+        size = math.prod(shape) * dtype.itemsize
+        if size < SMALL:
             return torch.empty(tuple(shape), dtype=dtype)
-        nbytes = -(-count * layout.itemsize // ALIGNMENT) * ALIGNMENT
+        nbytes = -(-size // ALIGNMENT) * ALIGNMENT
         segment, start = self._take(nbytes)
-        array: NDArray[Any] = np.ndarray(tuple(shape), layout, segment.memory, start)
+        array: NDArray[Any] = np.ndarray(tuple(shape), array_dtype(dtype), segment.memory, start)
         # torch refers to the array as long as any tensor uses its memory, and nothing else does.
         finalize(array, self._returned.append, (segment, start, start + nbytes)).atexit = False
         tensor = torch.from_numpy(array)
