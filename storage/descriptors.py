@@ -10,7 +10,6 @@ value names the constant:
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import pkgutil
@@ -18,7 +17,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Protocol, TypeVar
@@ -75,6 +73,8 @@ def load_descriptors(room: ModuleType, constant: str, group: str, kind: type[Kin
     Raises:
         InputError: two descriptors share a name, or a constant or entry point is not a descriptor of this kind.
     """
+    from importlib.metadata import entry_points  # noqa: PLC0415 - every command would wait for what this imports
+
     found = [(module.__name__, getattr(module, constant, ())) for module in _modules(room)]
     pairs = [(module, each) for module, held in found for each in (held if isinstance(held, tuple) else (held,))]
     pairs += [(point.value, point.load()) for point in sorted(entry_points(group=group))]
@@ -136,7 +136,11 @@ def code_of_named(text: str) -> str | None:
     except Exception:  # noqa: BLE001
         return None
     file = None if spec is None or not spec.has_location else Path(str(spec.origin))
-    return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest() if file and file.is_file() else None
+    if file is None or not file.is_file():
+        return None
+    import hashlib  # noqa: PLC0415 - likewise
+
+    return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
 
 
 @contextmanager

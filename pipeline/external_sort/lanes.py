@@ -391,7 +391,7 @@ def _num_blocks(size: int) -> int:
 
 
 def table_bytes(size: int) -> int:
-    """Bytes of the checksums of so many bytes of data, which whoever reads a lane holds."""
+    """Size of the checksums of ``size`` bytes of data; a reader of a lane holds them in memory."""
     return 4 * _num_blocks(size)
 
 

@@ -8,9 +8,9 @@ are shown too. Memory is what a training of its own reports, of its largest rank
 and ``--measured`` predicts them again without running anything.
 
 Prints tables, then lines ``RESULT name value unit``: the rank correlation (Spearman) over all configurations and within
-each number of ranks and each precision, the *regret* (how much longer the configuration that the planner picks takes
-than the fastest one of the same training), predicted over measured memory for each algorithm and precision with the
-worst ratio, and the number of configurations whose bytes are not the counted ones, which must be 0.
+each number of ranks, each precision and each training, the *regret* (how much longer the configuration that the planner
+picks takes than the fastest one of the same training), predicted over measured memory for each algorithm and precision
+with the worst ratio, and the number of configurations whose bytes are not the counted ones, which must be 0.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ TRAININGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("skewed", WIDE),
     ("skewed", {**WIDE, "precision": "bf16"}),
 )
-#: Plans that a training needs for a correlation.
+#: A rank correlation of fewer plans says nothing.
 FEWEST_PLANS = 5
 #: Numbers of the trainings whose epochs are split by kind, and whose memory is measured.
 SPLIT, MEMORY = (2,), (2, 3)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from gnnloom.storage import descriptors
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError
 
@@ -46,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 def load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     """Load the descriptors of the package; `monkeypatch` has the entry points of no other package."""
     monkeypatch.syspath_prepend(folder.parent)
-    monkeypatch.setattr(descriptors, "entry_points", lambda group: [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [])
 
     def load() -> Mapping[str, Any]:
         kind = importlib.import_module(f"{folder.name}.kind").Toy
@@ -67,7 +66,7 @@ def test_entry_points_of_other_packages_add_descriptors(
     package.mkdir()
     (package / "__init__.py").write_text(f"from {folder.name}.kind import Toy\nRING = Toy('ring', 0)\n")
     point = EntryPoint("ring", f"{package.name}:RING", "gnnloom.toys")
-    monkeypatch.setattr(descriptors, "entry_points", lambda group: [point] if group == "gnnloom.toys" else [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point] if group == "gnnloom.toys" else [])
     assert list(load()) == ["ring", "second", "first"]
 
 

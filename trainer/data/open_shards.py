@@ -237,7 +237,7 @@ def open_samples(
     """Open the samples with the requested key.
 
     Args:
-        options: of the mode, by name; those of the batches may have their defaults.
+        options: the mode's options by name; options of the batches may be left at their defaults.
         shards: the row shards of the run.
 
     Raises:

@@ -38,7 +38,7 @@ class Unwritten:
     Attributes:
         place: one that rehearses.
         peak: most bytes that arrays and the workspace have had at one time.
-        workspace_at_peak: those of the workspace at that time.
+        workspace_at_peak: how many of these were the workspace's.
     """
 
     def __init__(self, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""What a training leaves behind in its run: where it ran and for how long, its metrics and profile, its result."""
+"""Writes a training's record into its run: where it ran and for how long, its metrics, profile and result."""
 
 from __future__ import annotations
 

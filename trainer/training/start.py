@@ -1,4 +1,4 @@
-"""What a training does before its first epoch: checks that its memory suffices, reads what it needs, begins its run."""
+"""The steps before the first epoch: check that the memory suffices, read the shards, begin or resume the run."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ class NumberedEdges:
             for number, file in enumerate(files[span.file], start=first):
                 # Ranges and keys ascend, so the numbers come in the order of the file's keys.
                 routed = rows.read(number, number + 1).column("number")
-                # Within all keys: those of a range follow those of the ranges before.
+                # Numbers start anew in each range; the keys of earlier ranges come first.
                 numbers: NDArray[np.int64] = firsts[routed >> PLACE_BITS]
                 numbers += routed & ((1 << PLACE_BITS) - 1)
                 for start in range(0, file.num_edges, CHUNK_EDGES):

@@ -173,7 +173,8 @@ def _lists_phase(name: str, matrices: Sequence[_Matrix], transpose: Path | None,
 def _store_lists(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
     """Write the rows of a block, each with its own number among the columns.
 
-    Of both directions, a vertex has the columns of its row as nets, and n plus those of its column.
+    With both directions, the nets of vertex v are the columns of row v of the matrix, and n plus those of row v of its
+    transpose.
     """
     work, (path, number) = task.work, task.work.blocks[task.number]
     matrices = [Graph(Artifact(each)) for each in (path, work.transpose) if each]

@@ -48,7 +48,7 @@ class TransposeSizes:
 
     Attributes:
         capacity: keys in the memory of a task.
-        num_runs: runs of at most so many keys.
+        num_runs: runs of keys, each of at most ``capacity``.
         num_ranges: tasks that scatter the keys of a range of rows, each in one or more runs to a lane.
         num_buckets: tasks that sort a bucket.
         width: columns of a bucket.

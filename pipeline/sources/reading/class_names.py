@@ -104,7 +104,7 @@ class NamedLabels:
                 continue
             for fields, at in zip(words, block.lines[1], strict=True) if joins else ():
                 if not self.fields[-1] < len(fields) < MOST_FIELDS:
-                    raise bad_line(self.file, int(at), "expected an id and the name of a class, of a few words")
+                    raise bad_line(self.file, int(at), "expected an id and a class name of a few words")
                 fields[self.fields[-1] :] = [b" ".join(fields[self.fields[-1] :])]
             yield WordBlock(words, block.lines[1])
 

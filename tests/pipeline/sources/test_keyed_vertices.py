@@ -225,7 +225,7 @@ def test_names_of_classes_after_blanks_are_the_rest_of_the_line(catalog: Catalog
         assert vertices.label()[:2].tolist() == [1, 0]
     for line in ("0", "0 a very long name of a class that nobody would ever want to read"):
         file.write_text(f"1 Databases\n2 Databases\n{line}\n")
-        with pytest.raises(InputError, match=r"y\.txt, line 3: expected an id and the name of a class, of a few words"):
+        with pytest.raises(InputError, match=r"y\.txt, line 3: expected an id and a class name of a few words"):
             open_vertices("keyed", (), {"label": str(file)}, dataset.graph())
 
 

@@ -82,8 +82,8 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
     try:
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
         with np.errstate(all="ignore"), seeded(config.seed):
-            # First without counting: what is imported takes memory too, that of the process, and is imported in less
-            # than half the time. Batches need kernels of numba for their steps.
+            # Once without counting, so that what is imported is not counted. Batches load numba's kernels in their
+            # first step, which takes twice as long while allocations are traced.
             with Unperformed(first := _unwritten(config)):
                 uncounted = _Rehearsal(opened, rank, first)
                 if kind.is_sampled:
@@ -223,7 +223,7 @@ class _Rehearsal:
         return found
 
     def update(self) -> None:
-        """What a training does with the gradients of a step."""
+        """Sum the gradients over the ranks, clip them, and change the parameters."""
         operator, parameters = self.session.operator, trained_parameters(self.session.model)
         sum_gradients(parameters, operator)
         if self.config.clip_norm:

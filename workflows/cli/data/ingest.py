@@ -169,7 +169,9 @@ def store_graph(
     result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
     if stored is not None:
         say_left_out(stored)
-    _say_isolated(graph, options)
+    # Otherwise the source says how many vertices there are.
+    if options.ids == "keep" and edges.num_vertices() is None:
+        _say_isolated(graph)
     if headers := getattr(edges, "recognized_headers", ()):
         result["recognized_headers"] = list(headers)
     show(result, as_json=as_json, title=f"graph of {name}", brief=_BRIEF)
@@ -220,10 +222,10 @@ def say_left_out(vertices: Vertices) -> None:
         )
 
 
-def _say_isolated(graph: Graph, options: IngestOptions) -> None:
-    """Say that most vertices are ids which no edge has: such ids are seldom meant to be vertices."""
+def _say_isolated(graph: Graph) -> None:
+    """Point out ids that no edge has, if they are most of the vertices: they are seldom meant to be vertices."""
     count = graph.num_vertices - 2 * graph.artifact.facts["edges_in"]
-    if options.ids == "keep" and count > 0:
+    if count > 0:
         click.echo(
             f"note: at least {count:,} of the {graph.num_vertices:,} vertices have no edge; --ids compact leaves them"
             " out and keeps the ids of the others",
