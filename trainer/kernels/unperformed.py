@@ -277,17 +277,16 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if function.is_view:
             return function(*args, **(kwargs or {}))
         names, changed = _arguments(function)
-        given = dict(zip(names, args, strict=False)) | dict(kwargs or {})
-        written = [given[name] for name in changed]
-        tensors = list(tensors_in(tuple(given.values())))
-        is_small = all(tensor.nbytes < SMALL for tensor in tensors)
-        if is_small and (written or "size" not in given):
+        is_small = all(tensor.nbytes < SMALL for tensor in tensors_in((*args, *(kwargs or {}).values())))
+        if is_small and (changed or "size" not in names):
             try:
                 return function(*args, **(kwargs or {}))
             except (RuntimeError, IndexError):
                 # A rank without others may expect a row more or less than they would send.
-                if not written:
+                if not changed:
                     raise
+        given = dict(zip(names, args, strict=False)) | dict(kwargs or {})
+        written = [given[name] for name in changed]
         if written:
             return written[0] if len(written) == 1 else tuple(written)
         shape = result_shape(function, given)

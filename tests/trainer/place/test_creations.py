@@ -116,7 +116,8 @@ def test_ranks_of_every_grid_make_tensors_at_their_place(catalog: Catalog, algor
 
 def _rehearse(given: TrainConfig) -> None:
     opened = opened_run(given)
-    for rank in range(given.ranks):
+    # Of every grid, a rank that is first in all its groups and one that is last.
+    for rank in (0, given.ranks - 1):
         assert rehearse(opened, rank) is not None
 
 

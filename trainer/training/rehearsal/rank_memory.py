@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,7 +83,7 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
         return None
     try:
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
-        with np.errstate(all="ignore"), seeded(config.seed):
+        with np.errstate(all="ignore"), seeded(config.seed), _one_thread():
             # Once without counting, so that what is imported is not counted. Batches load numba's kernels in their
             # first step, which takes twice as long while allocations are traced.
             with Unperformed(first := _unwritten(config)):
@@ -96,6 +98,17 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
     except Exception as error:  # noqa: BLE001
         logger.info("run %s: its memory is not known: %s: %s", config.run_name, type(error).__name__, error)
         return None
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Have torch use one thread inside the block: on tensors of some rows, it would mostly wait for the others."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _unwritten(config: ModelConfig) -> Unwritten:
