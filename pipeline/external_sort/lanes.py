@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from functools import cached_property
@@ -149,17 +149,9 @@ class LaneSet:
     def lane(self, task: int) -> Lane:
         """The lane of a task."""
         # Consecutive tasks run at the same time, and writers of one file wait for each other.
-        number, file = divmod(task, self.num_files)
-        return Lane(f"{self.prefix}-{file:02d}", number, -(-self.count // self.num_files))
-
-    def num_files_of(self, tasks: Iterable[int]) -> int:
-        """Files with the lanes of some tasks, found without naming each lane: plans ask for millions."""
-        found, num_files = set[int](), self.num_files
-        for task in tasks:
-            found.add(task % num_files)
-            if len(found) == num_files:
-                break
-        return len(found)
+        num_files = self.num_files
+        number, file = divmod(task, num_files)
+        return Lane(f"{self.prefix}-{file:02d}", number, -(-self.count // num_files))
 
     def remove(self, folder: Path) -> None:
         """Remove the files."""

@@ -8,7 +8,8 @@ level (:mod:`gnnloom.pipeline.external_sort.merge_levels`), until a reader takes
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -104,7 +105,8 @@ class ShufflePlan:
         share = len(merge.group) / self.levels[level.number - 1].sources
         part = share * (last - first) / max(1, self.shuffle.num_positions)
         num_bytes = int(part * (self.num_bytes + 16 * self.num_keys))
-        num_files = before.num_files((merge.span_before, source) for source in merge.group)
+        group = (merge.span_before, merge.group.start), (merge.span_before, merge.group.stop)
+        num_files = before.num_files(*group)
         return MergeTask(
             self.writer,
             f"merge/{self.shuffle.name}/{self._tag(level)}-{merge.span:06d}-{merge.source:06d}",
@@ -122,7 +124,7 @@ class ShufflePlan:
         """Files that a reader of these positions opens."""
         last = self.levels[-1]
         spans = self.shuffle.spans(last.spans, *positions)
-        return self.read_files.num_files((span, source) for span in spans for source in range(last.sources))
+        return self.read_files.num_files((spans.start, 0), (spans.stop, 0))
 
     def _tag(self, level: Level) -> str:
         # A command with other memory may have other tasks, and then other merges.
@@ -142,7 +144,7 @@ class LevelFiles(WorkFiles):
     Attributes:
         folder: of the files of this and of earlier commands, relative to the work folder.
         list_path: of the list of the runs, likewise.
-        order: span and source of each task, in the order of the tasks.
+        order: span and source of each task, in the order of the tasks, which is that of spans and sources.
         spans: of the level.
     """
 
@@ -169,10 +171,7 @@ class LevelFiles(WorkFiles):
     def remove(self) -> None:
         shutil.rmtree(self.work / self.folder, ignore_errors=True)
 
-    def num_files(self, sources: Iterable[At]) -> int:
-        """Files with the runs of some sources."""
-        return self.lanes.num_files_of(self._numbers[at] for at in sources if at in self._numbers)
-
-    @cached_property
-    def _numbers(self) -> dict[At, int]:
-        return {at: number for number, at in enumerate(self.order)}
+    def num_files(self, first: At, last: At) -> int:
+        """Files with the runs of the sources from ``first`` to ``last`` (exclusive), found without naming each."""
+        # Consecutive tasks write to different files, as long as there are others.
+        return min(bisect_left(self.order, last) - bisect_left(self.order, first), self.lanes.num_files)

@@ -49,8 +49,9 @@ def crop_chunk_rows(num_rows: int, row_bytes: int) -> int:
     """Rows per chunk of the arrays of cells and orders, from which ranks read ranges that may begin inside a chunk."""
     # Between the two sizes, an array has 16 chunks. A window that begins inside a chunk then reads less than two chunks
     # in vain, an eighth of the array.
-    least, most = (max(1, size // max(1, row_bytes)) for size in (_LEAST_CHUNK_BYTES, CHUNK_BYTES))
-    return max(1, min(most, max(least, -(-num_rows // _CHUNKS)), num_rows))
+    row_bytes = max(1, row_bytes)
+    rows = max(1, _LEAST_CHUNK_BYTES // row_bytes, -(-num_rows // _CHUNKS))
+    return max(1, min(CHUNK_BYTES // row_bytes or 1, rows, num_rows))
 
 
 def order_path(order: str, row: int) -> str:

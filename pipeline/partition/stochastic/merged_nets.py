@@ -171,7 +171,7 @@ class MergePlan:
             for num_nets, _ in self.pieces
             for written in [row_bytes(INDEX_COLUMNS) * num_nets + 8 * index.shuffle.num_positions]
         ]
-        keeps = [self._keep_needs(number) for number in range(index.shuffle.num_positions)]
+        keeps = self._keep_needs()
         chooses = [self._choose_needs(piece, *sizes) for piece, sizes in enumerate(self.pieces)]
         read = [kept.read_files, *(files for both in self.drawn for files in both)]
         return [
@@ -206,10 +206,14 @@ class MergePlan:
         return MergedNets(self.nets.writer.work, self._plans[2].shuffle, *sizes)
 
     @cached_property
+    def _num_nets(self) -> int:
+        return sum(count for count, _ in self.pieces)
+
+    @cached_property
     def _plans(self) -> tuple[ShufflePlan, ShufflePlan, ShufflePlan]:
         """How the distinct hashes, the nets that are kept, and the merged nets are routed."""
         nets, pieces = self.nets, len(self.pieces)
-        num_nets = sum(count for count, _ in self.pieces)
+        num_nets = self._num_nets
         buckets = num_buckets(num_nets, pieces)
         # Named by the batches: a run that was killed may have counted fewer, if time stopped it.
         index = Shuffle(f"net-index/{nets.count}", buckets, INDEX_COLUMNS, buckets)
@@ -221,14 +225,15 @@ class MergePlan:
             ShufflePlan.unmerged(nets.writer, _merged_shuffle(nets.count, nets.dtype), pieces),
         )
 
-    def _keep_needs(self, bucket: int) -> Needs:
+    def _keep_needs(self) -> list[Needs]:
         index = self._plans[0]
-        num_rows = sum(count for count, _ in self.pieces) // index.shuffle.num_positions
+        buckets = index.shuffle.num_positions
         read, written = (
-            row_bytes(columns) * num_rows + 8 * len(self.pieces) for columns in (INDEX_COLUMNS, KEPT_COLUMNS)
+            row_bytes(columns) * (self._num_nets // buckets) + 8 * len(self.pieces)
+            for columns in (INDEX_COLUMNS, KEPT_COLUMNS)
         )
         # The rows of a range are sorted twice.
-        return Needs(read, written, index.opens((bucket, bucket + 1)), 6 * read)
+        return [Needs(read, written, index.opens((bucket, bucket + 1)), 6 * read) for bucket in range(buckets)]
 
     def _choose_needs(self, piece: int, num_nets: int, num_pins: int) -> Needs:
         kept, pin_bytes = self._plans[1], np.dtype(self.nets.dtype).itemsize

@@ -198,7 +198,7 @@ class GridPlan:
         write = Phase(
             "write vertices",
             write_bucket,
-            [self._bucket_task(order, bucket) for order in self.stored_orders for bucket in self._buckets],
+            self._bucket_tasks(),
             "vertices",
             reads=tuple(plan.read_files for plan in plans.values()),
             makes_arrays=True,
@@ -234,22 +234,31 @@ class GridPlan:
         return StoredVertexRows(self.places.graph, self.places.vertices, self.vertex_plan.types)
 
     def _route_tasks(self, order: str, shuffled: ShufflePlan) -> list[RouteRangeTask]:
-        plan, tasks = self.vertex_plan, []
+        plan, table, tasks = self.vertex_plan, self._table, []
         for number in range(plan.num_ranges):
             start, stop = plan.vertices_of(number)
             size = (stop - start) * plan.routed_row_bytes
             memory = plan.range_memory(stop - start) + self._order_bytes
             # A resumed run may have another memory, and then other ranges.
             name = f"route/{shuffled.shuffle.name}/{plan.range_rows}/{number:05d}"
-            what = (shuffled.shuffle, self.places.orders[order], self._table, plan, number, shuffled.lane(number))
+            what = (shuffled.shuffle, self.places.orders[order], table, plan, number, shuffled.lane(number))
             tasks.append(RouteRangeTask(self.places.writer, name, Needs(size, size, 0, memory), *what))
         return tasks
 
-    def _bucket_task(self, order: str, bucket: Bucket) -> WriteBucketTask:
-        plan, shuffled = self.vertex_plan, self._order_plans.get(order)
-        shuffle = shuffled.shuffle if shuffled is not None else None
+    def _bucket_tasks(self) -> list[WriteBucketTask]:
+        # The same for every order, whose shuffles differ in their names only.
+        needs = [self._bucket_needs(bucket) for bucket in self._buckets]
+        plan, table, tasks = self.vertex_plan, self._table, []
+        for order in self.stored_orders:
+            shuffled, prefix = self._order_plans.get(order), bucket_prefix(order)
+            what = order, table, plan, shuffled.shuffle if shuffled is not None else None
+            for bucket, needed in zip(self._buckets, needs, strict=True):
+                name = f"{prefix}{bucket.row:03d}/{bucket.number:05d}"
+                tasks.append(WriteBucketTask(self.places.writer, name, needed, *what, bucket))
+        return tasks
+
+    def _bucket_needs(self, bucket: Bucket) -> Needs:
+        plan, shuffled = self.vertex_plan, self._order_plans.get("rows")
         read, written, last = plan.bucket_bytes(bucket)
         opens = shuffled.opens((bucket.start, last)) if shuffled is not None else 0
-        needs = Needs(read, written, opens, plan.bucket_memory(bucket))
-        name = f"{bucket_prefix(order)}{bucket.row:03d}/{bucket.number:05d}"
-        return WriteBucketTask(self.places.writer, name, needs, order, self._table, plan, shuffle, bucket)
+        return Needs(read, written, opens, plan.bucket_memory(bucket))

@@ -97,7 +97,7 @@ class VertexPlan:
     @property
     def routed_row_bytes(self) -> int:
         """Bytes of a vertex that is routed."""
-        return POSITION_BYTES + sum(row_bytes(self.types, name) for name in self.types)
+        return POSITION_BYTES + sum(self._row_bytes.values())
 
     @property
     def num_ranges(self) -> int:
@@ -122,8 +122,12 @@ class VertexPlan:
         return self.num_vertices * (self.routed_row_bytes - POSITION_BYTES)
 
     @cached_property
+    def _row_bytes(self) -> dict[str, int]:
+        return {name: row_bytes(self.types, name) for name in self.types}
+
+    @cached_property
     def _widest(self) -> int:
-        return max(row_bytes(self.types, name) for name in self.types)
+        return max(self._row_bytes.values())
 
     def bucket_rows(self, row: int) -> int:
         """Positions of a bucket in range ``row`` of the grid: whole chunks of the widest array."""
@@ -142,11 +146,9 @@ class VertexPlan:
     def written(self, bucket: Bucket, name: str) -> Span:
         """The positions of one array that a bucket's task writes: its chunks that begin within the bucket."""
         first, last = split_range(self.num_vertices, self.grid_rows, bucket.row)
-        chunk = crop_chunk_rows(last - first, row_bytes(self.types, name))
-        start, stop = (
-            first + min(-(-(at - first) // chunk) * chunk, last - first) for at in (bucket.start, bucket.stop)
-        )
-        return start, stop
+        chunk = crop_chunk_rows(last - first, self._row_bytes[name])
+        start, stop = (-(-(at - first) // chunk) * chunk for at in (bucket.start, bucket.stop))
+        return min(first + start, last), min(first + stop, last)
 
     def range_memory(self, rows: int) -> int:
         """Bytes that a task holds while it routes ``rows`` vertices."""
@@ -159,7 +161,7 @@ class VertexPlan:
     def bucket_bytes(self, bucket: Bucket) -> tuple[int, int, int]:
         """Bytes that the task of a bucket reads and writes, and the end of the positions that it reads."""
         spans = {name: self.written(bucket, name) for name in self.types}
-        written = sum((stop - start) * row_bytes(self.types, name) for name, (start, stop) in spans.items())
+        written = sum((stop - start) * self._row_bytes[name] for name, (start, stop) in spans.items())
         positions = sum(stop - start for start, stop in set(spans.values()))
         # Arrays with longer chunks than the widest one are read beyond the end of the bucket.
         last = max((stop for start, stop in spans.values() if start < stop), default=bucket.start)
