@@ -46,6 +46,13 @@ cases_on_ranks = pytest.mark.parametrize(
     ],
 )
 
+#: A task holds as much of any large graph with features of one width, so the largest graph is in the long tests.
+cases_of_memory = pytest.mark.parametrize(
+    "graph",
+    [pytest.param(graph, marks=[pytest.mark.long] if graph == GRAPHS[-1] else []) for graph in GRAPHS],
+    ids=lambda graph: graph.name,
+)
+
 
 @cache
 def vertex_phases(graph: Described, ranks: int) -> list[PhaseCount]:
@@ -160,7 +167,7 @@ def test_opens_and_bytes_of_vertex_data_are_linear_in_the_data(graph: Described,
     assert sum(phase.bytes_read for phase in phases) <= 1.1 * len(phases) * data
 
 
-@cases
+@cases_of_memory
 def test_the_memory_of_vertex_data_is_the_budget(graph: Described) -> None:
     for memory in (448 << 20, 1 << 30, 16 << 30):
         plan = GridPlan(graph.source, GridOptions((16, 16), "single"), memory, GridPlaces())

@@ -34,8 +34,24 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, transpose_of
 
+RATES = (0.02, 0.06, 0.3)
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
-rates = pytest.mark.parametrize("rate", [0.02, 0.06, 0.3])
+rates = pytest.mark.parametrize("rate", RATES)
+
+#: At the middle rate, the merged batches have the most nets; on the largest graph, the others are in the long tests.
+cases_of_rates = pytest.mark.parametrize(
+    ("graph", "rate"),
+    [
+        pytest.param(
+            graph,
+            rate,
+            id=f"{rate}-{graph.name}",
+            marks=[pytest.mark.long] if graph == GRAPHS[-1] and rate != RATES[1] else [],
+        )
+        for graph in GRAPHS
+        for rate in RATES
+    ],
+)
 
 
 def phases(graph: Described, rate: float, batches: str = "walk") -> list[PhaseCount]:
@@ -57,8 +73,7 @@ def phases_of(phases: list[PhaseCount], name: str) -> list[PhaseCount]:
     return [phase for phase in phases if phase.phase == name]
 
 
-@cases
-@rates
+@cases_of_rates
 def test_drawing_and_merging_open_few_files_and_read_the_graph_once_for_each_group(
     graph: Described, rate: float
 ) -> None:

@@ -112,13 +112,17 @@ def phase_over(
         at_most: whether the other numbers depend on the data, and are the most that they can be.
     """
     num_rows, opens = max(1, sum(map(len, ranges))), files + sum(map(num_shared_files, lanes))
-    tasks = []
-    for number, (rows, first) in enumerate(zip(ranges, firsts or [0] * len(ranges), strict=False)):
-        read, written = (-(-size * len(rows) // num_rows) for size in (reads, writes))
-        # The blocks at both ends of what is read of a lane.
-        held = 2 * BLOCK_BYTES * sum(lanes) + buffers + row_bytes * len(rows)
-        needs = Needs(read, written, opens, held)
-        tasks.append(RangeTask(name, work, number, rows, needs, first))
+    # The blocks at both ends of what is read of a lane.
+    held = 2 * BLOCK_BYTES * sum(lanes) + buffers
+    # Of thousands of ranges, most have the same length.
+    needs = {
+        count: Needs(-(-reads * count // num_rows), -(-writes * count // num_rows), opens, held + row_bytes * count)
+        for count in set(map(len, ranges))
+    }
+    tasks = [
+        RangeTask(name, work, number, rows, needs[len(rows)], first)
+        for number, (rows, first) in enumerate(zip(ranges, firsts or [0] * len(ranges), strict=False))
+    ]
     return Phase(name, function, tasks, arrays=max(1, files + len(lanes)), at_most=at_most)
 
 
