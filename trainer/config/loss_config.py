@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group
 from gnnloom.trainer.config.fields import Config, option
-from gnnloom.trainer.tasks.registry import AUTO, TASKS
+from gnnloom.trainer.tasks.registry import AUTO, TASKS, task_of_data
+from gnnloom.trainer.tasks.task import Arrays, LabelSizes, Task
 
 #: Values of ``class_weights`` other than a list of numbers.
 NO_WEIGHTS, BALANCED = "none", "balanced"
@@ -64,3 +66,29 @@ class LossConfig(Config):
                 " class, such as 1,2.5,0.5"
             )
         return weights
+
+    def task_of(self, arrays: Arrays, sizes: LabelSizes, where: Path) -> Task:
+        """The task for some data, which it and the weights of the classes must fit.
+
+        Args:
+            arrays: of the vertex data.
+            where: place of the arrays, for messages.
+
+        Raises:
+            InputError: the array that the task predicts is missing, there is another number of classes, or the task
+                has none.
+        """
+        task = task_of_data(self.task, arrays, where)
+        # Data without labels are refused where they are read.
+        if self.class_weights == NO_WEIGHTS or task.array not in arrays:
+            return task
+        given, num_classes = self.given_class_weights, task.width(sizes)
+        if task.refused_weights is None:
+            refused = f"task {task.name} has no classes to weigh; remove the option"
+        else:
+            refused = task.refused_weights(self.loss != "auto")
+        if not refused and given and len(given) != num_classes:
+            refused = f"{len(given)} weights, but the dataset has {num_classes} classes"
+        if refused:
+            raise InputError(f"class_weights {self.class_weights!r}: {refused}")
+        return task

@@ -33,7 +33,6 @@ from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.leftovers import remove_segments_since
 from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, StoppedError, handling
 from gnnloom.trainer.loggers.registry import check_loggers
-from gnnloom.trainer.tasks.registry import task_of_data
 
 logger = logging.getLogger(__name__)
 
@@ -72,15 +71,15 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
     Raises:
         NotFoundError: the dataset or its shards do not exist.
         ExistsError: the run is another training, or another process writes it.
-        InputError: the run was trained on other data, or for more epochs; the shards do not fit the model or the task;
-            or a file of the user's cannot be imported.
+        InputError: the run was trained on other data, or for more epochs; the shards do not fit the model, the task
+            or the weights of the classes; or a file of the user's cannot be imported.
     """
     config = with_its_run(config)
     dataset = Catalog(config.catalog).dataset(config.dataset)
     opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
     shards = opened.shards
     config.check_graph(shards)
-    task_of_data(config.task, shards, shards.artifact.path)
+    config.task_of(shards, shards, shards.artifact.path)
     _check_named(config)
     run = Run(dataset.run_path(config.run_name))
     with sole_writer(run):

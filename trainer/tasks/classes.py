@@ -16,4 +16,6 @@ TASK = Task(
     column="class",
     automatic=True,
     couples_columns=True,
+    # Any loss of a vertex can be weighted.
+    refused_weights=lambda _: "",
 )

@@ -20,4 +20,7 @@ TASK = Task(
     predicts={"multilabel": ("vertex", "class"), "score": ("vertex", "class")},
     column="class",
     automatic=True,
+    refused_weights=lambda own_loss: (
+        "a loss of your own over several labels per vertex has to weight them itself" if own_loss else ""
+    ),
 )

@@ -15,4 +15,5 @@ TASK = Task(
     predicts={"target": ("vertex", "target")},
     column="target",
     automatic=True,
+    refused_weights=lambda _: "the labels are numbers to predict, not classes; remove the option",
 )

@@ -82,6 +82,8 @@ class Task(Placed):
         predicts: arrays over the vertices that a prediction writes, and their dimensions; the first one is the
             prediction itself.
         column: name of the prediction in exported tables.
+        refused_weights: why classes cannot have weights in the loss, given whether the loss is the user's; empty if
+            they can, and the objective's ``class_counts`` counts them. None for a task without classes.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Task(Placed):
     column: str
     automatic: bool = False
     couples_columns: bool = False
+    refused_weights: Callable[[bool], str] | None = None
 
     @property
     def judge(self) -> Figure:

@@ -36,7 +36,6 @@ from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective
-from gnnloom.trainer.tasks.registry import task_of_data
 
 
 @dataclass
@@ -215,13 +214,13 @@ def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
     """Read what a rank has of the graph and the features; its session still lacks the model. Communicates nothing.
 
     Raises:
-        InputError: the shards lack features or what the task predicts, the samples do not fit the run, or the model is
-            not defined for the graph.
+        InputError: the shards lack features or what the task predicts, the weights of the classes do not fit them, the
+            samples do not fit the run, or the model is not defined for the graph.
     """
     config, shards = opened.config, opened.shards
     config.check_graph(shards.shards)
     # Any rows say which arrays the shards have.
-    task = task_of_data(config.task, shards.vertex_rows("rows", (0, 0)), shards.shards.artifact.path)
+    task = config.task_of(shards.vertex_rows("rows", (0, 0)), shards.shards, shards.shards.artifact.path)
     objective: Objective = task.load()(task, task.width(shards.shards))
     if config.samples is not None and isinstance(shards, OwnRowShard):
         return _on_samples(comm, opened, shards, objective, place)

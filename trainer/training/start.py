@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.storage.errors import BudgetError, CorruptError, InputError
+from gnnloom.storage.errors import BudgetError, CorruptError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
@@ -161,7 +161,6 @@ class ReadStart:
         checkpoint = _read_checkpoint(comm, opened, first_epoch) if first_epoch else None
         objective, layout = session.objective, session.operator.layout(session.model.num_layers)
         labels = objective.read(session.label_rows, session.place)
-        check_class_weights(config, objective)
         own_loss, own_metric = (
             None if text in {"auto", "none"} else load_function(option, text, layout, labels, objective.num_outputs)
             for option, text in (("loss", config.loss), ("metric", config.metric))
@@ -169,23 +168,6 @@ class ReadStart:
         best = None if checkpoint is None else KeptBest.read(opened.run)
         lines = _earlier_lines(opened.run, first_epoch) if first_epoch else []
         return cls(session, labels, checkpoint, lines, own_loss, own_metric, best)
-
-
-def check_class_weights(config: LossConfig, objective: Objective) -> None:
-    """Check that the configured weights fit the task. Communicates nothing.
-
-    Raises:
-        InputError: there is another number of classes, or the task has none.
-    """
-    if config.class_weights == NO_WEIGHTS:
-        return
-    where = f"class_weights {config.class_weights!r}"
-    refused = objective.refused_weights(own_loss=config.loss != "auto")
-    if refused:
-        raise InputError(f"{where}: {refused}")
-    given = config.given_class_weights
-    if given and len(given) != objective.num_outputs:
-        raise InputError(f"{where}: {len(given)} weights, but the dataset has {objective.num_outputs} classes")
 
 
 def class_weights(config: LossConfig, objective: Objective, layout: Layout, labels: Labels) -> Tensor | None:

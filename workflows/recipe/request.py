@@ -10,8 +10,8 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.trainer.comm.transports.registry import chosen_transport
+from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.trainer.tasks.registry import AUTO, task_of_data
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages import RecipeStages, find_workload
 from gnnloom.workflows.recipe.trained_run import refuse_other_run
@@ -113,8 +113,8 @@ def check_trainable(recipe: Recipe, key: str | None) -> None:
         key: key of the vertex data; None if the recipe has none.
 
     Raises:
-        InputError: features or what the task predicts are missing, no vertex is in the training split, or there are
-            more classes than the recipe says.
+        InputError: features or what the task predicts are missing, the weights of the classes do not fit them, no
+            vertex is in the training split, or there are more classes than the recipe says.
     """
     section = f"{recipe.source_name}: [vertices]"
     if key is None:
@@ -123,7 +123,7 @@ def check_trainable(recipe: Recipe, key: str | None) -> None:
     if not (path / MANIFEST).exists():
         return
     vertices = Vertices(Artifact(path))
-    task = task_of_data(recipe.train.task if recipe.train else AUTO, vertices.artifact, path)
+    task = (recipe.train or LossConfig()).task_of(vertices.artifact, vertices, path)
     missing = [name for name in ("feature", task.array, "split") if name not in vertices.artifact]
     if missing:
         raise InputError(f"{section}: {', '.join(missing)} missing; training needs feature, label and split")

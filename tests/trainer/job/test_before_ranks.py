@@ -17,6 +17,7 @@ MISTAKES = [
     ({"model": "gat"}, "the edges have weights, which model gat does not use; choose gcn"),
     ({"mode": "neighbor", "fanout": (5, 5, 5), "hidden": (4,)}, "the model has 2 layers, so give as many numbers"),
     ({"task": "number"}, "has no target, which this task predicts"),
+    ({"class_weights": "1,2,3,4,5"}, "class_weights '1,2,3,4,5': 5 weights, but the dataset has 3 classes"),
     ({"loss": "nosuch.module:f"}, "loss nosuch.module:f: nosuch.module cannot be imported"),
     ({"metric": "nosuch:f"}, "metric nosuch:f: nosuch cannot be imported"),
 ]

@@ -69,7 +69,7 @@ from gnnloom.trainer.tasks.task import CODES
 
 
 class Steps(Classes):
-    refused_weights, details = Objective.refused_weights, Objective.details
+    details = Objective.details
 
     def task_loss(self, layout, labels, mask):
         label = labels.label.unsqueeze(1)

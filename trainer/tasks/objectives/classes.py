@@ -70,9 +70,6 @@ class Classes(Objective):
         whole = self.whole(layout, scores)
         return {"label": predicted_class(layout, scores, self.num_outputs).to(torch.int32), "score": whole}
 
-    def refused_weights(self, *, own_loss: bool) -> str:  # noqa: ARG002 - any loss of a vertex can be weighted
-        return ""
-
     def class_counts(self, label: Tensor) -> Tensor:
         return label.bincount(minlength=self.num_outputs)
 

@@ -51,9 +51,6 @@ class Multilabel(Objective):
         whole = self.whole(layout, scores)
         return {"multilabel": (whole > 0).to(torch.int8), "score": whole}
 
-    def refused_weights(self, *, own_loss: bool) -> str:
-        return "a loss of your own over several labels per vertex has to weight them itself" if own_loss else ""
-
     def class_counts(self, label: Tensor) -> Tensor:
         return (label == 1).sum(0)
 

@@ -49,9 +49,6 @@ class Numbers(Objective):
     def predict(self, layout: Layout, scores: Tensor) -> dict[str, Tensor]:
         return {"target": self.whole(layout, scores)}
 
-    def refused_weights(self, *, own_loss: bool) -> str:  # noqa: ARG002 - whatever the loss is
-        return "the labels are numbers to predict, not classes; remove the option"
-
 
 class RegressionErrors:
     """Root mean squared error, mean absolute error and R2 of each split, over the known targets.

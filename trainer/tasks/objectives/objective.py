@@ -115,14 +115,6 @@ class Objective(ABC):
         """(num_rows, num_outputs) whole rows of scores. Collective."""
         return whole_rows(scores, layout, self.num_outputs, Kind.PREDICTION)
 
-    def refused_weights(self, *, own_loss: bool) -> str:  # noqa: ARG002 - for subclasses
-        """Why classes cannot have weights; empty if they can, and :meth:`class_counts` counts them.
-
-        Args:
-            own_loss: the loss is the user's.
-        """
-        return f"task {self.task.name} has no classes to weigh; remove the option"
-
     def class_counts(self, label: Tensor) -> Tensor:  # noqa: ARG002 - for subclasses
         """(num_outputs,) int64, how many of some rows have each class.
 
