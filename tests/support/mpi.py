@@ -57,16 +57,20 @@ def _run(ranks: int, arguments: list[str], timeout: float) -> subprocess.Complet
     )
 
 
-def rank_command() -> list[str]:
-    """What stands for ``python -m mpi4py`` in the command of ranks that this process's server forks."""
-    return [sys.executable, "-I", "-S", str(_SERVER), _server()[0]]
+def rank_command(python_path: str = "") -> list[str]:
+    """What stands for ``python -m mpi4py`` in the command of ranks that this process's server forks.
+
+    Args:
+        python_path: of ranks that find other packages, whose server then is one of their own.
+    """
+    return [sys.executable, "-I", "-S", str(_SERVER), _server(python_path)[0]]
 
 
 def running_ranks() -> list[psutil.Process]:
     """The ranks that this process's server has forked and that have not ended."""
     if not _server.cache_info().currsize:
         return []
-    ranks: list[psutil.Process] = psutil.Process(_server()[1].pid).children(recursive=True)
+    ranks: list[psutil.Process] = psutil.Process(_server("")[1].pid).children(recursive=True)
     return ranks
 
 
@@ -77,12 +81,13 @@ def _environment(ranks: int) -> dict[str, str]:
 
 
 @cache
-def _server() -> tuple[str, subprocess.Popen[str]]:
+def _server(python_path: str) -> tuple[str, subprocess.Popen[str]]:
     """Start this process's server for ranks: where it listens, and its process, which ends along with this one."""
     path = f"{tempfile.mkdtemp(prefix='ranks-')}/socket"
+    environment = _environment(1)
     server = subprocess.Popen(
         [sys.executable, str(_SERVER), path],
-        env=_environment(1),
+        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, [python_path, environment["PYTHONPATH"]]))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

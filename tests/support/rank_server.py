@@ -23,6 +23,7 @@ import signal
 import socket
 import sys
 import threading
+import weakref
 from typing import Any
 
 #: Files that a rank inherits: the standard ones, and the connection to MPI's process manager.
@@ -85,6 +86,8 @@ def _load() -> None:
     """Import what ranks import, at once or for what they train, apart from MPI, which starts when it is imported."""
     import numcodecs  # noqa: F401
 
+    import gnnloom.trainer.kernels.attention
+    import gnnloom.trainer.planner.candidates
     import gnnloom.trainer.training.loop
     import gnnloom.trainer.training.predict  # noqa: F401
     from gnnloom.storage.artifacts.grid_window import load_kernels
@@ -93,8 +96,11 @@ def _load() -> None:
     for room in _ROOMS:
         for module in pkgutil.iter_modules(importlib.import_module(room).__path__, f"{room}."):
             importlib.import_module(module.name)
-    # Collections in the children would write to every object, and copy the memory that they share with this process.
+    # Collections in the children would write to every object, and copy the memory that they share with this process, as
+    # would ending what torch has registered here.
     gc.freeze()
+    for ending in list(vars(weakref.finalize)["_registry"]):
+        ending.atexit = False
 
 
 def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:

@@ -26,6 +26,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
 from support.edge_files import write_edges
 from support.lone import LoneCommunicator
+from support.mpi import rank_command
 from support.plugins import install_plugin
 from support.tolerance import ADAM_BITS, assert_close
 
@@ -100,8 +101,10 @@ class Steps(Classes):
 USE = """
 import json, sys
 import gnnloom
+import gnnloom.trainer.job.launch as launch
 
-folder, options = sys.argv[1], json.loads(sys.argv[2])
+folder, options, ranks = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+launch.rank_python = lambda: ranks
 gnnloom.train("ordered", **options, epochs=3)
 run = gnnloom.train("ordered", **options, epochs=6)
 gnnloom.predict(run, out=f"{folder}/predicted.csv", checkpoint="last")
@@ -167,7 +170,8 @@ def test_an_added_task_trains_resumes_predicts_exports_and_is_reported(
 ) -> None:
     options = {"catalog": str(data.catalog.root), "task": "ordinal", "ranks": ranks, "run": f"on-{ranks}"}
     options |= {**OPTIONS, "keep_best": "auto"}
-    result = json.loads(run_python(installed, "-c", USE, str(tmp_path), json.dumps(options)))
+    given = (json.dumps(each) for each in (options, rank_command(installed["PYTHONPATH"])))
+    result = json.loads(run_python(installed, "-c", USE, str(tmp_path), *given))
     # The built-in task with a yes or a no for each step has the same loss, and says yes to as many steps.
     expected = data.train("steps", f"expected-{ranks}", save_embeddings=True)
     level = Run(data.catalog["steps"].run_path(f"expected-{ranks}")).predictions().multilabel().sum(1).tolist()
