@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,8 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
@@ -101,7 +104,10 @@ class Picture:
 
     def svg(self) -> str:
         """Render the picture as an SVG element that takes its colors from the page."""
-        text = self._rendered("svg", metadata={"Date": None, "Creator": None}).decode()
+        stream, canvas = io.StringIO(), FigureCanvasSVG(self.figure)
+        with self._drawing(self.figure.get_dpi()):
+            canvas.print_svg(stream, metadata={"Date": None, "Creator": None})
+        text = stream.getvalue()
         # Without the XML declaration, which is not allowed inside HTML.
         text = text[text.index("<svg") :]
         text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{self.title}"', text, count=1)
@@ -116,16 +122,33 @@ class Picture:
         self.figure.set_figwidth(WHOLE)
 
     def write_png(self, path: Path) -> None:
-        path.write_bytes(self._rendered("png", dpi=_PNG_DPI, facecolor="white"))
+        figure, stream = self.figure, io.BytesIO()
+        canvas = FigureCanvasAgg(figure)
+        with self._drawing(_PNG_DPI):
+            figure.set_facecolor("white")
+            canvas.print_png(stream)
+            figure.set_facecolor("none")
+        path.write_bytes(stream.getvalue())
 
-    def _rendered(self, kind: str, **options: Any) -> bytes:
-        stream = io.BytesIO()
+    @contextmanager
+    def _drawing(self, dpi: float) -> Iterator[None]:
+        """Lay the figure out for the canvas that it has, unless it is laid out already, and draw it once inside.
+
+        ``savefig`` draws everything another time, without output.
+        """
+        figure, before = self.figure, self.figure.get_dpi()
         # The salt makes equal input give equal bytes, and ids of one page's pictures distinct.
         with rc_context({**_SETTINGS, "svg.hashsalt": self.name}):
-            self.figure.savefig(stream, format=kind, **options)
-        # Keep the layout for the next format: computing it is most of the work.
-        self.figure.set_layout_engine("none")
-        return stream.getvalue()
+            figure.set_dpi(dpi)
+            layout = figure.get_layout_engine()
+            if layout is not None:
+                layout.execute(figure)
+            # Keep the layout for the next format: computing it is most of the work.
+            figure.set_layout_engine("none")
+            # The layout of an SVG sets another one.
+            figure.set_dpi(dpi)
+            yield
+            figure.set_dpi(before)
 
 
 def color(name: str) -> str:
