@@ -1,10 +1,13 @@
 """Checks every link of the built manual without a network: files and anchors exist, and no page fetches from elsewhere.
 
+Search must work in pages that are opened as files, where browsers fetch nothing and start no workers.
+
 python docs/generate/check_links.py build/docs
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -47,8 +50,18 @@ def broken_links(site: Path) -> list[str]:
             continue
         name = path.relative_to(site.resolve())
         found += [f"{name}: loads {link} from a network" for link in page.loaded if _is_remote(link)]
+        if not any(link.endswith("javascripts/iframe-worker.js") for link in page.loaded):
+            found.append(f"{name}: search does not work in a file, because nothing stands for its worker")
         found += [f"{name}: {link} leads nowhere" for link in page.links if not _leads_somewhere(link, path, pages)]
     return found
+
+
+def unsearchable_pages(site: Path) -> list[str]:
+    """Return a line for every page that is not in the script with the search index."""
+    index = json.loads((site / "search" / "search_index.js").read_text(encoding="utf-8").removeprefix("var __index = "))
+    indexed = {(site / urldefrag(entry["location"]).url).resolve() for entry in index["docs"]}
+    pages = {path.resolve() for path in site.rglob("*.html")} - {(site / "404.html").resolve()}
+    return [f"{path.relative_to(site.resolve())}: not in the search index" for path in sorted(pages - indexed)]
 
 
 def _is_remote(link: str) -> bool:
@@ -67,4 +80,5 @@ def _leads_somewhere(link: str, path: Path, pages: dict[Path, _Page]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(broken_links(Path(sys.argv[1]))) or 0)
+    built = Path(sys.argv[1])
+    sys.exit("\n".join([*broken_links(built), *unsearchable_pages(built)]) or 0)

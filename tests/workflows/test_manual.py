@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +106,36 @@ def test_the_home_page_leads_to_every_page() -> None:
     home = (DOCS / "index.md").read_text()
     others = {str(page.relative_to(DOCS)) for page in PAGES} - {"index.md"}
     assert others <= set(re.findall(r"\]\(([\w/-]+\.md)", home))
+
+
+def test_pages_opened_as_files_have_search(tmp_path: Path) -> None:
+    """`make docs` ends with an error where a page lacks the script that stands for a worker, or is not in the index."""
+    settings = (ROOT / "mkdocs.yml").read_text()
+    stand_in = re.search(r"^  polyfills: \[(.+)\]$", settings, re.MULTILINE)
+    assert stand_in
+    assert (DOCS / stand_in[1]).exists()
+    assert "\n  - search\n" in settings
+    assert "\n  - offline\n" in settings
+    (tmp_path / "search").mkdir()
+    (tmp_path / "javascripts").mkdir()
+    (tmp_path / stand_in[1]).touch()
+    index = '{"docs": [{"location": "plain.html"}, {"location": "index.html#part"}]}'
+    (tmp_path / "search" / "search_index.js").write_text(f"var __index = {index}")
+    for name in ("index.html", "missing.html"):
+        (tmp_path / name).write_text(f'<script src="{stand_in[1]}"></script>')
+    (tmp_path / "plain.html").write_text("")
+    check = _module(DOCS / "generate" / "check_links.py")
+    assert [line.partition(":")[0] for line in check.broken_links(tmp_path)] == ["plain.html"]
+    assert [line.partition(":")[0] for line in check.unsearchable_pages(tmp_path)] == ["missing.html"]
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_messages_of_the_manual_occur_in_the_source() -> None:
