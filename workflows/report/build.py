@@ -51,6 +51,11 @@ def write_report(facts: RunFacts, folder: Path) -> list[Path]:
         ExistsError: the folder exists and is not a report.
         InputError: the folder cannot be created.
     """
+    return write_folder(folder, lambda: _draw_report(facts))
+
+
+def _draw_report(facts: RunFacts) -> tuple[str, list[Picture]]:
+    """The page on one run, and its pictures."""
     scores = _there(confusion_picture(facts))
     time = time_picture(facts)
     curves = _full_rows(_there(loss_picture([facts]), accuracy_picture([facts]), seconds_picture([facts]), time))
@@ -79,7 +84,7 @@ def write_report(facts: RunFacts, folder: Path) -> list[Path]:
             folded("Terms on this page", glossary()),
         ),
     )
-    return write_folder(folder, text, [*curves, *scores, *ranks, *origin])
+    return text, [*curves, *scores, *ranks, *origin]
 
 
 def _there(*pictures: Picture | None) -> list[Picture]:
@@ -159,6 +164,11 @@ def write_comparison(runs: Sequence[RunFacts], folder: Path) -> list[Path]:
         ExistsError: the folder exists and is not a report.
         InputError: the folder cannot be created.
     """
+    return write_folder(folder, lambda: _draw_comparison(runs))
+
+
+def _draw_comparison(runs: Sequence[RunFacts]) -> tuple[str, list[Picture]]:
+    """The page that compares runs, and its pictures."""
     names = [facts.name for facts in runs]
     heads = [facts.name if facts.result else f"{facts.name} (not finished)" for facts in runs]
     scores = accuracy_picture(runs, "val"), accuracy_picture(runs), progress_picture(runs)
@@ -175,7 +185,7 @@ def write_comparison(runs: Sequence[RunFacts], folder: Path) -> list[Path]:
         *(section(title, *(picture_card(each, each.title) for each in row)) for title, row in by_title.items()),
         section("Details", folded("Terms on this page", glossary())),
     )
-    return write_folder(folder, text, [*curves, *(picture for row in by_title.values() for picture in row)])
+    return text, [*curves, *(picture for row in by_title.values() for picture in row)]
 
 
 def _differences(runs: Sequence[RunFacts]) -> str:

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,8 +23,11 @@ _ABANDONED_SECONDS = 3600.0
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
-def write_folder(folder: Path, text: str, pictures: Sequence[Picture]) -> list[Path]:
+def write_folder(folder: Path, draw: Callable[[], tuple[str, Sequence[Picture]]]) -> list[Path]:
     """Write a page and its pictures into a folder, which may hold an older report.
+
+    Args:
+        draw: makes the text of the page and the pictures, once the folder is known to be usable.
 
     Returns:
         The page, then the pictures.
@@ -37,6 +40,7 @@ def write_folder(folder: Path, text: str, pictures: Sequence[Picture]) -> list[P
     if folder.exists() and not _is_replaceable(folder):
         raise ExistsError(f"{folder}: this path exists and is not a report; choose another folder with --out")
     with _folder_aside(folder) as aside:
+        text, pictures = draw()
         for picture in pictures:
             picture.write_png(aside / f"{picture.name}.png")
         (aside / PAGE).write_text(text, encoding="utf-8")

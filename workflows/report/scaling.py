@@ -25,6 +25,13 @@ def write_scaling(
         ExistsError: the folder exists and is not a report.
         InputError: the folder cannot be created.
     """
+    return write_folder(folder, lambda: _draw(title, notes, plans, found))
+
+
+def _draw(
+    title: str, notes: Sequence[str], plans: Sequence[Plan], found: Sequence[Crossing]
+) -> tuple[str, list[Picture]]:
+    """The page, and its pictures."""
     pictures = [
         _picture("seconds", "Predicted time per epoch", "seconds per epoch", plans, lambda plan: plan.cost.total),
         _picture("bytes", "Bytes sent per rank", "MB sent per rank and epoch", plans, _megabytes),
@@ -54,7 +61,7 @@ def write_scaling(
             card("Best grid of every algorithm", table(columns, rows), kind="wide tall"),
         ),
     )
-    return write_folder(folder, text, pictures)
+    return text, pictures
 
 
 def _megabytes(plan: Plan) -> float:

@@ -14,9 +14,13 @@ from gnnloom.workflows.report.folder import PAGE, write_folder
 from gnnloom.workflows.report.page import MARK
 
 
+def write(folder: Path, text: str) -> None:
+    write_folder(folder, lambda: (text, []))
+
+
 def test_an_older_report_is_replaced_in_one_step(tmp_path: Path) -> None:
     report = tmp_path / "report"
-    write_folder(report, f"{MARK}0", [])
+    write(report, f"{MARK}0")
     missing, done = [], threading.Event()
 
     def watch() -> None:
@@ -29,7 +33,7 @@ def test_an_older_report_is_replaced_in_one_step(tmp_path: Path) -> None:
     watcher = threading.Thread(target=watch)
     watcher.start()
     for number in range(100):
-        write_folder(report, f"{MARK}{number}", [])
+        write(report, f"{MARK}{number}")
     done.set()
     watcher.join()
     assert missing == []
@@ -39,14 +43,14 @@ def test_an_older_report_is_replaced_in_one_step(tmp_path: Path) -> None:
 
 def test_a_writer_that_is_interrupted_leaves_the_older_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = tmp_path / "report"
-    write_folder(report, f"{MARK}old", [])
+    write(report, f"{MARK}old")
 
     def interrupt(*names: Path) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(folders, "_put_in_place", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        write_folder(report, f"{MARK}new", [])
+        write(report, f"{MARK}new")
     assert (report / PAGE).read_text() == f"{MARK}old"
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
 
@@ -54,7 +58,7 @@ def test_a_writer_that_is_interrupted_leaves_the_older_report(tmp_path: Path, mo
 def test_a_file_system_that_cannot_swap_names_takes_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda name: object())
     for text in ("old", "new"):
-        write_folder(tmp_path / "report", f"{MARK}{text}", [])
+        write(tmp_path / "report", f"{MARK}{text}")
     assert (tmp_path / "report" / PAGE).read_text() == f"{MARK}new"
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
 
@@ -64,5 +68,5 @@ def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
     for left in (old, new):
         left.mkdir()
     os.utime(old, (0, 0))
-    write_folder(tmp_path / "report", MARK, [])
+    write(tmp_path / "report", MARK)
     assert sorted(path.name for path in tmp_path.iterdir()) == [new.name, "report"]

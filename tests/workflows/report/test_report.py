@@ -57,6 +57,27 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return found
 
 
+@pytest.fixture(scope="module")
+def written(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the command writes about three of the runs."""
+    folder = tmp_path_factory.mktemp("written")
+    runs = [f"web/{name}" for name in ("rows", "grid", "begun")]
+    # A table would break a long path anywhere.
+    assert "index.html" in str(report(dataset, *runs, "--out", str(folder), "--json"))
+    return folder
+
+
+def report(dataset: Dataset, *arguments: str) -> GnnloomError | str:
+    done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), "report", *arguments])
+    return done.exception if isinstance(done.exception, GnnloomError) else done.output
+
+
+def files_of(written: Path, run: str) -> list[Path]:
+    """The page about a run, and its pictures."""
+    folder = written / f"report-web-{run}"
+    return [folder / "index.html", *folder.glob("*.png")]
+
+
 class Links(HTMLParser):
     """Collects the links that a browser would fetch."""
 
@@ -91,8 +112,8 @@ def check_page(page: Path) -> str:
     return text
 
 
-def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, tmp_path: Path) -> None:
-    files = write_report(open_run(Catalog(dataset.path.parent), "web/rows"), tmp_path / "report")
+def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, written: Path) -> None:
+    files = files_of(written, "rows")
     assert pictures(files) == CURVES | OF_RANKS | ORIGIN | {"halo", "confusion"}
     text = check_page(files[0])
     assert "71.00%" in text
@@ -111,14 +132,22 @@ def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, tmp
     ("run", "missing", "message"),
     [
         ("grid", set(), "ranks, as a grid of 2x2"),
-        pytest.param("plain", {"time"}, "--profile", marks=pytest.mark.long),
         ("begun", OF_RANKS | {"accuracy"}, "Repeat its command to finish it"),
     ],
 )
 def test_unknown_facts_are_left_out_with_an_explanation(
-    dataset: Dataset, tmp_path: Path, run: str, missing: set[str], message: str
+    written: Path, run: str, missing: set[str], message: str
 ) -> None:
-    files = write_report(RunFacts.gather(dataset, run), tmp_path / run)
+    check_what_is_missing(files_of(written, run), run, missing, message)
+
+
+@pytest.mark.long
+def test_a_run_without_profile_says_which_option_makes_one(dataset: Dataset, tmp_path: Path) -> None:
+    files = write_report(RunFacts.gather(dataset, "plain"), tmp_path / "plain")
+    check_what_is_missing(files, "plain", {"time"}, "--profile")
+
+
+def check_what_is_missing(files: list[Path], run: str, missing: set[str], message: str) -> None:
     of_rows = set() if run == "grid" else {"halo"}
     assert pictures(files) == (CURVES | OF_RANKS | ORIGIN | of_rows) - missing
     text = check_page(files[0])
@@ -184,19 +213,14 @@ def test_an_error_about_the_report_folder_names_it(dataset: Dataset, tmp_path: P
         write_report(facts, tmp_path / "file" / "report")
 
 
-def test_a_comparison_shows_what_differs_and_the_pictures_of_both(dataset: Dataset, tmp_path: Path) -> None:
-    runs = [RunFacts.gather(dataset, name) for name in ("rows", "grid")]
-    files = write_comparison(runs, tmp_path / "both")
+def test_a_comparison_shows_what_differs_and_the_pictures_of_all(dataset: Dataset, tmp_path: Path) -> None:
+    runs = [RunFacts.gather(dataset, name) for name in ("rows", "grid", "begun")]
+    files = write_comparison(runs, tmp_path / "all")
     text = check_page(files[0])
     table = re.sub(r"<[^>]+>", " ", text[text.index("Settings that differ") : text.index("<h2>Training")])
-    assert "algorithm  p2p  summa" in table
+    assert "algorithm  p2p  summa  p2p" in table
     assert "seed" not in table
     assert {"loss", "accuracy", "validation", "progress", "time-web-rows", "time-web-grid"} <= pictures(files)
-
-
-def test_a_comparison_says_which_runs_have_not_finished(dataset: Dataset, tmp_path: Path) -> None:
-    runs = [RunFacts.gather(dataset, name) for name in ("rows", "begun")]
-    text = check_page(write_comparison(runs, tmp_path / "unfinished")[0])
     assert "web/begun has not finished: 1 of 12 epochs." in text
     assert "web/begun (not finished)" in text
     assert "web/rows (not finished)" not in text
@@ -216,8 +240,8 @@ def test_progress_is_drawn_over_the_time_of_all_epochs_so_far(dataset: Dataset) 
         assert np.asarray(line.get_xydata()) == pytest.approx(np.array(expected))
 
 
-def test_a_report_of_many_ranks_and_epochs_stays_small(tmp_path: Path) -> None:
-    dataset = store_reported(Catalog(tmp_path / "catalog"))
+def test_a_report_of_many_ranks_and_epochs_stays_small(dataset: Dataset, tmp_path: Path) -> None:
+    dataset = copied(dataset, tmp_path)
     store_run(dataset, "large", 512, epochs=900, profiled=False)
     files = write_report(RunFacts.gather(dataset, "large"), tmp_path / "report")
     assert check_page(files[0])
@@ -260,16 +284,12 @@ def test_a_run_is_named_by_dataset_and_run_or_by_its_folder(dataset: Dataset) ->
         open_run(catalog, "web/none")
 
 
-def test_the_command_writes_one_folder_per_run_and_overwrites_only_reports(dataset: Dataset, tmp_path: Path) -> None:
-    def report(*arguments: str) -> GnnloomError | str:
-        done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), "report", *arguments])
-        return done.exception if isinstance(done.exception, GnnloomError) else done.output
-
-    # A table would break a long path anywhere.
-    assert "index.html" in str(report("web/begun", "web/begun", "--out", str(tmp_path), "--json"))
-    assert [path.name for path in tmp_path.iterdir()] == ["report-web-begun"]
+def test_the_command_writes_one_folder_per_run_and_overwrites_only_reports(
+    dataset: Dataset, written: Path, tmp_path: Path
+) -> None:
+    assert {path.name for path in written.iterdir()} == {f"report-web-{run}" for run in ("rows", "grid", "begun")}
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("<html>a page of my own</html>")
-    assert isinstance(report("web/begun", "--out", str(tmp_path / "mine")), ExistsError)
+    assert isinstance(report(dataset, "web/begun", "--out", str(tmp_path / "mine")), ExistsError)
     assert (tmp_path / "mine" / "index.html").exists()
-    assert "at least two runs" in str(report("--compare", "web/plain"))
+    assert "at least two runs" in str(report(dataset, "--compare", "web/plain"))
