@@ -7,19 +7,23 @@ SCALE ?= full
 .PHONY: install demo test test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-modes bench-minibatch bench-startup bench-plan clean
 
-install: .venv/installed
+install: .venv/warm
 
 .venv/installed: pyproject.toml constraints.txt $(wildcard trainer/kernels/c/*.[ch])
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report]'
+	touch $@
+
+# All kernels, on all cores. The demo compiles the few that it uses.
+.venv/warm: .venv/installed
 	$(BIN)/gnnloom doctor --warm
 	touch $@
 
-.venv/installed-for-tests: .venv/installed
+.venv/installed-for-tests: .venv/warm
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report,interop,xarray,test,dev]'
 	touch $@
 
-.venv/installed-for-benchmarks: .venv/installed
+.venv/installed-for-benchmarks: .venv/warm
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report,bench]'
 	touch $@
 
@@ -27,7 +31,7 @@ install: .venv/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
-demo: install
+demo: .venv/installed
 	$(BIN)/gnnloom demo
 
 # Three processes keep two cores busy, because tests wait for the ranks and commands that they start. The order of files
