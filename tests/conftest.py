@@ -16,6 +16,9 @@ import pytest
 from gnnloom.storage import Catalog
 from support.mpi import rank_command
 
+# Read when torch is loaded. Tests share the cores already, and a product of tiny matrices would wait for other threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 #: Rooms whose files come first, because they have slow tests, of which none should run alone at the end.
 _FIRST = ("workflows", "trainer", "pipeline")
 #: Folders of the tests of each top folder, and of what imports it; files beside them always run.
