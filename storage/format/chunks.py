@@ -77,7 +77,8 @@ class ChunkWriter:
         checksum: bytes = google_crc32c.value(encoded).to_bytes(_CHECKSUM_BYTES, "little")
         # Arrays are split along the first axis only, so the chunk's other coordinates are always 0.
         file = self._folder.joinpath(str(number), *["0"] * (chunk.ndim - 1))
-        file.parent.mkdir(parents=True, exist_ok=True)
+        if chunk.ndim > 1:
+            file.parent.mkdir(parents=True, exist_ok=True)
         # Renamed when whole: a task that was believed dead may still write a chunk that is already recorded.
         temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         try:

@@ -69,11 +69,12 @@ def written_aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
             sync_file(aside)
         fault_point("file.rename", aside)
         aside.replace(path)
-        fault_point("file.renamed", path)
-        if durable:
-            sync_folder(path.parent)
-    finally:
+    except BaseException:
         aside.unlink(missing_ok=True)
+        raise
+    fault_point("file.renamed", path)
+    if durable:
+        sync_folder(path.parent)
 
 
 def read_json(path: Path, *, sealed: bool = True) -> dict[str, Any]:
