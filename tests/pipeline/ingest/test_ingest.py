@@ -15,11 +15,10 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
-from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
@@ -150,24 +149,6 @@ def test_compact_ids_of_many_files_with_outliers(
     distinct, ranks = np.unique(np.concatenate([u, v]), return_inverse=True)
     same_matrix(graph, reference(ranks[:20_000], ranks[20_000:], weight, len(distinct), options))
     np.testing.assert_array_equal(graph.original_id(), distinct)
-
-
-@pytest.mark.parametrize("numbers", [(0, 2), pytest.param((0, 1, 2, 4), marks=pytest.mark.long)])
-def test_bytes_are_the_same_for_any_number_of_workers(
-    catalog: Catalog, tmp_path: Path, numbers: tuple[int, ...]
-) -> None:
-    rng = np.random.default_rng(5)
-    u, v = rng.integers(0, 9_000_000, (2, 300_000))
-    source = write_edges(tmp_path / "edges", u, v, rng.random(300_000), range_edges=40_000)
-    digests = set()
-    for workers in numbers:
-        with open_cluster(ClusterOptions(workers=workers)) as cluster:
-            graph = ingest_graph(catalog.create(f"w{workers}"), source, IngestOptions(ids="compact"), cluster)
-            digests.add(graph.artifact.digest)
-            graph.artifact.verify()
-    threads = ThreadedCluster(3, 1 << 30)
-    digests.add(ingest_graph(catalog.create("t3"), source, IngestOptions(ids="compact"), threads).artifact.digest)
-    assert len(digests) == 1
 
 
 def test_blocks_cover_the_rows_and_are_cut_by_entries(

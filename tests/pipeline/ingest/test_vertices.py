@@ -14,7 +14,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest import vertex_rows
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.format import guess_format, open_edges, open_vertices
@@ -98,16 +97,6 @@ def test_bytes_do_not_depend_on_how_the_source_is_read(catalog: Catalog, tmp_pat
         dataset = make_graph(catalog, 5003, f"set-{streamed}".lower())
         source, _ = numpy_source(tmp_path, 5003, streamed=streamed)
         digests.add(ingest_vertices(dataset, source, HERE).artifact.digest)
-    assert len(digests) == 1
-
-
-@pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.long)])
-def test_any_number_of_workers_gives_the_same_bytes(catalog: Catalog, workers: int) -> None:
-    model = StochasticBlockModel(4001, 10, num_features=9)
-    digests = {ingest_vertices(make_graph(catalog, 4001, "here"), model.vertices(), HERE).artifact.digest}
-    with open_cluster(ClusterOptions(workers=workers)) as cluster:
-        dataset = make_graph(catalog, 4001, "there")
-        digests.add(ingest_vertices(dataset, model.vertices(), cluster).artifact.digest)
     assert len(digests) == 1
 
 

@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.model import adjacency_graph
 from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
-from gnnloom.pipeline.partition.multilevel import disk_hypergraph, incidence, move_rounds
+from gnnloom.pipeline.partition.multilevel import incidence
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
@@ -359,22 +358,6 @@ def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
     assert streaming["km1"] == rows_sent(adjacency.toarray(), found["streaming"].part(), 4).sum()
     assert streaming["km1"] < 0.5 * flat["km1"]
     assert streaming["imbalance"] <= 0.03
-
-
-@pytest.mark.parametrize("few", [0, pytest.param(1 << 23, marks=pytest.mark.long)])
-def test_the_number_of_workers_changes_no_byte(catalog: Catalog, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Planned in the client only, so the workers need not know.
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", few)
-    monkeypatch.setattr(move_rounds, "ROUNDS", 2)
-    digests = set()
-    adjacency = random_adjacency(1500, 10000, 1, symmetric=False)
-    for workers in (0, 2):
-        dataset = catalog.create(f"w{workers}")
-        graph = store_graph(dataset, adjacency, symmetric=False)
-        with open_cluster(ClusterOptions(workers=workers)) as cluster:
-            options = PartitionOptions(70, "multilevel", preset="flat", imbalance=0.1)
-            digests.add(partition_graph(dataset, graph, options, cluster).artifact.digest)
-    assert len(digests) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.partition.model.hypergraph import vertex_weights
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.run import NativeProblem
 from gnnloom.pipeline.partition.partitioner import Preset
@@ -29,25 +26,11 @@ from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError, PartitionerError
 from gnnloom.storage.format.artifact import ArtifactWriter
+from support.fits import fit_by_hash
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts
 
 WALK = PartitionOptions(4, model="stochastic", imbalance=0.05, batches="walk", batch_rate=0.3)
-
-
-def fit_by_hash(problem: NativeProblem, nets: MergedNets | None, folder: Path) -> dict[str, Any]:
-    """Parts that depend on every byte of the nets, found in no time."""
-    folder.mkdir(parents=True, exist_ok=True)
-    seed = problem.options.seed
-    if nets is not None:
-        found = nets.load(vertex_weights(problem.graph, problem.options.weights))
-        for array in (found.net_offset, found.pin, found.net_weight):
-            assert array is not None
-            seed = zlib.crc32(array.tobytes(), seed)
-    n, parts = problem.graph.num_vertices, problem.options.parts
-    write_vector(folder / FULL, [random_parts(n, parts, 0)])
-    write_vector(folder / STOCHASTIC, [random_parts(n, parts, seed)])
-    return {"seed": seed}
 
 
 def partition(catalog: Catalog, name: str, cluster: Cluster, options: PartitionOptions = WALK) -> tuple[str, Any]:
@@ -65,16 +48,6 @@ def fast_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     # A few hundred hashes for each range, so that there are several.
     monkeypatch.setattr(merged_nets, "_BUCKET_BYTES", 10_000)
     monkeypatch.setattr(merged_nets, "_SLICE_BYTES", 1)
-
-
-@pytest.mark.usefixtures("fast_fit")
-@pytest.mark.parametrize("numbers", [(0, 2), pytest.param((1, 3), marks=pytest.mark.long)])
-def test_any_number_of_workers_gives_the_same_bytes(catalog: Catalog, numbers: tuple[int, int]) -> None:
-    found = []
-    for workers in numbers:
-        with open_cluster(ClusterOptions(workers=workers)) as cluster:
-            found.append(partition(catalog, f"w{workers}", cluster))
-    assert found[0] == found[1]
 
 
 class _Stops(InProcessCluster):

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
@@ -120,22 +119,6 @@ def test_vertex_data_follow_the_orders(catalog: Catalog, permutation: str) -> No
             np.testing.assert_array_equal(shards.vertex_data("label", order, span), label[ids])
             np.testing.assert_array_equal(shards.vertex_data("split", order, span), split[ids])
             np.testing.assert_array_equal(shards.vertex_data("degree", order, span), np.diff(adjacency.indptr)[ids])
-
-
-def test_any_number_of_workers_and_little_memory_give_the_same_bytes(catalog: Catalog) -> None:
-    digests = set()
-    adjacency = random_adjacency(3000, 40_000, 5, symmetric=False)
-    for number, cluster_options in enumerate(
-        (ClusterOptions(workers=0), ClusterOptions(workers=2), ClusterOptions(workers=0, memory=450 << 20))
-    ):
-        dataset = catalog.create(f"web{number}")
-        store_graph(dataset, adjacency, symmetric=False, num_blocks=5)
-        store_vertices(dataset, np.ones((3000, 4)), np.zeros(3000, int), np.ones(3000, int))
-        with open_cluster(cluster_options) as cluster:
-            shards = shard_grid(dataset, dataset.graph(), GridOptions((4, 4)), cluster)
-        digests.add(shards.artifact.digest)
-        shards.artifact.verify()
-    assert len(digests) == 1
 
 
 @pytest.mark.usefixtures("small_lanes")

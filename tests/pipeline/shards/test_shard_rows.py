@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
@@ -285,25 +284,16 @@ def test_reordered_rows_keep_their_weights(catalog: Catalog) -> None:
     assert shards.shard(2).matrix().own.num_rows == 0
 
 
-def make_everything(catalog: Catalog, name: str, workers: int) -> tuple[Partition, RowShards]:
-    dataset = catalog.create(name)
+def make_everything(catalog: Catalog) -> tuple[Partition, RowShards]:
+    dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(300, 2000, 0, symmetric=False), symmetric=False, num_blocks=5)
     store_vertices(dataset, np.random.default_rng(0).random((300, 4)), np.arange(300) % 3, None)
-    with open_cluster(ClusterOptions(workers=workers)) as cluster:
-        partition = partition_graph(dataset, graph, PartitionOptions(4, method="random"), cluster)
-        return partition, shard_rows(dataset, partition, cluster)
-
-
-@pytest.mark.parametrize("numbers", [(0, 2), pytest.param((0, 1, 2), marks=pytest.mark.long)])
-def test_any_number_of_workers_gives_the_same_bytes(catalog: Catalog, numbers: tuple[int, ...]) -> None:
-    results = [make_everything(catalog, f"workers-{workers}", workers) for workers in numbers]
-    assert len({partition.artifact.digest for partition, _ in results}) == 1
-    assert len({shards.artifact.digest for _, shards in results}) == 1
-    assert results[0][1].quality == results[-1][1].quality
+    partition = partition_graph(dataset, graph, PartitionOptions(4, method="random"), HERE)
+    return partition, shard_rows(dataset, partition, HERE)
 
 
 def test_the_halos_are_as_large_as_the_counted_volume(catalog: Catalog) -> None:
-    partition, shards = make_everything(catalog, "g", 0)
+    partition, shards = make_everything(catalog)
     quality = partition.quality
     for transpose, direction in ((False, ""), (True, "backward_")):
         halos = [len(shards.shard(rank).matrix(transpose).halo_vertex) for rank in range(4)]

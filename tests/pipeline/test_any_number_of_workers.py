@@ -1,0 +1,136 @@
+"""Every stage makes the same bytes on any number of worker processes as in one process; the workers start once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.ingest import vertex_rows
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds, out_of_core
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.sources.format import open_edges
+from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
+from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.format import arrays as stored_arrays
+from support.edge_files import write_edges
+from support.fits import fit_by_hash
+from support.graphs import random_adjacency, store_graph, store_vertices
+
+HERE = InProcessCluster()
+NUMBERS = [pytest.param(2), *(pytest.param(number, marks=pytest.mark.long) for number in (1, 3, 4))]
+
+
+@pytest.fixture(scope="module", params=NUMBERS, ids=lambda number: f"{number}-workers")
+def workers(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster of worker processes, which all tests here share."""
+    with open_cluster(ClusterOptions(workers=request.param)) as cluster:
+        yield cluster
+
+
+def test_an_ingest(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
+    rng = np.random.default_rng(5)
+    u, v = rng.integers(0, 9_000_000, (2, 100_000))
+    source = write_edges(tmp_path / "edges", u, v, rng.random(100_000), range_edges=14_000)
+    digests = set()
+    for number, cluster in enumerate((HERE, workers, ThreadedCluster(3, 1 << 30))):
+        graph = ingest_graph(catalog.create(f"g{number}"), source, IngestOptions(ids="compact"), cluster)
+        digests.add(graph.artifact.digest)
+        graph.artifact.verify()
+    assert len(digests) == 1
+
+
+def test_an_ingest_of_names_whatever_the_ranges_of_the_file(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
+    ends = np.random.default_rng(6).integers(0, 160, (800, 2)).tolist()
+    lines = [f"v{a * 7919 % 160}\t{f'v{b}é'[: 3 + b % 5]}\t{c / 8}\n" for c, (a, b) in enumerate(ends)]
+    (tmp_path / "edges.tsv").write_text("".join(lines), encoding="utf-8")
+    options = IngestOptions(self_loops="keep", ids="compact", merge="first")
+    digests = set()
+    for number, cluster in enumerate((HERE, workers)):
+        whole: Any = open_edges(None, [str(tmp_path / "edges.tsv")], {"weights": True})
+        source = replace(whole, range_bytes=2000 * (number + 1))
+        digests.add(ingest_graph(catalog.create(f"g{number}"), source, options, cluster).artifact.digest)
+    assert len(digests) == 1
+
+
+def test_an_ingest_of_vertex_data(catalog: Catalog, workers: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Planned in the client only, so the workers need not know: many chunks, pieces and tasks.
+    monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 4096)
+    monkeypatch.setattr(vertex_rows, "TASK_PIECES", 2)
+    model = StochasticBlockModel(4001, 10, num_features=9)
+    adjacency = random_adjacency(4001, 20_000, 0, symmetric=True)
+    digests = set()
+    for number, cluster in enumerate((HERE, workers)):
+        dataset = catalog.create(f"g{number}")
+        store_graph(dataset, adjacency, symmetric=True)
+        digests.add(ingest_vertices(dataset, model.vertices(), cluster).artifact.digest)
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("few", [0, pytest.param(1 << 23, marks=pytest.mark.long)])
+def test_a_multilevel_partition(catalog: Catalog, workers: Cluster, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Planned in the client only, so the workers need not know.
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", few)
+    monkeypatch.setattr(move_rounds, "ROUNDS", 2)
+    monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (2, 1.5))
+    adjacency = random_adjacency(1500, 10000, 1, symmetric=False)
+    options = PartitionOptions(70, "multilevel", preset="flat", imbalance=0.1)
+    digests = set()
+    for number, cluster in enumerate((HERE, workers)):
+        dataset = catalog.create(f"g{number}")
+        graph = store_graph(dataset, adjacency, symmetric=False)
+        digests.add(partition_graph(dataset, graph, options, cluster).artifact.digest)
+    assert len(digests) == 1
+
+
+def test_a_stochastic_partition(catalog: Catalog, workers: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_partition, "fit_apart", fit_by_hash)
+    # A few hundred hashes for each range, so that there are several.
+    monkeypatch.setattr(merged_nets, "_BUCKET_BYTES", 10_000)
+    monkeypatch.setattr(merged_nets, "_SLICE_BYTES", 1)
+    options = PartitionOptions(4, model="stochastic", imbalance=0.05, batches="walk", batch_rate=0.3)
+    adjacency = random_adjacency(500, 4000, 1, symmetric=False)
+    found = []
+    for number, cluster in enumerate((HERE, workers)):
+        dataset = catalog.create(f"g{number}")
+        graph = store_graph(dataset, adjacency, symmetric=False, num_blocks=3)
+        partition = partition_graph(dataset, graph, options, cluster)
+        found.append((partition.artifact.digest, partition.quality))
+    assert found[0] == found[1]
+
+
+def test_row_shards_and_the_figures_of_their_partition(catalog: Catalog, workers: Cluster) -> None:
+    found = []
+    for number, cluster in enumerate((HERE, workers)):
+        dataset = catalog.create(f"g{number}")
+        adjacency = random_adjacency(300, 2000, 0, symmetric=False)
+        graph = store_graph(dataset, adjacency, symmetric=False, num_blocks=5)
+        store_vertices(dataset, np.random.default_rng(0).random((300, 4)), np.arange(300) % 3, None)
+        partition = partition_graph(dataset, graph, PartitionOptions(4, method="random"), cluster)
+        shards = shard_rows(dataset, partition, cluster)
+        found.append((partition.artifact.digest, shards.artifact.digest, shards.quality))
+    assert found[0] == found[1]
+
+
+def test_grid_shards_and_little_memory(catalog: Catalog, workers: Cluster) -> None:
+    adjacency = random_adjacency(3000, 40_000, 5, symmetric=False)
+    digests = set()
+    for number, cluster in enumerate((HERE, workers, InProcessCluster(450 << 20))):
+        dataset = catalog.create(f"g{number}")
+        store_graph(dataset, adjacency, symmetric=False, num_blocks=5)
+        store_vertices(dataset, np.ones((3000, 4)), np.zeros(3000, int), np.ones(3000, int))
+        shards = shard_grid(dataset, dataset.graph(), GridOptions((3, 2)), cluster)
+        digests.add(shards.artifact.digest)
+        shards.artifact.verify()
+    assert len(digests) == 1
