@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.external_sort import lanes
-from gnnloom.pipeline.partition.multilevel import cluster_joins, contraction, disk_hypergraph, pieces
+from gnnloom.pipeline.partition.multilevel import cluster_joins, cluster_rounds, contraction, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
@@ -78,6 +78,7 @@ def test_clusters_are_numbered_and_within_the_limit(
 
 def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "_TASK_VERTICES", 50)
+    monkeypatch.setattr(cluster_rounds, "ROUNDS", 4)
     hypergraph = stored(tmp_path, random_adjacency(450, 2500, 1, symmetric=False, loops=False), symmetric=False)
     contents = []
     for number, cluster in enumerate((*CLUSTERS, InProcessCluster(MINIMUM_MEMORY))):

@@ -138,6 +138,7 @@ def test_rounds_send_about_as_few_rows_as_one_vertex_after_the_other(
 def test_tasks_of_any_size_make_the_same_moves(tmp_path: Path, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """150 parts are refined in three windows."""
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
+    monkeypatch.setattr(move_rounds, "ROUNDS", 4)
     hypergraph = stored(tmp_path, skewed(800, 5000), symmetric=False, directions="both")
     phases = (move_rounds._propose, move_rounds._spread, move_rounds._change_masks)
     # After the next round, each of which has three phases.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gnnloom.pipeline.partition.multilevel import disk_hypergraph, out_of_core
+from gnnloom.pipeline.partition.multilevel import cluster_rounds, disk_hypergraph, move_rounds, out_of_core
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
@@ -47,6 +47,8 @@ def test_nothing_that_a_killed_run_left_is_read_but_the_stored_parts(
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
     monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (1, 1.5))
     monkeypatch.setattr(out_of_core, "CLUSTER_PASSES", 1)
+    for module in (cluster_rounds, move_rounds):
+        monkeypatch.setattr(module, "ROUNDS", 4)
     expected = partition(catalog, "whole", InProcessCluster())
     # While clusters form, nets are sorted, parts are refined, and while the exchange is counted.
     for function in ("_change", "_scatter", "_change_masks", "count_block"):
