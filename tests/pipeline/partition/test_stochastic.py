@@ -188,7 +188,9 @@ def test_the_reason_to_stop_drawing_is_reported(
     assert merge([graph], lambda _: everything, tmp_path / "all").stopped_by == "coverage"
     late = merge([graph], lambda _: nothing, tmp_path / "late", time.monotonic())
     assert (late.stopped_by, late.count, late.facts()["batches_nets"]) == ("time", 1, 0)
-    assert merge([graph], lambda _: nothing, tmp_path / "none").stopped_by == "most"
+    monkeypatch.setattr(drawn_batches, "MOST_BATCHES", 100)
+    most = merge([graph], lambda _: nothing, tmp_path / "none")
+    assert (most.stopped_by, most.count) == ("most", 100)
     monkeypatch.setattr(drawn_batches, "_COVERED", 2.0)
     full = merge([graph], lambda _: everything, tmp_path / "again")
     # Four times the pins are not yet too many.
@@ -206,8 +208,9 @@ def test_weights_of_batches_stay_below_the_native_limit(catalog: Catalog, monkey
     assert weighted.net_weight.min() >= 1
 
 
-def test_the_full_batch_partition_is_kept_if_both_are_equal(catalog: Catalog) -> None:
+def test_the_full_batch_partition_is_kept_if_both_are_equal(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of one vertex sends nothing."""
+    monkeypatch.setattr(drawn_batches, "MOST_BATCHES", 100)
     graph = store_graph(catalog.create("g"), random_adjacency(60, 200, 0, symmetric=True), symmetric=True)
     options = PartitionOptions(3, model="stochastic", batches="walk", batch_rate=1e-9)
     partition = partition_graph(catalog["g"], graph, options, HERE)
