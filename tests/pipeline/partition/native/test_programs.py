@@ -76,7 +76,7 @@ def test_two_components_are_not_cut(method: str) -> None:
 
 
 @NATIVE
-@pytest.mark.parametrize("parts", [1, 2, 5, 29, 30])
+@pytest.mark.parametrize("parts", [2, 29, 30, *(pytest.param(parts, marks=pytest.mark.long) for parts in (1, 5))])
 def test_a_hypergraph_without_nets_gives_balanced_parts(method: str, parts: int) -> None:
     weight = np.arange(1, 31)
     part = partition(hypergraph_of([], weight), method, PartitionRequest(parts, 0.03, 0))
@@ -144,7 +144,7 @@ def test_a_graph_is_cut_like_its_hypergraph(method: str) -> None:
 
 
 @GRAPHS
-@pytest.mark.parametrize("parts", [1, 2, 23, 24])
+@pytest.mark.parametrize("parts", [2, 23, *(pytest.param(parts, marks=pytest.mark.long) for parts in (1, 24))])
 def test_heavy_isolated_and_edgeless_graphs_fill_every_part(method: str, parts: int) -> None:
     heavy = as_graph(ring(24))
     heavy.vertex_weight[7] = 1 << 40
