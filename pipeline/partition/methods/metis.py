@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.native.graph_arrays import load_graph
 from gnnloom.pipeline.partition.native.native_partitioner import native_partitioner
 from gnnloom.pipeline.partition.native.program import GRAPH, NativeProgram, PartitionRequest
 from gnnloom.pipeline.partition.partitioner import Preset
@@ -30,8 +31,6 @@ def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
     Karypis, Kumar (J. Parallel Distrib. Comput. 48(1), 1998).
     """
     import pymetis  # noqa: PLC0415 - only the child process loads native code
-
-    from gnnloom.pipeline.partition.native.problem_files import load_graph  # noqa: PLC0415 - the descriptor is light
 
     offset, neighbor, vertex_weight, edge_weight = load_graph(folder / GRAPH)
     options = pymetis.Options()

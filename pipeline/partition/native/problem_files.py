@@ -1,4 +1,4 @@
-"""Files that hand a problem to a native program: hMETIS' and METIS' text formats, or plain arrays."""
+"""Files that hand a problem to a native program: hMETIS' and METIS' text formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.storage.format.numpy_files import load_array
 
 #: Pins that are formatted at a time, into at most 20 MB of text.
 _CHUNK_PINS = 1 << 20
@@ -61,19 +60,6 @@ def write_metis(path: Path, graph: AdjacencyGraph, vertex_weight: NDArray[np.int
         file.write(f"{graph.num_vertices} {graph.size // 2} 11\n".encode())
         # Two numbers per neighbor, and one more for each line before: the weight of its vertex.
         write_lines(file, 2 * graph.offset + np.arange(graph.num_vertices + 1), numbers, 0)
-
-
-def save_graph(path: Path, graph: AdjacencyGraph, vertex_weight: NDArray[np.int64]) -> None:
-    """Save the arrays with 32 bits per number, as METIS reads them; ``check_problem`` made sure that these suffice."""
-    with path.open("wb") as file:
-        for array in (graph.offset, graph.neighbor, vertex_weight, graph.edge_weight):
-            np.save(file, array.astype(np.int32), allow_pickle=False)
-
-
-def load_graph(path: Path) -> list[NDArray[np.int32]]:
-    """Read what :func:`save_graph` wrote: offsets, neighbors, vertex weights and edge weights, all int32."""
-    with path.open("rb") as file:
-        return [load_array(file) for _ in range(4)]
 
 
 def write_lines(file: BinaryIO, offset: NDArray[np.int64], value: NDArray[Any], increment: int) -> None:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.measure.balance import fill_empty_parts, native_imbalance, repair_balance, spread
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, net_matrices
+from gnnloom.pipeline.partition.native.graph_arrays import save_graph
 from gnnloom.pipeline.partition.native.guard import (
     OTHER_METHODS,
     check_memory,
@@ -33,7 +34,7 @@ from gnnloom.pipeline.partition.native.guard import (
     check_problem,
     native_weights,
 )
-from gnnloom.pipeline.partition.native.problem_files import save_graph, write_hmetis, write_metis
+from gnnloom.pipeline.partition.native.problem_files import write_hmetis, write_metis
 from gnnloom.pipeline.partition.native.program import GIVEN, GRAPH, HYPERGRAPH, RESULT, NativeProgram, PartitionRequest
 from gnnloom.pipeline.partition.partitioner import PartitionProblem
 from gnnloom.pipeline.partition.settings import check_parts
