@@ -37,15 +37,15 @@ from support.edge_files import EdgeFiles, write_edges
 from support.graphs import store_vertices
 from support.partitions import random_parts, store_partition
 
-NUM_VERTICES, NUM_EDGES, PARTS = 1 << 16, 1 << 19, 64
+NUM_VERTICES, NUM_EDGES, PARTS = 1 << 16, 1 << 17, 64
 Counted = dict[str, PhaseCount]
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits that divide a graph of a million entries as the real ones divide a large graph."""
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 100_000)
-    monkeypatch.setattr(scatter, "MAX_SPILL_ENTRIES", 1 << 16)
+    """Limits that divide a graph of some hundred thousand entries as the real ones divide a large graph."""
+    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 25_000)
+    monkeypatch.setattr(scatter, "MAX_SPILL_ENTRIES", 1 << 14)
     monkeypatch.setattr(spilled, "FAN_IN", 5)
 
 
