@@ -103,17 +103,29 @@ def _load() -> None:
         ending.atexit = False
 
 
+def _load_commands() -> None:
+    """Import what the command line imports, once: most servers fork only ranks that train."""
+    import distributed  # noqa: F401 - ranks of a recipe are a cluster
+
+    from support.commands import load_commands
+
+    load_commands(ranks=False)
+
+
 def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Fork the rank that a connection asks for; returns the request and its files in the forked process only."""
     size, files, _, _ = socket.recv_fds(connection, 8, 8)
     content = b""
     while len(content) < int.from_bytes(size, "little"):
         content += connection.recv(1 << 16)
+    request = json.loads(content)
+    if any("workflows" in argument for argument in request["arguments"]):
+        _load_commands()
     process = os.fork()
     if process == 0:
         connection.close()
         _close_all(selector)
-        return json.loads(content), files
+        return request, files
     for file in files:
         os.close(file)
     handle = os.pidfd_open(process)

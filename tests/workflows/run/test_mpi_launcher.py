@@ -12,7 +12,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.workflows.cli.main import cli
-from support.recipes import GNNLOOM, TINY, run_arguments
+from support.recipes import TINY, forked_program, run_arguments
 
 LAUNCHERS = [
     {"PMI_RANK": "1", "PMI_SIZE": "2"},
@@ -79,7 +79,7 @@ def test_a_process_without_a_launcher_is_not_a_rank(
 
 def test_a_dry_run_is_printed_by_rank_0_only(tmp_path: Path) -> None:
     arguments = run_arguments("quick-start", tmp_path, *TINY, more=("--dry-run", "--json", "--cluster", "mpi"))
-    command = [find_mpiexec(), "-n", "2", GNNLOOM, *arguments]
+    command = [find_mpiexec(), "-n", "2", *forked_program(), *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     assert done.stdout.count("stages") == 1
 
