@@ -20,6 +20,7 @@ from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.cli.main import cli
 from support.graphs import random_adjacency, store_graph
+from support.in_process import run_command
 from support.small_catalogs import begin_partition, store_small_dataset
 
 
@@ -164,14 +165,19 @@ def test_an_artifact_that_others_need_is_removed_only_by_force(catalog: Catalog)
     ],
 )
 def test_an_unusable_path_is_reported_in_one_line(
-    catalog: Catalog, tmp_path: Path, catalog_below: str, arguments: list[str], code: int
+    catalog: Catalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    catalog_below: str,
+    arguments: list[str],
+    code: int,
 ) -> None:
     dataset = store_small_dataset(catalog)
     (dataset.run_path("first") / "metrics.jsonl").write_text('{"epoch": 0, "loss": 1.0, "seconds": 1.0}\n')
     for name in ("file", "web.tar"):
         (tmp_path / name).write_text("0 1\n")
-    command = [sys.executable, "-m", "gnnloom", "--catalog", str(tmp_path / catalog_below)]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False)
+    monkeypatch.chdir(tmp_path)
+    done = run_command("--catalog", str(tmp_path / catalog_below), *arguments)
     assert (done.returncode, done.stderr.count("\n"), done.stdout) == (code, 1, ""), done.stderr
     assert done.stderr.startswith("error: ")
 
@@ -196,8 +202,7 @@ def test_two_simultaneous_ingests_of_one_graph_leave_one_intact_artifact(tmp_pat
 def test_commands_refuse_a_dataset_of_a_development_version_in_one_line(tmp_path: Path, command: str) -> None:
     with tarfile.open(Path(__file__).parents[2] / "data" / "store-development.tar.gz") as tar:
         tar.extractall(tmp_path, filter="data")
-    program = [sys.executable, "-m", "gnnloom", "--catalog", str(tmp_path), *command.split()]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    done = run_command("--catalog", str(tmp_path), *command.split())
     (line,) = done.stderr.splitlines()
     assert "made by a development version of gnnloom" in line
     assert "make it again" in line

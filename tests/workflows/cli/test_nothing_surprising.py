@@ -42,12 +42,15 @@ def edges(tmp_path: Path) -> str:
     return str(tmp_path / "edges.txt")
 
 
-def test_a_failed_ingest_leaves_no_dataset_and_no_catalog(catalog: Catalog, tmp_path: Path, edges: str) -> None:
+def test_a_failed_ingest_leaves_no_dataset_and_no_catalog(
+    catalog: Catalog, tmp_path: Path, edges: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bad.txt").write_text("0 1\nx y\n")
     assert isinstance(refused(catalog, "ingest", "web", str(tmp_path / "bad.txt"), "--workers", "0"), InputError)
     assert not catalog.root.exists()
-    too_small = ("generate", "web", "rmat", "--scale", "34", "--memory", "64G", "--workers", "0")
-    assert isinstance(refused(catalog, *too_small), BudgetError)
+    with monkeypatch.context() as patch:
+        patch.setattr("gnnloom.pipeline.ingest.projection.DISK_SHARE", 0)
+        assert isinstance(refused(catalog, "generate", "web", "rmat", "--scale", "12", "--workers", "0"), BudgetError)
     assert not catalog.root.exists()
     # A dataset that was there before stays, with what it has.
     succeed(catalog, "ingest", "web", edges, "--workers", "0")

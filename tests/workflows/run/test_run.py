@@ -112,7 +112,7 @@ def test_another_source_makes_another_graph_and_everything_that_depends_on_it(tm
     assert before.items() <= after.items()
     assert set(after) - set(before) == names(other)
     assert after.items() >= run(check_recipe(tmp_path, "source.seed=9", catalog="fresh")).items()
-    random = check_recipe(tmp_path, "vertices.format=random", "train.algorithm=broadcast")
+    random = check_recipe(tmp_path, "vertices.format=random", "train.algorithm=broadcast", "shards.grid=2,2")
     assert states(random) == {"graph": True, "vertices": False, "shards": False, "train": False}
     assert names(random) <= set(run(random))
     assert all(states(check_recipe(tmp_path))[stage] for stage in ("graph", "vertices", "partition", "shards"))
