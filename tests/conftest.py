@@ -6,15 +6,14 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gnnloom.storage import Catalog
 from support.mpi import rank_command
+from support.this_thread import ThisThread
 
 # Read when torch is loaded. Tests share the cores already, and a product of tiny matrices would wait for other threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -85,20 +84,13 @@ def heard_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-class _ThisThread(ThreadPoolExecutor):
-    """Does what it is given where it is asked for."""
-
-    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:
-        return map(fn, *iterables)
-
-
 @pytest.fixture(autouse=True, scope="session")
 def disk_that_is_not_waited_for() -> Iterator[None]:
     """Skip fsync, here and in all Python processes that tests start: no test simulates a power failure."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
         # Nothing is waited for, so that starting threads for it would take a sixth of the time of the pipeline's tests.
-        patch.setattr("gnnloom.storage.format.files.ThreadPoolExecutor", _ThisThread)
+        patch.setattr("gnnloom.storage.format.files.ThreadPoolExecutor", ThisThread)
         patch.setenv("PYTHONPATH", str(_UNSYNCED), prepend=os.pathsep)
         yield
 

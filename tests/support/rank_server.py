@@ -91,8 +91,12 @@ def _load() -> None:
     import gnnloom.trainer.training.loop
     import gnnloom.trainer.training.predict  # noqa: F401
     from gnnloom.storage.artifacts.grid_window import load_kernels
+    from gnnloom.storage.format import files
+    from support.this_thread import ThisThread
 
     load_kernels()
+    # As in the process of the tests, no thread is started for a disk that is not waited for.
+    vars(files)["ThreadPoolExecutor"] = ThisThread
     for room in _ROOMS:
         for module in pkgutil.iter_modules(importlib.import_module(room).__path__, f"{room}."):
             importlib.import_module(module.name)
