@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.cli.main import cli
 from support.graphs import random_adjacency, store_graph
 from support.in_process import run_command
+from support.recipes import forked_program
 from support.small_catalogs import begin_partition, store_small_dataset
 
 
@@ -185,7 +185,7 @@ def test_an_unusable_path_is_reported_in_one_line(
 def test_two_simultaneous_ingests_of_one_graph_leave_one_intact_artifact(tmp_path: Path) -> None:
     root, source = tmp_path / "catalog", tmp_path / "edges.txt"
     source.write_text("".join(f"{v} {(v * 7 + 1) % 50}\n" for v in range(50)))
-    program = [sys.executable, "-m", "gnnloom", "--catalog", str(root)]
+    program = [*forked_program(), "--catalog", str(root)]
     command = [*program, "ingest", "web", str(source), "--undirected", "--workers", "0", "--json"]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [process.communicate(timeout=300) for process in both]
