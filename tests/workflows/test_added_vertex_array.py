@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import zarr
 
 from gnnloom.storage import Catalog
@@ -23,6 +24,16 @@ VALUES = {
     "timestamp": 2**40 + np.arange(N) ** 2,
     "coordinate": np.arange(3 * N).reshape(N, 3) / 7,
 }
+#: How vertex data are read, by dataset, which also is the ending of the files.
+FORMATS = {"npy": "", "csv": "", "parquet": "", "ids": "--by-id"}
+#: Why vertex data are refused.
+REFUSED = {
+    "--weight FOLDER/wrong.csv": "wrong.csv, line 2: expected a finite",
+    "--weight FOLDER/coordinate.csv": "one weight per line",
+    "--timestamp FOLDER/weight.npy": "weight.npy: expected integers of shape (n,)",
+}
+#: Finds damage, after all else.
+VERIFY = "catalog verify web --json"
 
 
 def failures(catalog: Catalog, *commands: str) -> dict[str, str]:
@@ -47,27 +58,46 @@ def write_files(folder: Path) -> None:
         pq.write_table(table, folder / f"{name}.parquet")
 
 
-def test_an_added_array_is_stored_sharded_exported_and_verified(catalog: Catalog, tmp_path: Path) -> None:
-    write_files(tmp_path)
-    formats = {"npy": "", "csv": "", "parquet": "", "ids": "--by-id"}
-    failed = failures(
-        catalog,
-        *(f"ingest {kind} {tmp_path}/edges.npy --undirected --workers 0" for kind in (*formats, "memory")),
-        f"in-memory memory weight {tmp_path}/weight.npy",
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files, and with the catalog of the commands."""
+    folder = tmp_path_factory.mktemp("added")
+    write_files(folder)
+    (folder / "wrong.csv").write_text("1\ninf\n" + "1\n" * (N - 2))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def failed(folder: Path) -> dict[str, str]:
+    """What the commands that failed said, without the folder; all run in one process, which takes seconds to start."""
+    found = failures(
+        Catalog(folder / "catalog"),
+        *(f"ingest {kind} {folder}/edges.npy --undirected --workers 0" for kind in (*FORMATS, "memory")),
+        f"in-memory memory weight {folder}/weight.npy",
         *(
-            f"features {kind} {option} --workers 0 " + " ".join(f"--{name} {tmp_path}/{name}.{kind}" for name in VALUES)
-            for kind, option in formats.items()
+            f"features {kind} {option} --workers 0 " + " ".join(f"--{name} {folder}/{name}.{kind}" for name in VALUES)
+            for kind, option in FORMATS.items()
         ),
         "partition npy --parts 3 --method random --workers 0",
         "shard npy --parts 3 --workers 0",
         "shard npy --grid 2x2 --permutation double --workers 0",
-        f"export npy weights --out {tmp_path}/weights.npz",
-        f"export npy labels --out {tmp_path}/others.npz",
-        *(f"catalog verify {kind}" for kind in formats),
+        f"export npy weights --out {folder}/weights.npz",
+        f"export npy labels --out {folder}/others.npz",
+        *(f"catalog verify {kind}" for kind in FORMATS),
+        f"ingest web {folder}/edges.npy --workers 0",
+        *(f"features web {option} --workers 0".replace("FOLDER", str(folder)) for option in REFUSED),
+        f"features web --timestamp {folder}/timestamp.npy --workers 0",
+        "damage web timestamp -1",
+        VERIFY,
     )
-    assert not failed
+    return {command.replace(str(folder), "FOLDER"): said for command, said in found.items()}
+
+
+def test_an_added_array_is_stored_sharded_exported_and_verified(folder: Path, failed: dict[str, str]) -> None:
+    assert not [command for command in failed if " web " not in command], failed
+    catalog = Catalog(folder / "catalog")
     # Zarr, because the registry of this process does not have the arrays.
-    for kind in formats:
+    for kind in FORMATS:
         vertices = zarr.open_group(catalog[kind].artifacts("vertices")[0].path, mode="r")
         for name, values in VALUES.items():
             filled = {"weight": 1}.get(name, 0)
@@ -77,7 +107,7 @@ def test_an_added_array_is_stored_sharded_exported_and_verified(catalog: Catalog
     np.testing.assert_array_equal(in_memory["weight"], VALUES["weight"])
     rows, grid = (catalog["npy"].find("shards", layout=layout) for layout in ("row", "grid"))
     stored_rows, stored_grid = (zarr.open_group(shards.path, mode="r") for shards in (rows, grid))
-    exported = {**np.load(tmp_path / "weights.npz"), **np.load(tmp_path / "others.npz")}
+    exported = {**np.load(folder / "weights.npz"), **np.load(folder / "others.npz")}
     for name, values in VALUES.items():
         for rank in range(3):
             ids = np.asarray(stored_rows[f"row/{rank:05d}/vertex"])
@@ -88,24 +118,9 @@ def test_an_added_array_is_stored_sharded_exported_and_verified(catalog: Catalog
         np.testing.assert_array_equal(exported[name], values)
 
 
-def test_values_of_an_added_array_are_checked(catalog: Catalog, tmp_path: Path) -> None:
-    write_files(tmp_path)
-    (tmp_path / "wrong.csv").write_text("1\ninf\n" + "1\n" * (N - 2))
-    refused = {
-        f"features web --weight {tmp_path}/wrong.csv --workers 0": "wrong.csv, line 2: expected a finite",
-        f"features web --weight {tmp_path}/coordinate.csv --workers 0": "one weight per line",
-        f"features web --timestamp {tmp_path}/weight.npy --workers 0": "weight.npy: expected integers of shape (n,)",
-        "catalog verify web --json": f"timestamp: vertex {N - 1} has -1, expected 0..",
-    }
-    *wrong_files, verify = refused
-    failed = failures(
-        catalog,
-        f"ingest web {tmp_path}/edges.npy --workers 0",
-        *wrong_files,
-        f"features web --timestamp {tmp_path}/timestamp.npy --workers 0",
-        "damage web timestamp -1",
-        verify,
-    )
+def test_values_of_an_added_array_are_checked(failed: dict[str, str]) -> None:
+    refused = {f"features web {option} --workers 0": reason for option, reason in REFUSED.items()}
+    refused[VERIFY] = f"timestamp: vertex {N - 1} has -1, expected 0.."
     assert list(failed) == list(refused)
     for command, reason in refused.items():
         assert reason in failed[command]
