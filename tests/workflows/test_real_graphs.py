@@ -27,6 +27,8 @@ from support.tolerance import assert_close
 
 CLUSTER = InProcessCluster()
 RANKS = (1, 2, 3, 4, 7)
+#: Epochs and learning rate of the curves that are compared.
+EPOCHS, LR = 8, 0.02
 
 
 def store_cora(catalog: Catalog, shared_data: Path) -> Dataset:
@@ -100,7 +102,7 @@ def test_cora_in_bf16_has_the_accuracy_of_float32_over_ten_seeds(cora: Dataset) 
 
 def exact(dataset: Dataset, ranks: int, run: str, **options: Any) -> TrainConfig:
     """Return a training in float64 without dropout, on a random partition."""
-    given: dict[str, Any] = {"hidden": (16,), "epochs": 15, "lr": 0.01, "feature_norm": "none", **options}
+    given: dict[str, Any] = {"hidden": (16,), "epochs": EPOCHS, "lr": LR, "feature_norm": "none", **options}
     return TrainConfig(
         catalog=str(dataset.path.parent),
         dataset=dataset.name,
@@ -138,10 +140,10 @@ def test_cora_has_the_loss_curve_of_a_dense_reference_on_any_number_of_ranks(
     start = read_checkpoint(cora.run_path("start") / "checkpoint").arrays
     model = from_arrays(adjacency, dict(start), num_layers=2)
     feature, training = vertices.feature().astype(np.float64), vertices.split() == 1
-    expected = train_dense(model, feature, vertices.label(), training, epochs=15, lr=0.01, optimizer="adam")
+    expected = train_dense(model, feature, vertices.label(), training, epochs=EPOCHS, lr=LR, optimizer="adam")
     assert expected[-1] < 0.9 * expected[0]
     for result in exact_results.values():
-        assert_close(result["loss"], expected, steps=15 * 2)
+        assert_close(result["loss"], expected, steps=EPOCHS * 2)
 
 
 def test_bytes_of_an_epoch_are_what_the_partition_predicts(
