@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages import find_workload
 from gnnloom.workflows.run.run_recipe import Display, run_recipe
 from gnnloom.workflows.run.stages import SAVED_RECIPE, prepare, save_recipe
+from support.mpi import rank_command
 from support.ogb_folders import write_ogb_binary_folder
 from support.recipes import RECIPE
 
@@ -233,7 +233,7 @@ def test_a_run_that_another_process_is_writing_is_left_alone(tmp_path: Path) -> 
 
 def test_a_run_killed_after_every_task_and_restarted_gives_the_same_bytes(tmp_path: Path) -> None:
     expected = run(check_recipe(tmp_path))
-    command = [sys.executable, str(PROGRAM), str(tmp_path / "recipe.toml"), str(tmp_path / "killed")]
+    command = [*rank_command(), str(PROGRAM), str(tmp_path / "recipe.toml"), str(tmp_path / "killed")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     kills, code = map(int, done.stdout.split())
