@@ -104,7 +104,9 @@ class Picture:
 
     def svg(self) -> str:
         """Render the picture as an SVG element that takes its colors from the page."""
-        stream, canvas = io.StringIO(), FigureCanvasSVG(self.figure)
+        stream = io.StringIO()
+        # Any, as Matplotlib's types leave out these methods.
+        canvas: Any = FigureCanvasSVG(self.figure)
         with self._drawing(self.figure.get_dpi()):
             canvas.print_svg(stream, metadata={"Date": None, "Creator": None})
         text = stream.getvalue()
@@ -123,7 +125,7 @@ class Picture:
 
     def write_png(self, path: Path) -> None:
         figure, stream = self.figure, io.BytesIO()
-        canvas = FigureCanvasAgg(figure)
+        canvas: Any = FigureCanvasAgg(figure)
         with self._drawing(_PNG_DPI):
             figure.set_facecolor("white")
             canvas.print_png(stream)
