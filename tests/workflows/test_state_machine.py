@@ -26,7 +26,8 @@ def machine_steps(folder: Path, *options: str, timeout: float) -> int:
 
 
 def test_operations_on_a_dataset_in_any_order_leave_what_the_model_says(tmp_path: Path) -> None:
-    assert machine_steps(tmp_path, "--examples", "2", "--seeded", timeout=600) >= STEPS
+    # This draw has every kind of operation.
+    assert machine_steps(tmp_path, "--examples", "2", "--seed", "1", timeout=600) >= STEPS
 
 
 @pytest.mark.long
