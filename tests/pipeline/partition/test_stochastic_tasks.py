@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -93,11 +94,12 @@ def test_a_run_that_was_stopped_in_any_phase_goes_on_and_gives_the_same_bytes(ca
 
 
 @pytest.mark.usefixtures("fast_fit")
-@pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "_store_rows"])
-def test_what_was_damaged_or_lost_between_two_runs_is_made_again(catalog: Catalog, phase: str) -> None:
+def test_what_was_damaged_or_lost_between_two_runs_is_made_again(catalog: Catalog) -> None:
     whole = _Stops(-1)
     expected = partition(catalog, "whole", whole)
-    for name, change in (("damaged", _flip_a_byte), ("lost", Path.unlink)):
+    phases = [phase for phase in PHASES if phase != "_store_rows"]
+    for phase, change in itertools.product(phases, (_flip_a_byte, Path.unlink)):
+        name = f"{phase.strip('_')}-{change.__name__.strip('_')}".replace("_", "-")
         with pytest.raises(KeyboardInterrupt):
             partition(catalog, name, _Stops(whole.ran.index(phase) + 1))
         # One file of each of the last shuffles that are there, and what is mapped.
@@ -106,7 +108,7 @@ def test_what_was_damaged_or_lost_between_two_runs_is_made_again(catalog: Catalo
         mapped = [*work.glob("batches/??????"), *work.glob("fit/*"), *work.glob("parts")]
         for path in (*files[-6:], *mapped):
             change(path)
-        assert partition(catalog, name, InProcessCluster()) == expected
+        assert partition(catalog, name, InProcessCluster()) == expected, name
 
 
 def _flip_a_byte(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,21 @@ def into_folder(path: Path) -> None:
     path.mkdir()
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of a catalog with the small dataset, which nobody changes."""
+    root = tmp_path_factory.mktemp("stored") / "catalog"
+    store_small_dataset(Catalog(root))
+    return root
+
+
+@pytest.fixture
+def dataset(catalog: Catalog, stored: Path) -> Dataset:
+    """A copy of the small dataset for one test, in its catalog."""
+    shutil.copytree(stored, catalog.root, symlinks=True)
+    return catalog["web"]
+
+
 def damaged(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
     """Findings of damage, except in the shards, which are incomplete in the small dataset."""
     return [finding for finding in dataset.verify(quick=quick) if finding.is_damaged and finding.kind != "shards"]
@@ -73,9 +89,8 @@ BAD_MANIFESTS = [
 
 @pytest.mark.parametrize("change", BAD_MANIFESTS)
 def test_a_damaged_manifest_is_one_finding_and_everything_else_is_verified(
-    catalog: Catalog, change: Callable[[Path], None]
+    dataset: Dataset, change: Callable[[Path], None]
 ) -> None:
-    dataset = store_small_dataset(catalog)
     graph = dataset.graph().artifact
     change(graph.path / MANIFEST)
     (found,) = damaged(dataset)
@@ -85,8 +100,7 @@ def test_a_damaged_manifest_is_one_finding_and_everything_else_is_verified(
 
 
 @pytest.mark.parametrize("change", BAD_MANIFESTS)
-def test_an_artifact_with_a_damaged_manifest_is_not_garbage(catalog: Catalog, change: Callable[[Path], None]) -> None:
-    dataset = store_small_dataset(catalog)
+def test_an_artifact_with_a_damaged_manifest_is_not_garbage(dataset: Dataset, change: Callable[[Path], None]) -> None:
     path = dataset.graph().artifact.path
     change(path / MANIFEST)
     dataset.collect_garbage()
@@ -130,9 +144,8 @@ def test_a_commit_during_a_listing_is_seen(catalog: Catalog, monkeypatch: pytest
     ],
 )
 def test_a_damaged_file_of_a_run_is_a_finding(
-    catalog: Catalog, file: str, change: Callable[[Path], None], says: str
+    dataset: Dataset, file: str, change: Callable[[Path], None], says: str
 ) -> None:
-    dataset = store_small_dataset(catalog)
     change(dataset.run_path("first") / file)
     (found,) = damaged(dataset, quick=True)
     assert found.kind == "runs"
@@ -140,8 +153,7 @@ def test_a_damaged_file_of_a_run_is_a_finding(
         raise CorruptError(found.problem)
 
 
-def test_a_result_without_epochs_is_refused(catalog: Catalog) -> None:
-    dataset = store_small_dataset(catalog)
+def test_a_result_without_epochs_is_refused(dataset: Dataset) -> None:
     write_json(dataset.run_path("first") / "result.json", {})
     with pytest.raises(CorruptError, match="train again"):
         Run.open(dataset, "first").result()
@@ -164,9 +176,8 @@ def test_a_result_without_epochs_is_refused(catalog: Catalog) -> None:
     ],
 )
 def test_metadata_for_other_readers_must_agree_with_the_manifest(
-    catalog: Catalog, file: str, change: dict[str, object], says: str
+    dataset: Dataset, file: str, change: dict[str, object], says: str
 ) -> None:
-    dataset = store_small_dataset(catalog)
     path = dataset.graph().artifact.path / file
     edited(**change)(path)
     for quick in (True, False):
@@ -177,20 +188,18 @@ def test_metadata_for_other_readers_must_agree_with_the_manifest(
 
 
 def test_datasets_that_cannot_be_opened_do_not_stop_the_others(
-    catalog: Catalog, caplog: pytest.LogCaptureFixture
+    catalog: Catalog, dataset: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store_small_dataset(catalog)
     zarr.open_group(str(catalog.root / "foreign"), mode="w")
     (catalog.root / "cut").mkdir()
     (catalog.root / "cut" / "zarr.json").write_text("{")
     assert [dataset.name for dataset in catalog.datasets()] == ["web"]
     assert {"foreign", "cut"} == {name for name in catalog if f"{name}: " in caplog.text}
-    begun = begin_partition(catalog["web"])
+    begun = begin_partition(dataset)
     assert begun.path in {item.path for item in catalog.collect_garbage()}
 
 
-def test_inputs_of_other_artifacts_are_removed_only_by_force(catalog: Catalog) -> None:
-    dataset = store_small_dataset(catalog)
+def test_inputs_of_other_artifacts_are_removed_only_by_force(dataset: Dataset) -> None:
     partition, shards = dataset.partition(2).artifact, dataset.find("shards")
     with pytest.raises(GnnloomError, match=f"needed by shards/{shards.key}.*--force"):
         dataset.remove_artifact("partition", partition.key)
@@ -202,8 +211,7 @@ def test_inputs_of_other_artifacts_are_removed_only_by_force(catalog: Catalog) -
     assert dataset.artifacts("shards") == []
 
 
-def test_without_a_manifest_an_artifact_is_unfinished(catalog: Catalog) -> None:
-    dataset = store_small_dataset(catalog)
+def test_without_a_manifest_an_artifact_is_unfinished(dataset: Dataset) -> None:
     (dataset.find("shards").path / MANIFEST).unlink()
     (info,) = dataset.artifacts("shards")
     assert (info.state, info.parameters) == ("incomplete", {})
