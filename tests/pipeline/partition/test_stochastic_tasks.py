@@ -98,8 +98,9 @@ def test_what_was_damaged_or_lost_between_two_runs_is_made_again(catalog: Catalo
     whole = _Stops(-1)
     expected = partition(catalog, "whole", whole)
     phases = [phase for phase in PHASES if phase != "_store_rows"]
-    for phase, change in itertools.product(phases, (_flip_a_byte, Path.unlink)):
-        name = f"{phase.strip('_')}-{change.__name__.strip('_')}".replace("_", "-")
+    changes: dict[str, Callable[[Path], None]] = {"damaged": _flip_a_byte, "lost": Path.unlink}
+    for phase, (how, change) in itertools.product(phases, changes.items()):
+        name = f"{how}-{phase.strip('_')}"
         with pytest.raises(KeyboardInterrupt):
             partition(catalog, name, _Stops(whole.ran.index(phase) + 1))
         # One file of each of the last shuffles that are there, and what is mapped.
