@@ -108,7 +108,7 @@ def _load() -> None:
 
 
 def _load_commands() -> None:
-    """Import what the command line imports, once: most servers fork only ranks that train."""
+    """Import what commands and harnesses import, once: most servers fork only ranks that train."""
     import distributed  # noqa: F401 - ranks of a recipe are a cluster
 
     from support.commands import load_commands
@@ -123,7 +123,7 @@ def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> tuple[
     while len(content) < int.from_bytes(size, "little"):
         content += connection.recv(1 << 16)
     request = json.loads(content)
-    if any("workflows" in argument for argument in request["arguments"]):
+    if any("workflows" in argument or "/tests/support/" in argument for argument in request["arguments"]):
         _load_commands()
     process = os.fork()
     if process == 0:

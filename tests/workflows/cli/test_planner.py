@@ -218,13 +218,20 @@ def test_lists_of_ranks() -> None:
             ranks.convert(wrong, None, None)
 
 
-@pytest.fixture
-def planned(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def planned(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A catalog with grid shards and, as the profile of this machine, one with published figures."""
-    folder = tmp_path / "catalog"
-    problem("web", 300, 1500, symmetric=True).store_grid(Catalog(folder), "double", grid=(2, 2))
-    store_profile(folder, replace(open_profile(folder, "summit"), name="local"))
-    return folder
+    copied = tmp_path_factory.mktemp("profiled") / "catalog"
+    shutil.copytree(folder, copied)
+    store_profile(copied, replace(open_profile(copied, "summit"), name="local"))
+    return copied
+
+
+@pytest.fixture
+def changeable(planned: Path, tmp_path: Path) -> Path:
+    """A copy of that catalog, for a test that changes it."""
+    shutil.copytree(planned, tmp_path / "catalog")
+    return tmp_path / "catalog"
 
 
 def test_auto_trains_with_the_fastest_plan_that_has_shards(planned: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -240,15 +247,15 @@ def test_auto_trains_with_the_fastest_plan_that_has_shards(planned: Path, caplog
 
 
 def test_a_machine_that_was_not_measured_is_planned_as_some_small_one(
-    planned: Path, caplog: pytest.LogCaptureFixture
+    changeable: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (planned / ".profiles" / "local.json").unlink()
+    (changeable / ".profiles" / "local.json").unlink()
     note = "times are those of some small machine: `gnnloom calibrate` measures this one"
-    found = answer(planned, "plan", "web", "--ranks", "4", "--hidden", "32")
+    found = answer(changeable, "plan", "web", "--ranks", "4", "--hidden", "32")
     assert (found["profile"], found["note"]) == ("generic", note)
-    assert note in invoke(planned, "plan", "web", "--ranks", "4", "--hidden", "32").stdout
+    assert note in invoke(changeable, "plan", "web", "--ranks", "4", "--hidden", "32").stdout
     auto = ("train", "web", "--ranks", "4", "--hidden", "32", "--algorithm", "auto", "--plan")
-    assert note in invoke(planned, *auto).stderr + caplog.text
+    assert note in invoke(changeable, *auto).stderr + caplog.text
 
 
 def test_plans_with_the_rates_of_gpus_say_so(planned: Path) -> None:
@@ -258,19 +265,19 @@ def test_plans_with_the_rates_of_gpus_say_so(planned: Path) -> None:
     assert answer(planned, "simulate", *asked, "4,16")["notes"][0] == note
 
 
-def test_auto_says_what_is_missing_without_shards(planned: Path) -> None:
-    web = Catalog(planned)["web"]
+def test_auto_says_what_is_missing_without_shards(changeable: Path) -> None:
+    web = Catalog(changeable)["web"]
     for info in web.artifacts("shards"):
         shutil.rmtree(info.path)
     with pytest.raises(InputError, match=r"has no shards for 4 ranks .* `gnnloom shard` makes shards"):
-        invoke(planned, "train", "web", "--ranks", "4", "--algorithm", "auto", "--plan")
+        invoke(changeable, "train", "web", "--ranks", "4", "--algorithm", "auto", "--plan")
 
 
-def test_auto_leaves_a_run_with_its_algorithm(planned: Path) -> None:
-    config = TrainConfig(catalog=str(planned), dataset="web", ranks=2, algorithm="tensor3d", run="old")
-    Run(Catalog(planned)["web"].run_path("old")).start(config.to_json(), 0, {})
-    given = {"catalog": str(planned), "dataset": "web", "run": "old", "algorithm": "auto"}
-    assert settle_algorithm(given) == {"catalog": str(planned), "dataset": "web", "run": "old"}
+def test_auto_leaves_a_run_with_its_algorithm(changeable: Path) -> None:
+    config = TrainConfig(catalog=str(changeable), dataset="web", ranks=2, algorithm="tensor3d", run="old")
+    Run(Catalog(changeable)["web"].run_path("old")).start(config.to_json(), 0, {})
+    given = {"catalog": str(changeable), "dataset": "web", "run": "old", "algorithm": "auto"}
+    assert settle_algorithm(given) == {"catalog": str(changeable), "dataset": "web", "run": "old"}
 
 
 def test_auto_considers_what_can_train_as_asked(planned: Path) -> None:
@@ -281,9 +288,9 @@ def test_auto_considers_what_can_train_as_asked(planned: Path) -> None:
         invoke(planned, "train", "web", "--ranks", "4", "--algorithm", "auto", "--mode", "minibatch", "--plan")
 
 
-def test_auto_is_an_algorithm_in_python_too(planned: Path) -> None:
-    run = gnnloom.train("web", ranks=2, hidden=8, epochs=1, algorithm="auto", catalog=planned)
-    best = answer(planned, "plan", "web", "--ranks", "2", "--hidden", "8", "--precision", "float32")["plans"]
+def test_auto_is_an_algorithm_in_python_too(changeable: Path) -> None:
+    run = gnnloom.train("web", ranks=2, hidden=8, epochs=1, algorithm="auto", catalog=changeable)
+    best = answer(changeable, "plan", "web", "--ranks", "2", "--hidden", "8", "--precision", "float32")["plans"]
     fastest = next(plan for plan in best if plan["algorithm"] != "p2p")
     assert (run.result()["algorithm"], run.result()["grid"]) == (fastest["algorithm"], fastest["grid"])
     # The run keeps what was predicted for it; its memory is known better, as the shards are there.
