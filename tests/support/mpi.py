@@ -83,7 +83,7 @@ def _environment(ranks: int) -> dict[str, str]:
 @cache
 def _server(python_path: str) -> tuple[str, subprocess.Popen[str]]:
     """Start this process's server for ranks: where it listens, and its process, which ends along with this one."""
-    path = f"{tempfile.mkdtemp(prefix='ranks-')}/socket"
+    path = f"{tempfile.mkdtemp(prefix='ranks-', dir=_TEMPORARY)}/socket"
     environment = _environment(1)
     server = subprocess.Popen(
         [sys.executable, str(_SERVER), path],
