@@ -81,10 +81,12 @@ def _group_memory(root: Path) -> Iterator[int]:
 def _left_in(folder: Path, files: _GroupFiles) -> Iterator[int]:
     """The bytes that a group may still allocate, if it has a limit."""
     try:
-        limit, used = ((folder / name).read_text().strip() for name in (files.limit, files.used))
+        limit = (folder / files.limit).read_text().strip()
+        # Without a limit, version 1 reports a huge number, which is never the smallest.
+        if limit == "max":
+            return
+        used = (folder / files.used).read_text().strip()
         counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
     except OSError:
         return
-    # Without a limit, version 1 reports a huge number, which is never the smallest.
-    if limit != "max":
-        yield max(0, int(limit) - int(used) + sum(int(counts.get(name, 0)) for name in files.pages))
+    yield max(0, int(limit) - int(used) + sum(int(counts.get(name, 0)) for name in files.pages))

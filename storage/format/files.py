@@ -27,13 +27,16 @@ _SYNCING: Final = 16
 
 def write_json(
     path: Path, content: JsonObject, *, durable: bool = True, sealed: bool = True, indent: int | None = 1
-) -> None:
+) -> str:
     """Write ``content`` to a temporary file and rename it to ``path``.
 
     Args:
         sealed: add a checksum, which :func:`read_json` compares; false for files that other programs read.
         durable: return only after the file is on disk; if false, the caller syncs it later.
         indent: see :func:`json_text`.
+
+    Returns:
+        What :func:`json_text` makes of ``content``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json_text(content, indent=indent)
@@ -41,6 +44,7 @@ def write_json(
         file.write(seal_object(text.removesuffix("\n")) if sealed else text.encode())
         file.flush()
         fault_point("json.write", aside)
+    return text
 
 
 def json_text(content: JsonObject, *, indent: int | None = 1) -> str:

@@ -18,7 +18,7 @@ import xxhash
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.array_record import CHECKSUM_DIGITS
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayRecord
-from gnnloom.storage.format.files import json_text, parse_json, parsing, write_json
+from gnnloom.storage.format.files import parse_json, parsing, write_json
 from gnnloom.storage.format.schema import SCHEMAS
 
 #: Folder of the lists in an artifact. They are not in the folders of their arrays, because Zarr warns about every file
@@ -95,8 +95,8 @@ def parse_arrays(file: Path, arrays: Mapping[str, Any]) -> dict[str, ArrayRecord
 def write_section(artifact: Path, section: str, records: Iterable[ArrayRecord]) -> str:
     """Write the file of a section; returns its digest. Not synced: the commit does that for all of them."""
     content = arrays_json(records)
-    write_json(artifact / section_name(section), content, durable=False, sealed=False)
-    return xxhash.xxh3_128_hexdigest(json_text(content).encode())
+    text = write_json(artifact / section_name(section), content, durable=False, sealed=False)
+    return xxhash.xxh3_128_hexdigest(text.encode())
 
 
 def read_section(artifact: Path, section: str, digest: str) -> dict[str, ArrayRecord]:
