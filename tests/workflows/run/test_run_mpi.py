@@ -19,6 +19,9 @@ from support.recipes import GNNLOOM, TINY, MpiJob, forked_program, run_arguments
 from support.slurm import write_slurm
 
 COMPARED = ("keys", "digests", "loss", "test_accuracy")
+#: Ranks of a job: Dask's scheduler, the client and a worker.
+RANKS = 3
+SMALL = (*TINY, f"train.ranks={RANKS}")
 
 
 def succeed(job: MpiJob) -> dict[str, Any]:
@@ -43,7 +46,7 @@ def installed() -> list[str]:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The result of a small quick start, run by one command on this machine."""
-    return run_here(run_arguments("quick-start", tmp_path_factory.mktemp("here"), *TINY, "cluster.workers=0"))
+    return run_here(run_arguments("quick-start", tmp_path_factory.mktemp("here"), *SMALL, "cluster.workers=0"))
 
 
 #: The program that is installed takes several seconds to start on every rank.
@@ -58,13 +61,13 @@ def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(
     tmp_path: Path, here: dict[str, Any], program: Callable[[], list[str]]
 ) -> None:
     out = tmp_path / "classes.npy"
-    arguments = run_arguments("quick-start", tmp_path, *TINY, f"predict.out={out}")
-    assert compared(succeed(MpiJob(4, arguments, program()))) == compared(here)
+    arguments = run_arguments("quick-start", tmp_path, *SMALL, f"predict.out={out}")
+    assert compared(succeed(MpiJob(RANKS, arguments, program()))) == compared(here)
     predicted = out.read_bytes()
     folder = tmp_path / "quick-start" / "runs" / here["run"]
     assert Recipe.read(folder / SAVED_RECIPE, tmp_path / "elsewhere").training.epochs == 4
     out.write_bytes(b"of another run")
-    again = MpiJob(4, arguments, forked_program())
+    again = MpiJob(RANKS, arguments, forked_program())
     assert compared(succeed(again)) == compared(here)
     assert "begins" not in again.log
     assert out.read_bytes() == predicted
@@ -72,7 +75,7 @@ def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(
 
 @pytest.mark.long
 def test_a_killed_worker_is_replaced_and_nothing_listens_on_the_network(tmp_path: Path, here: dict[str, Any]) -> None:
-    job = MpiJob(3, run_arguments("quick-start", tmp_path, *TINY, more=("--until", "shards")))
+    job = MpiJob(RANKS, run_arguments("quick-start", tmp_path, *SMALL, more=("--until", "shards")))
     job.wait_until_logged("graph: begins")
     (worker,) = job.workers()
     ports = {entry.laddr.port for process in job.family() for entry in listening(process)}
@@ -92,7 +95,7 @@ def listening(process: psutil.Process) -> list[Any]:
 
 @pytest.mark.long
 def test_the_emitted_scripts_run_two_dependent_jobs_of_different_sizes(tmp_path: Path, here: dict[str, Any]) -> None:
-    settings = (*TINY, "slurm.prepare_ranks=2")
+    settings = (*SMALL, "slurm.prepare_ranks=2")
     emitted = run_arguments("quick-start", tmp_path / "store", *settings, more=("--emit", "slurm", "--out"))
     scripts = run_here([*emitted, str(tmp_path / "jobs")])["scripts"]
     assert len(scripts) == 5
@@ -106,7 +109,7 @@ def test_the_emitted_scripts_run_two_dependent_jobs_of_different_sizes(tmp_path:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    result = run_here(run_arguments("quick-start", tmp_path / "store", *TINY))
+    result = run_here(run_arguments("quick-start", tmp_path / "store", *SMALL))
     assert compared(result) == compared(here)
 
 
