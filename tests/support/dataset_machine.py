@@ -13,10 +13,10 @@ import random
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from hypothesis import HealthCheck, Phase, assume, seed, settings
 from hypothesis import strategies as st
@@ -61,6 +61,7 @@ READERS = tuple(
     }.items()
 )
 _LONGEST = 0.4
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 _LISTS_OF_RUN = re.compile(r"web/runs/[^/]+/((checkpoint(/best)?|predictions)/)?zarr\.json")
 
 
@@ -139,7 +140,7 @@ class Model:
         return frozenset(self.there), frozenset(self.damaged), frozenset(self.finished)
 
 
-def _if_changed(operation: str) -> Any:
+def _if_changed(operation: str) -> Callable[[Rule], Rule]:
     """Precondition of an operation that need not be done twice in a state.
 
     Examples begin with one that has the first of all operations wherever it may be, so it would be done twenty times.
