@@ -207,6 +207,9 @@ def worker_settings() -> dict[str, Any]:
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.pause": False,
         "distributed.comm.timeouts.connect": "60s",
+        # Dask takes back a nanny whose worker is not there some seconds after one has ended, and starts none in its
+        # place: on a busy machine, the tasks would wait forever for a worker that was about to start.
+        "distributed.deploy.lost-worker-timeout": "1000 days",
         "distributed.scheduler.allowed-failures": 3,
     }
 

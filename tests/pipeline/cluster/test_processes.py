@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import dask
 import numpy as np
 import psutil
 import pytest
@@ -90,7 +91,11 @@ def no_memory_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_memory_left")
 def test_a_worker_far_beyond_its_budget_is_ended_with_one_error_that_names_the_option() -> None:
-    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+    # As on a busy machine, where a worker may take longer to start than Dask waits for one by default.
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "100ms"}),
+        open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster,
+    ):
         with pytest.raises(LaunchError, match=r"a task took \d+ MiB, far more than .*\(--memory, 1 MiB\)"):
             list(cluster.map(hold, [FAR_BEYOND]))
         # The worker was replaced.
