@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
@@ -48,6 +49,8 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @contextmanager
 def _array_peak() -> Iterator[list[int]]:
     """Bytes that Python and NumPy had allocated at the worst moment of the block, above those at its start."""
+    # When garbage is collected next depends on what there was before, and with it the peak.
+    gc.collect()
     tracemalloc.start()
     before, peak = tracemalloc.get_traced_memory()[0], [0]
     yield peak
