@@ -8,8 +8,6 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
-
 from gnnloom.trainer.comm.ending import wait_until_read
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.job.launch import rank_environment
