@@ -16,8 +16,8 @@ from gnnloom.trainer.kernels.unperformed import tensors_in
 from gnnloom.trainer.place.workspace import SMALL, Workspace
 from gnnloom.trainer.training.loop import EpochReport, Training
 
-#: The first grows the workspace, the second shows that it is large enough, and each of the last three is watched.
-EPOCHS = 5
+#: The first grows the workspace, the second shows that it is large enough, and each of the last four is watched.
+EPOCHS = 6
 
 
 class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -70,7 +70,8 @@ class Watched:
     Attributes:
         page_faults: of the third epoch, which is not watched otherwise.
         found: operations of the fourth epoch whose results are large and not in the workspace.
-        array_peak: bytes of Python objects and arrays that the fifth epoch had in addition at its worst moment.
+        array_peak: bytes of Python objects and arrays that the fifth or the sixth epoch had in addition at its worst
+            moment, whichever had less: what a busy machine delays in one of them may be in memory for longer.
         sizes: bytes of the workspace after every epoch.
     """
 
@@ -88,14 +89,14 @@ def watched_epochs() -> Iterator[Watched]:
     def train_epoch(training: Training, number: int, stop: Callable[[], bool]) -> EpochReport:
         workspace = training.session.place.workspace
         # In turn, since watching the tensors allocates for the watching itself.
-        if number == EPOCHS - 2:
+        if number == EPOCHS - 3:
             with Allocations(workspace) as allocations:
                 report = epoch(training, number, stop)
             watched.found += allocations.found
-        elif number == EPOCHS - 1:
+        elif number >= EPOCHS - 2:
             with _array_peak() as peak:
                 report = epoch(training, number, stop)
-            watched.array_peak = peak[0]
+            watched.array_peak = min(peak[0], watched.array_peak or peak[0])
         else:
             before = _page_faults()
             report = epoch(training, number, stop)
