@@ -38,8 +38,8 @@ demo: .venv/installed
 # is that of tests/conftest.py. ROOMS=trainer leaves out the tests of what does not import trainer.
 # Python keeps the bytecode of the tests even where it is told not to: without it, every process takes twice as long to
 # collect them.
-# Tests write very many small files, which takes a quarter less processor time in memory: they use /dev/shm if 4 GiB of it
-# are free (IN_MEMORY= leaves them on disk); what a test wrote is deleted when it passes, so that they need much less.
+# Tests write thousands of small files, which takes a quarter less processor time in memory: they use /dev/shm if it has
+# 4 GiB free (IN_MEMORY= keeps them on disk). They need much less, as what a test wrote is deleted when it passes.
 ROOMS ?=
 IN_MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -ge 4194304 ] 2>/dev/null && echo /dev/shm)
 test: .venv/installed-for-tests

@@ -51,7 +51,7 @@ def broken_links(site: Path) -> list[str]:
         name = path.relative_to(site.resolve())
         found += [f"{name}: loads {link} from a network" for link in page.loaded if _is_remote(link)]
         if not any(link.endswith("javascripts/iframe-worker.js") for link in page.loaded):
-            found.append(f"{name}: search does not work in a file, because nothing stands for its worker")
+            found.append(f"{name}: search does not work in a file, because nothing replaces its worker")
         found += [f"{name}: {link} leads nowhere" for link in page.links if not _leads_somewhere(link, path, pages)]
     return found
 
