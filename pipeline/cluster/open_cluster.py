@@ -207,8 +207,8 @@ def worker_settings() -> dict[str, Any]:
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.pause": False,
         "distributed.comm.timeouts.connect": "60s",
-        # By default, Dask closes a nanny that has not replaced its worker within 15 seconds, and starts no other one: on
-        # a busy machine, the tasks would then wait forever.
+        # By default, Dask closes a nanny that has not replaced its worker within 15 seconds, and starts no other one:
+        # on a busy machine, the tasks would then wait forever.
         "distributed.deploy.lost-worker-timeout": "1000 days",
         "distributed.scheduler.allowed-failures": 3,
     }
