@@ -58,6 +58,7 @@ class Kind(StrEnum):
     PREDICTION = "prediction"
     ROW_IDS = "row ids"
     ROWS = "rows"
+    ROW_GRADIENTS = "row gradients"
 
 
 @dataclass

@@ -93,17 +93,51 @@ class RowExchange:
         out[at(asked[order])] = self._exchange(vertices[asked[order]], owner[order])
         return out
 
+    def give_back(self, vertices: NDArray[np.int64], gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """The adjoint of :meth:`fetch`: gradients of fetched rows go to the ranks that own the rows. Collective.
+
+        Cached rows are copies that nobody updates, so gradients go to the owners of all vertices.
+
+        Args:
+            vertices: (num_vertices,) int64, as they were fetched.
+            gradient: (num_vertices, dim) gradients of their rows.
+
+        Returns:
+            (num_given,) int64 which of this rank's rows the ranks have fetched, a row as often as ranks have, and
+            (num_given, dim) the gradients. Both list what rank 0 gives first, and so on, each rank's part in the order
+            of its ``vertices``: whoever adds them up in this order gets the same bits in every run.
+        """
+        if self._owner is None:
+            return self.local(vertices), gradient
+        owner = self._owner[vertices]
+        order = np.argsort(owner, kind="stable")
+        vertices, counts = vertices[order], np.bincount(owner, minlength=self._comm.size)
+        ids, arriving = self._exchange_ids(vertices, counts)
+        sent = self._place.empty(gradient.shape, gradient.dtype)
+        torch.index_select(gradient, 0, self._place.from_numpy(order), out=sent)
+        # This rank's own part has its place between those of the others.
+        arriving[self._comm.rank] = counts[self._comm.rank]
+        rows = self._exchanged(sent, counts, arriving, Kind.ROW_GRADIENTS)
+        here, there = (_part(sizes, self._comm.rank) for sizes in (counts, arriving))
+        rows[there] = sent[here]
+        local = np.insert(as_array(self.local(as_array(ids))), there.start, as_array(self.local(vertices[here])))
+        return self._place.from_numpy(local), rows
+
     def _exchange(self, vertices: NDArray[np.int64], owner: NDArray[np.int32]) -> Tensor:
         """Rows of vertices of other ranks, sorted by owner. Collective."""
-        ones = np.ones(self._comm.size, np.int64)
         counts = np.bincount(owner, minlength=self._comm.size)
-        wanted = as_array(self._exchanged(self._place.from_numpy(counts), ones, ones, Kind.ROW_IDS))
-        # No rank asks itself, so nothing arrived there.
-        wanted[self._comm.rank] = 0
-        ids = self._exchanged(self._place.from_numpy(vertices), counts, wanted, Kind.ROW_IDS)
+        ids, wanted = self._exchange_ids(vertices, counts)
         sent = self._place.empty((len(ids), self._rows.shape[1]), self._rows.dtype)
         torch.index_select(self._rows, 0, self.local(as_array(ids)), out=sent)
         return self._exchanged(sent, wanted, counts, Kind.ROWS)
+
+    def _exchange_ids(self, vertices: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
+        """Send ids to the other ranks, ``counts[rank]`` each; return the arrived ids and their numbers. Collective."""
+        ones = np.ones(self._comm.size, np.int64)
+        arriving = as_array(self._exchanged(self._place.from_numpy(counts), ones, ones, Kind.ROW_IDS))
+        # No rank sends to itself, so nothing arrived there.
+        arriving[self._comm.rank] = 0
+        return self._exchanged(self._place.from_numpy(vertices), counts, arriving, Kind.ROW_IDS), arriving
 
     def _exchanged(self, sent: Tensor, counts: NDArray[np.int64], arriving: NDArray[np.int64], kind: Kind) -> Tensor:
         """Send ``counts[rank]`` consecutive rows to each other rank; return what arrives, in the order of the ranks."""
@@ -117,3 +151,9 @@ class RowExchange:
             requests += comm.send(sent[given[target] : given[target + 1]], target, kind)
         comm.wait(requests)
         return arrived
+
+
+def _part(sizes: NDArray[np.int64], rank: int) -> slice:
+    """Where the rows of a rank are among those of all ranks."""
+    start = int(sizes[:rank].sum())
+    return slice(start, start + int(sizes[rank]))
