@@ -6,6 +6,8 @@ Billion-Scale Graphs", IA3 2020), but without servers: all ranks ask and answer 
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,6 +20,14 @@ from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 
+class Owners(Protocol):
+    """Which rank owns each vertex: the (n,) int32 array of a partition, or what computes its entries."""
+
+    def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
+        """(num_vertices,) int32 ranks of some vertices."""
+        ...
+
+
 class RowExchange:
     """Fetches rows of a (n, dim) matrix that is spread over the ranks by vertices."""
 
@@ -26,7 +36,7 @@ class RowExchange:
         comm: Communicator,
         own: LocalNumbers,
         rows: Tensor,
-        owner: NDArray[np.int32] | None,
+        owner: Owners | None,
         place: Place,
     ) -> None:
         """Keep this rank's rows. Communicates nothing.
@@ -34,7 +44,7 @@ class RowExchange:
         Args:
             own: finds the rows of this rank's vertices.
             rows: (num_own, dim) their rows.
-            owner: (n,) int32 rank of every vertex; None if this rank owns all.
+            owner: rank of every vertex; None if this rank owns all.
         """
         self._comm, self._own, self._rows = comm, own, rows
         self._owner, self._place = owner, place
