@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
-from gnnloom.trainer.comm.communicator import Communicator, Request
+from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
@@ -143,24 +144,11 @@ class RowExchange:
 
     def _exchange_ids(self, vertices: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
         """Send ids to the other ranks, ``counts[rank]`` each; return the arrived ids and their numbers. Collective."""
-        ones = np.ones(self._comm.size, np.int64)
-        arriving = as_array(self._exchanged(self._place.from_numpy(counts), ones, ones, Kind.ROW_IDS))
-        # No rank sends to itself, so nothing arrived there.
-        arriving[self._comm.rank] = 0
+        arriving = exchange_counts(self._comm, counts, self._place, Kind.ROW_IDS)
         return self._exchanged(self._place.from_numpy(vertices), counts, arriving, Kind.ROW_IDS), arriving
 
     def _exchanged(self, sent: Tensor, counts: NDArray[np.int64], arriving: NDArray[np.int64], kind: Kind) -> Tensor:
-        """Send ``counts[rank]`` consecutive rows to each other rank; return what arrives, in the order of the ranks."""
-        comm, requests = self._comm, list[Request]()
-        arrived = self._place.empty((int(arriving.sum()), *sent.shape[1:]), sent.dtype)
-        given, taken = (np.concatenate([[0], np.cumsum(sizes)]).tolist() for sizes in (counts, arriving))
-        for step in range(1, comm.size):
-            source, target = (comm.rank - step) % comm.size, (comm.rank + step) % comm.size
-            # Receives are posted first, so that arriving rows go to their buffer without another copy.
-            requests += comm.receive(arrived[taken[source] : taken[source + 1]], source)
-            requests += comm.send(sent[given[target] : given[target + 1]], target, kind)
-        comm.wait(requests)
-        return arrived
+        return exchange_blocks(self._comm, sent, counts, arriving, self._place, kind)
 
 
 def _part(sizes: NDArray[np.int64], rank: int) -> slice:
