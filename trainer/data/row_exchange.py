@@ -126,13 +126,8 @@ class RowExchange:
         ids, arriving = self._exchange_ids(vertices, counts)
         sent = self._place.empty(gradient.shape, gradient.dtype)
         torch.index_select(gradient, 0, self._place.from_numpy(order), out=sent)
-        # This rank's own part has its place between those of the others.
-        arriving[self._comm.rank] = counts[self._comm.rank]
         rows = self._exchanged(sent, counts, arriving, Kind.ROW_GRADIENTS)
-        here, there = (_part(sizes, self._comm.rank) for sizes in (counts, arriving))
-        rows[there] = sent[here]
-        local = np.insert(as_array(self.local(as_array(ids))), there.start, as_array(self.local(vertices[here])))
-        return self._place.from_numpy(local), rows
+        return self.local(as_array(ids)), rows
 
     def _exchange(self, vertices: NDArray[np.int64], owner: NDArray[np.int32]) -> Tensor:
         """Rows of vertices of other ranks, sorted by owner. Collective."""
@@ -143,15 +138,9 @@ class RowExchange:
         return self._exchanged(sent, wanted, counts, Kind.ROWS)
 
     def _exchange_ids(self, vertices: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
-        """Send ids to the other ranks, ``counts[rank]`` each; return the arrived ids and their numbers. Collective."""
+        """Send ids to the ranks, ``counts[rank]`` each; return the arrived ids and their numbers. Collective."""
         arriving = exchange_counts(self._comm, counts, self._place, Kind.ROW_IDS)
         return self._exchanged(self._place.from_numpy(vertices), counts, arriving, Kind.ROW_IDS), arriving
 
     def _exchanged(self, sent: Tensor, counts: NDArray[np.int64], arriving: NDArray[np.int64], kind: Kind) -> Tensor:
         return exchange_blocks(self._comm, sent, counts, arriving, self._place, kind)
-
-
-def _part(sizes: NDArray[np.int64], rank: int) -> slice:
-    """Where the rows of a rank are among those of all ranks."""
-    start = int(sizes[:rank].sum())
-    return slice(start, start + int(sizes[rank]))
