@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.samples import Samples
@@ -142,9 +143,29 @@ class Dataset:
         """The adjacency; ``key`` chooses between several."""
         return Graph(self.find("graph", key))
 
+    def ingested_graphs(self) -> list[ArtifactInfo]:
+        """The graphs that were made from sources, complete or not; the others are graphs without held-out links."""
+        return [info for info in self.artifacts("graph") if "graph" not in info.inputs]
+
+    def origin(self, graph: str) -> str:
+        """Key of the graph whose vertices a graph has: itself, or the one that links were held out from.
+
+        What was stored about the vertices of the one is about those of the other, too.
+        """
+        inputs = {info.key: info.inputs for info in self.artifacts("graph")}
+        while "graph" in inputs.get(graph, {}):
+            graph = inputs[graph]["graph"]
+        return graph
+
     def vertices(self, key: str | None = None, graph: str | None = None) -> Vertices:
-        """Features, labels and split; ``key``, or the key of the graph they belong to, chooses between several."""
-        return Vertices(self.find("vertices", key, made_from={"graph": graph} if graph else None))
+        """Features, labels and split; ``key``, or the key of the graph they belong to, chooses between several.
+
+        A graph without held-out links has those of the graph that these were drawn from, unless it has some of its own.
+        """
+        if graph is None:
+            return Vertices(self.find("vertices", key))
+        own = any(info.state == "complete" and info.inputs.get("graph") == graph for info in self.artifacts("vertices"))
+        return Vertices(self.find("vertices", key, made_from={"graph": graph if own else self.origin(graph)}))
 
     def partition(self, parts: int | None = None, key: str | None = None, **parameters: Any) -> Partition:
         """A partition, found by its number of parts and other parameters (``method``, ``seed``, ...)."""
@@ -168,6 +189,11 @@ class Dataset:
         """Samples on disk, found by their parameters (``ranks``, ``batch_size``, ``seed``, ...)."""
         artifact = self.find("samples", key, **parameters)
         return Samples(Artifact(artifact.path, counter))
+
+    def links(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> Links:
+        """Pairs of vertices with their split, found by their parameters (``method``, ``seed``, ...)."""
+        artifact = self.find("links", key, **parameters)
+        return Links(Artifact(artifact.path, counter))
 
     @property
     def runs_path(self) -> Path:

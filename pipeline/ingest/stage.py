@@ -206,7 +206,7 @@ def graph_key(source: EdgeSource, options: IngestOptions) -> str:
 
 def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, allowed: bool) -> None:
     """Refuse to add a graph to others, or say so: a changed option makes another graph and never replaces one."""
-    infos = {info.key: info for info in dataset.artifacts("graph")}
+    infos = {info.key: info for info in dataset.ingested_graphs()}
     others = [info for info in infos.values() if info.key != key and (info.state == "complete" or not allowed)]
     if not others or (key in infos and infos[key].state == "complete" and allowed):
         return

@@ -85,7 +85,8 @@ class ShardSource:
 def find_vertices(dataset: Dataset, graph: str) -> Vertices | None:
     """The vertex data of the graph with this key; if there are none, those of another graph of the dataset.
 
-    Another graph may have the same vertices; the caller checks their number.
+    A graph without held-out links has those of the graph that these were drawn from. Another graph may have the same
+    vertices; the caller checks their number.
 
     Raises:
         InputError: there are several to choose from.

@@ -18,6 +18,7 @@ from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
+from gnnloom.storage.checks.link_invariants import check_links
 from gnnloom.storage.checks.sample_invariants import check_samples
 from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row_shards
 from gnnloom.storage.errors import CorruptError, GnnloomError
@@ -158,4 +159,5 @@ _CHECKS: Mapping[str, Callable[[Dataset, Artifact], None]] = {
     "partition": _check_partition,
     "shards": _check_shards,
     "samples": _check_samples,
+    "links": check_links,
 }

@@ -124,6 +124,21 @@ _SAMPLES = {
     **_vertex_arrays(f"{_SEGMENT}/", "seed", LABELS),
 }
 
+#: Splits of the pairs of a links artifact.
+LINK_SPLITS = ("train", "valid", "test")
+
+
+def _links() -> dict[str, ArraySpec]:
+    """The pairs of each split, and what is known of them."""
+    arrays: dict[str, ArraySpec] = {}
+    for split in LINK_SPLITS:
+        arrays[f"{split}/pair"] = ArraySpec(("pair", "end"), ("int64",))
+        arrays[f"{split}/value"] = ArraySpec(("pair",), ("int64", "float32"), required=False)
+        arrays[f"{split}/negative"] = ArraySpec(("pair", "negative"), ("int64",), required=False)
+        arrays[f"{split}/pool"] = ArraySpec(("pooled", "end"), ("int64",), required=False)
+    return arrays | {"train/weight": ArraySpec(("pair",), ("uint8", *FLOAT))}
+
+
 SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "graph": _GRAPH,
     "transpose": _GRAPH,
@@ -131,6 +146,7 @@ SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "partition": _PARTITION,
     "shards": {**_ROW_SHARDS, **_GRID_SHARDS},
     "samples": _SAMPLES,
+    "links": _links(),
 }
 
 

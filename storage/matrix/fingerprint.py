@@ -80,3 +80,13 @@ def scan_rows(
         forward = np.uint64(forward + _mix(np.uint64(_mix(np.uint64(_mix(here) ^ there)) ^ weight)))
         backward = np.uint64(backward + _mix(np.uint64(_mix(np.uint64(_mix(there) ^ here)) ^ weight)))
     return forward, backward, previous, -1
+
+
+@njit(cache=True, nogil=True)
+def fingerprint_entries(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> np.uint64:
+    """Fingerprint of the (row, column) of some entries of a pattern, in any order; see :func:`scan_rows`."""
+    total = np.uint64(0)
+    for k in range(len(rows)):
+        here, there = np.uint64(rows[k]), np.uint64(columns[k])
+        total = np.uint64(total + _mix(_mix(np.uint64(_mix(here) ^ there))))
+    return total

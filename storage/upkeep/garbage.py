@@ -163,15 +163,22 @@ def _useless(dataset: Dataset) -> list[tuple[ArtifactInfo, str]]:
     infos = dataset.artifacts()
     there = {(info.kind, info.key) for info in infos if info.state == "complete" or is_held(_lock_of(info))}
     useless: list[tuple[ArtifactInfo, str]] = []
-    # Inputs come before what is made from them, so one pass finds whole chains: a useless artifact is taken out of
-    # ``there``, which makes everything made from it useless, too.
-    for info in sorted(infos, key=lambda info: _ORDER.index(info.kind)):
-        if info.state == "complete" and not is_held(_lock_of(info)):
+    # Inputs mostly come before what is made from them, so that one pass finds whole chains: a useless artifact is taken
+    # out of ``there``, which makes everything made from it useless, too. Links are made from a graph, and a graph from
+    # links, so that there may have to be another pass.
+    waiting = sorted(infos, key=lambda info: _ORDER.index(info.kind))
+    waiting = [info for info in waiting if info.state == "complete" and not is_held(_lock_of(info))]
+    while True:
+        found = []
+        for info in waiting:
             lost = [name for name in _artifact_inputs(info) if name not in there]
             if lost:
                 there.discard((info.kind, info.key))
-                useless.append((info, f"made from {'/'.join(lost[0])}, which is not there"))
-    return useless
+                found.append((info, f"made from {'/'.join(lost[0])}, which is not there"))
+        if not found:
+            return useless
+        useless += found
+        waiting = [info for info in waiting if (info.kind, info.key) in there]
 
 
 #: Kinds of artifacts, each after the kinds that it can be made from.

@@ -78,7 +78,7 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
         dataset = catalog[name]
         row |= {"artifacts": len(dataset.artifacts()), "runs": len(dataset.runs()), "bytes": dataset.stored_bytes()}
         row["changed"] = _last_change(dataset)
-        for info in dataset.artifacts("graph"):
+        for info in dataset.ingested_graphs():
             if info.state == "complete":
                 graph = Graph(Artifact(info.path))
                 return row | {"vertices": graph.num_vertices, "nnz": graph.nnz}

@@ -114,7 +114,7 @@ def other_graphs(recipe: Recipe, key: str) -> list[str]:
         return []
     wanted = recipe.dataset.options().parameters(recipe.source.open(undirected=recipe.dataset.undirected))
     found = []
-    for info in dataset.artifacts("graph"):
+    for info in dataset.ingested_graphs():
         if info.key == key or info.state != "complete":
             continue
         differs = _differences(Artifact(dataset.path / "graph" / info.key).parameters, wanted)

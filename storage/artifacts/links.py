@@ -1,0 +1,127 @@
+"""Links on disk: pairs of vertices in splits, their values, and the negatives that were given with them.
+
+The pair (source, target) is the edge source -> target, in the adjacency the entry A[target, source]. In a symmetric
+graph a pair stands for both directions and is stored once, with source < target.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import CorruptError, NotFoundError
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.files import parsing
+from gnnloom.storage.format.schema import LINK_SPLITS
+
+#: What is known of a pair: nothing but that it is one, its class, or a number.
+PAIR, CLASS, NUMBER = "pair", "class", "number"
+#: dtype of the values of each kind.
+VALUE_DTYPES: Final = MappingProxyType({CLASS: "int64", NUMBER: "float32"})
+
+
+class Links:
+    """The pairs of all splits. A pair's number is its place among the pairs of its split.
+
+    Attributes:
+        num_pairs: pairs of each split.
+        graph: key of the graph that the pairs were drawn from.
+        message_graph: key of the graph without the held-out edges, which models read; that of ``graph`` if none of its
+            edges is held out.
+        symmetric: every pair stands for both directions.
+        weighted: the pairs for training have weights, those of the message graph.
+        kind: of the values: ``pair`` (there are none), ``class`` or ``number``.
+        num_classes: number of classes; 0 if the values are no classes.
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        """Read the facts from the manifest.
+
+        Raises:
+            CorruptError: the manifest is not that of links.
+        """
+        self.artifact = artifact
+        with parsing(artifact.path / MANIFEST, "the manifest of links"):
+            self._read_facts(artifact)
+
+    def _read_facts(self, artifact: Artifact) -> None:
+        facts = artifact.facts
+        self.num_vertices: int = artifact.sizes["vertex"]
+        self.num_pairs = MappingProxyType({split: int(facts["num_pairs"][split]) for split in LINK_SPLITS})
+        self.graph: str = artifact.inputs["graph"]
+        self.message_graph: str = facts["message_graph"]
+        self.symmetric: bool = facts["symmetric"]
+        self.kind: str = facts["kind"]
+        self.num_classes: int = facts["num_classes"]
+        self.weighted: bool = artifact.record("train/weight").dtype != "uint8"
+        for split, count in self.num_pairs.items():
+            stored = artifact.record(f"{split}/pair").shape
+            if stored != (count, 2):
+                raise CorruptError(f"{artifact.path}/{split}/pair: shape {stored}, expected ({count}, 2)")
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count:,} {split}" for split, count in self.num_pairs.items())
+        return f"Links({counts} pairs of {self.num_vertices:,} vertices)"
+
+    def pair(
+        self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
+    ) -> NDArray[np.int64]:
+        """(stop - start, 2) int64 source and target of some pairs; one that is not a vertex is an error."""
+        return self.artifact.array(f"{split}/pair", counter, (0, self.num_vertices)).read(start, stop)
+
+    def weight(self, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None) -> NDArray[Any]:
+        """(stop - start,) entries of the message graph of some pairs for training; 0 if it has none.
+
+        Of the dtype of its weights, or uint8 if it is unweighted.
+        """
+        bounds = None if self.weighted else (0, 2)
+        return self.artifact.array("train/weight", counter, bounds).read(start, stop)
+
+    def value(
+        self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
+    ) -> NDArray[Any]:
+        """(stop - start,) int64 classes or float32 numbers of some pairs.
+
+        Raises:
+            NotFoundError: the pairs have no values.
+        """
+        bounds = (0, self.num_classes) if self.kind == CLASS else None
+        return self.artifact.array(f"{split}/value", counter, bounds).read(start, stop)
+
+    def negative(
+        self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
+    ) -> NDArray[np.int64]:
+        """(stop - start, num_negatives) int64 targets that were given as negatives of some pairs, for their sources.
+
+        Raises:
+            NotFoundError: none were given for the pairs of this split.
+        """
+        return self.artifact.array(f"{split}/negative", counter, (0, self.num_vertices)).read(start, stop)
+
+    def pool(
+        self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
+    ) -> NDArray[np.int64]:
+        """(stop - start, 2) int64 source and target of pairs that were given as negatives of the whole split.
+
+        Raises:
+            NotFoundError: none were given for this split.
+        """
+        return self.artifact.array(f"{split}/pool", counter, (0, self.num_vertices)).read(start, stop)
+
+    def num_negatives(self, split: str) -> int:
+        """Negatives that were given for each pair of a split."""
+        return self._size(f"{split}/negative", 1)
+
+    def num_pooled(self, split: str) -> int:
+        """Pairs that were given as negatives of a whole split."""
+        return self._size(f"{split}/pool", 0)
+
+    def _size(self, name: str, dimension: int) -> int:
+        try:
+            return self.artifact.record(name).shape[dimension]
+        except NotFoundError:
+            return 0

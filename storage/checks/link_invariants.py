@@ -1,0 +1,125 @@
+"""Invariants of links: their pairs are in order, and together with the message graph they are the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.links import CLASS, NUMBER, PAIR, VALUE_DTYPES, Links
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import CorruptError, GnnloomError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.storage.matrix.fingerprint import fingerprint_entries, scan_rows
+
+#: Rows of arrays with few columns that are in memory at a time.
+_STEP = 1 << 18
+_MASK = (1 << 64) - 1
+
+
+def check_links(dataset: Dataset, artifact: Artifact) -> None:
+    """Check all arrays; if the graphs exist, also that what was held out is all that the message graph lacks.
+
+    Raises:
+        CorruptError: an invariant is broken.
+    """
+    links = Links(artifact)
+    if links.kind not in (PAIR, CLASS, NUMBER):
+        raise CorruptError(f"{artifact.path}: values of kind {links.kind!r}")
+    for split in LINK_SPLITS:
+        _check_pairs(links, split)
+        _check_given(links, split)
+    for start, stop in _steps(links.num_pairs["train"]):
+        # Reading compares the entries of unweighted graphs with their bounds.
+        if not np.isfinite(links.weight(start, stop)).all():
+            raise CorruptError(f"{artifact.path}/train/weight: not a finite number in rows {start}:{stop}")
+    _check_held_out(dataset, links)
+
+
+def _check_pairs(links: Links, split: str) -> None:
+    for start, stop in _steps(links.num_pairs[split]):
+        source, target = links.pair(split, start, stop).T
+        wrong = np.flatnonzero(source >= target if links.symmetric else source == target)
+        if len(wrong):
+            raise CorruptError(
+                f"{links.artifact.path}/{split}/pair: pair {start + wrong[0]} is"
+                f" ({source[wrong[0]]}, {target[wrong[0]]}), a loop, or in descending order"
+            )
+
+
+def _check_given(links: Links, split: str) -> None:
+    """Check values and negatives; reading them compares ids and classes with their bounds."""
+    where, has_values = links.artifact.path, f"{split}/value" in links.artifact
+    if has_values != (links.kind != PAIR):
+        raise CorruptError(f"{where}/{split}: the manifest says {links.kind}, which does not fit its values")
+    if has_values and links.artifact.record(f"{split}/value").dtype != VALUE_DTYPES[links.kind]:
+        raise CorruptError(f"{where}/{split}/value: not of the type of a {links.kind}")
+    for start, stop in _steps(links.num_pairs[split] if has_values else 0):
+        if not np.isfinite(links.value(split, start, stop)).all():
+            raise CorruptError(f"{where}/{split}/value: not a finite number in rows {start}:{stop}")
+    width = links.num_negatives(split)
+    for start, stop in _steps(links.num_pairs[split] if width else 0, width):
+        links.negative(split, start, stop)
+    for start, stop in _steps(links.num_pooled(split)):
+        if links.pool(split, start, stop).shape[1] != 2:
+            raise CorruptError(f"{where}/{split}/pool: not pairs")
+
+
+def _check_held_out(dataset: Dataset, links: Links) -> None:
+    """Compare fingerprints: the entries of the graph are those of the message graph and of the held-out pairs.
+
+    Only if all held-out pairs are edges of the graph, as those that were drawn from it are.
+    """
+    entries = 2 if links.symmetric else 1
+    held_out = [split for split in LINK_SPLITS if split != "train" or links.artifact.facts["train_held_out"]]
+    total = sum(links.num_pairs[split] for split in held_out) * entries
+    if links.message_graph == links.graph or links.artifact.facts["held_out_entries"] != total:
+        return
+    try:
+        graph, message = (Graph(Artifact(dataset.path / "graph" / key)) for key in (links.graph, links.message_graph))
+        found = _pattern(graph) - _pattern(message)
+    except GnnloomError:
+        # Gone or damaged, which its own check reports.
+        return
+    wanted = sum(_pairs_pattern(links, split) for split in held_out)
+    if (found - wanted) & _MASK:
+        raise CorruptError(
+            f"{links.artifact.path}: the held-out pairs are not the entries that graph/{links.message_graph} lacks"
+        )
+
+
+def _pattern(graph: Graph) -> int:
+    """Fingerprint of the pattern of a graph; one chunk of a block and its row pointers are in memory at a time."""
+    total, no_weights = 0, np.empty(0, np.uint32)
+    for number in range(graph.num_blocks):
+        pointers, columns, previous = graph.pointers(number), graph.columns(number), -1
+        for start in range(0, len(columns), columns.chunk_rows):
+            found = columns.read(start, min(start + columns.chunk_rows, len(columns)))
+            first = graph.block_rows[number]
+            forward, _, previous, _ = scan_rows(pointers, start, found, no_weights, first, previous, graph.num_vertices)
+            total += int(forward)
+    return total
+
+
+def _pairs_pattern(links: Links, split: str) -> int:
+    total = 0
+    for start, stop in _steps(links.num_pairs[split]):
+        source, target = _ends(links.pair(split, start, stop))
+        total += int(fingerprint_entries(target, source))
+        if links.symmetric:
+            total += int(fingerprint_entries(source, target))
+    return total
+
+
+def _ends(pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+
+
+def _steps(count: int, width: int = 1) -> Iterator[tuple[int, int]]:
+    """Ranges of rows with so many numbers each that fit in memory."""
+    step = max(1, _STEP // max(1, width))
+    for start in range(0, count, step):
+        yield start, min(start + step, count)
