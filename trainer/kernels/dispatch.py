@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c.calls import CSparseProduct
@@ -87,6 +88,8 @@ __all__ = [
     "rectify",
     "scaled_rows",
     "scaled_sum",
+    "score_block",
+    "score_pairs",
     "seconds_of_weight_gradients",
     "sparse_product",
     "sparse_product_kernel",
@@ -157,3 +160,22 @@ def edge_softmax(pattern: CSR, negative_slope: float, place: Place) -> EdgeSoftm
     from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax  # noqa: PLC0415
 
     return NumbaEdgeSoftmax(pattern, negative_slope, place.threads)
+
+
+def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:
+    """Scalar products of all rows with all rows; see :func:`gnnloom.trainer.kernels.pair_scores.score_block`."""
+    if place.rehearses:
+        return place.empty((len(left), len(right)), left.dtype)
+    # Imported here to save time and memory; see :func:`edge_softmax`.
+    from gnnloom.trainer.kernels import pair_scores  # noqa: PLC0415
+
+    return pair_scores.score_block(left, right, place)
+
+
+def score_pairs(left: Tensor, right: Tensor, place: Place) -> Tensor:
+    """Scalar products of rows with rows; see :func:`gnnloom.trainer.kernels.pair_scores.score_pairs`."""
+    if place.rehearses:
+        return place.empty((len(left),), left.dtype)
+    from gnnloom.trainer.kernels import pair_scores  # noqa: PLC0415 - likewise
+
+    return pair_scores.score_pairs(left, right, place)

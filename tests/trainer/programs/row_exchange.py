@@ -38,10 +38,9 @@ def fetched(comm: Communicator, given: dict[str, Any]) -> dict[str, Any]:
     askers = len({int(owner[v]) for v in remote})
     mine = [figures[kind] for figures in (counts.bytes, counts.messages) for kind in (Kind.ROW_IDS, Kind.ROWS)]
     found = comm.gather_numbers([same, returned, gradients_sent, len(remote), askers, *mine])
-    same, returned = found[:, 0].all(), found[:, 1].all()
     return {
-        "same": bool(same),
-        "returned": bool(returned),
+        "same": bool(found[:, 0].all()),
+        "returned": bool(found[:, 1].all()),
         "gradients_sent": found[:, 2].sum(),
         "sums": found[:, 3:].sum(0).tolist(),
     }

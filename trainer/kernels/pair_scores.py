@@ -1,0 +1,94 @@
+"""Scalar products of rows whose bits depend on the two rows only, compiled by numba.
+
+Two equal pairs of rows have equal scores wherever they are: in any block, on any number of ranks and threads. The
+product of two matrices in a library promises no such thing: which of its loops computes an element, and in which order,
+depends on the shapes. Ranks among many scores count ties, so they need it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
+
+#: Targets whose scores are formed at a time, by vector instructions across the targets; their rows stay in the caches.
+_TILE = 256
+#: Numbers of a row that are multiplied between loading and storing a sum.
+_STEPS = 4
+
+
+def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:
+    """Scalar products of every row of one matrix with every row of another; not differentiable.
+
+    The products of two numbers are added one after the other, from the first column on, without fused multiplications.
+
+    Args:
+        left: (num_left, dim) float32 or float64.
+        right: (num_right, dim) of the same dtype.
+
+    Returns:
+        (num_left, num_right).
+    """
+    out = place.empty((len(left), len(right)), left.dtype)
+    arrays = as_array(left), as_array(right), as_array(out)
+    num_tiles = -(-len(right) // _TILE)
+    place.threads.run(
+        lambda start, stop: _score_tiles(*arrays, start * _TILE, min(stop * _TILE, len(right))),
+        place.threads.even_ranges(num_tiles),
+    )
+    return out
+
+
+def score_pairs(left: Tensor, right: Tensor, place: Place) -> Tensor:
+    """(num_rows,) scalar products of the rows of two matrices, with the bits of :func:`score_block`.
+
+    Args:
+        left: (num_rows, dim) float32 or float64.
+        right: (num_rows, dim) of the same dtype.
+    """
+    out = place.empty((len(left),), left.dtype)
+    arrays = as_array(left), as_array(right), as_array(out)
+    place.threads.run(lambda start, stop: _score_rows(*arrays, start, stop), place.threads.even_ranges(len(left)))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _score_tiles(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], start: int, stop: int) -> None:
+    dim = left.shape[1]
+    # Zeros, as the columns beyond the last target are multiplied, too.
+    tile, sums = np.zeros((dim, _TILE), left.dtype), np.zeros(_TILE, left.dtype)
+    for first in range(start, stop, _TILE):
+        width = min(_TILE, stop - first)
+        for target in range(width):
+            for column in range(dim):
+                tile[column, target] = right[first + target, column]
+        for row in range(len(left)):
+            sums[:] = 0
+            whole = dim - dim % _STEPS
+            for column in range(0, whole, _STEPS):
+                # Loading and storing the sums once for several products; their order stays that of the columns.
+                a, b, c, d = left[row, column], left[row, column + 1], left[row, column + 2], left[row, column + 3]
+                first_row, second, third, fourth = tile[column], tile[column + 1], tile[column + 2], tile[column + 3]
+                for k in range(_TILE):
+                    sums[k] = (((sums[k] + a * first_row[k]) + b * second[k]) + c * third[k]) + d * fourth[k]
+            for column in range(whole, dim):
+                a, first_row = left[row, column], tile[column]
+                for k in range(_TILE):
+                    sums[k] += a * first_row[k]
+            for target in range(width):
+                out[row, first + target] = sums[target]
+
+
+@njit(cache=True, nogil=True)
+def _score_rows(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], start: int, stop: int) -> None:
+    for row in range(start, stop):
+        total = left.dtype.type(0)
+        for column in range(left.shape[1]):
+            total += left[row, column] * right[row, column]
+        out[row] = total
