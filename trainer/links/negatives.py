@@ -1,0 +1,191 @@
+"""Targets that stand for negatives of pairs, drawn from streams that are keyed by the epoch and the number of the pair.
+
+What is drawn for a pair depends on the seed, the epoch and the pair's number only, so any rank can draw for it, and the
+number of ranks changes no draw. A negative replaces the target; the source stays.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.permutation import GOLDEN, mix
+from gnnloom.storage.matrix.random_numbers import below, stream_key
+from gnnloom.trainer.comm.communicator import Communicator
+
+#: How often a negative is drawn again that is an edge.
+REDRAWS: Final = 16
+#: From (m,) sources and (m,) targets, whether each pair is an edge. Every rank calls it equally often.
+IsEdge = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
+#: From (m,) numbers of ends of training pairs, the vertices at these ends; see :class:`DegreeNegatives`.
+ReadEnds = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Positives:
+    """Pairs of this rank that negatives are drawn for.
+
+    Attributes:
+        number: (num_pairs,) int64 their numbers among the pairs of their split.
+        source, target: (num_pairs,) int64 vertices.
+        group: (num_pairs,) int64 the groups that share negatives, numbered over all ranks; None if no sampler needs
+            them.
+    """
+
+    number: NDArray[np.int64]
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    group: NDArray[np.int64] | None = None
+
+
+class NegativeSampler(ABC):
+    """Draws negatives; see the module.
+
+    Attributes:
+        count: negatives for each pair.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, seed: int, count: int, num_vertices: int) -> None:
+        """Raises InputError if there are fewer than two vertices, as every negative then is the source."""
+        if num_vertices < 2:
+            raise InputError(f"negatives in a graph of {num_vertices} vertices: expected at least 2")
+        self._seed, self.count, self._num_vertices = seed, count, num_vertices
+
+    def draw(self, epoch: int, pairs: Positives) -> NDArray[np.int64]:
+        """(num_pairs, count) int64 targets that stand for negatives of the pairs."""
+        owner, column = np.divmod(np.arange(len(pairs.number) * self.count), self.count)
+        return self._first(epoch, pairs, owner, column).reshape(len(pairs.number), self.count)
+
+    def redraw(
+        self, epoch: int, pairs: Positives, negatives: NDArray[np.int64], is_edge: IsEdge, comm: Communicator
+    ) -> int:
+        """Draw those negatives again that are edges, or the source; at most 16 times, then the last draw stands.
+
+        Every rank draws as often as the one that needs most draws. Collective.
+
+        Args:
+            negatives: (num_pairs, count) of :meth:`draw`, changed in place.
+
+        Returns:
+            How many negatives of this rank still are edges or the source.
+        """
+        entry = np.arange(negatives.size)
+        for attempt in range(REDRAWS + 1):
+            owner, column = np.divmod(entry, self.count)
+            source, drawn = pairs.source[owner], negatives.reshape(-1)[entry]
+            # The pair itself is an edge, also where the graph is without it.
+            refused = is_edge(source, drawn) | (drawn == source) | (drawn == pairs.target[owner])
+            entry, owner, column = entry[refused], owner[refused], column[refused]
+            if attempt == REDRAWS or not comm.gather_numbers([len(entry)]).any():
+                break
+            again = self._again(epoch, pairs, owner, (attempt + 1) * self.count + column)
+            np.put(negatives, entry, again)
+        return len(entry)
+
+    def _first(
+        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], column: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Draw for some negatives for the first time; for arguments see :meth:`_again`."""
+        return self._again(epoch, pairs, owner, column)
+
+    @abstractmethod
+    def _again(
+        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], counter: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """(num_drawn,) draws for some pairs.
+
+        Args:
+            owner: (num_drawn,) which of the pairs each is for.
+            counter: (num_drawn,) number of the draw in the pair's stream.
+        """
+
+    def _numbers(
+        self, epoch: int, what: str, streams: NDArray[np.int64], counter: NDArray[np.int64], bound: int
+    ) -> NDArray[np.int64]:
+        """Uniform numbers below a bound, each from a stream of its own."""
+        out = np.empty(len(streams), np.int64)
+        _draw(stream_key(self._seed, f"negatives/{what}/{epoch}"), streams, counter, bound, out)
+        return out
+
+
+class UniformNegatives(NegativeSampler):
+    """Any vertex but the source, each equally likely; also the target, and other true edges."""
+
+    name = "uniform"
+
+    def _again(
+        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], counter: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        found = self._numbers(epoch, "pair", pairs.number[owner], counter, self._num_vertices - 1)
+        # The numbers from the source's on stand for the vertices after it.
+        return found + (found >= pairs.source[owner])
+
+
+class JointNegatives(UniformNegatives):
+    """Any vertex, each equally likely; pairs of a group share theirs, so few rows serve many pairs.
+
+    A shared negative may be the source or the target of some of the pairs. What is drawn again is a pair's own.
+
+    Zheng et al., "DGL-KE: Training Knowledge Graph Embeddings at Scale" (SIGIR 2020), section 3.3.
+    """
+
+    name = "joint"
+
+    def _first(
+        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], column: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        if pairs.group is None:
+            raise ValueError("joint negatives need the groups of the pairs")
+        return self._numbers(epoch, "group", pairs.group[owner], column, self._num_vertices)
+
+
+class DegreeNegatives(NegativeSampler):
+    """The target of a training pair, each pair equally likely; of an undirected graph, any end of a training pair.
+
+    So vertices are drawn in proportion to the number of training pairs that lead to them. The source and true edges may
+    be drawn.
+    """
+
+    name = "degree"
+
+    def __init__(
+        self, seed: int, count: int, num_vertices: int, num_pairs: int, read_ends: ReadEnds, *, symmetric: bool
+    ) -> None:
+        """Draw from ends of training pairs.
+
+        Args:
+            num_pairs: number of training pairs.
+            read_ends: the vertices at some ends. End i is the target of pair i; if ``symmetric``, end num_pairs + i is
+                its source. Every rank calls it equally often.
+            symmetric: a pair stands for both directions.
+
+        Raises:
+            InputError: there are no training pairs, or fewer than two vertices.
+        """
+        super().__init__(seed, count, num_vertices)
+        if num_pairs < 1:
+            raise InputError("negatives by degree: there are no training pairs to draw from")
+        self._num_ends, self._read_ends = num_pairs * (2 if symmetric else 1), read_ends
+
+    def _again(
+        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], counter: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        return self._read_ends(self._numbers(epoch, "end", pairs.number[owner], counter, self._num_ends))
+
+
+@njit(cache=True, nogil=True)
+def _draw(
+    key: np.uint64, streams: NDArray[np.int64], counter: NDArray[np.int64], bound: int, out: NDArray[np.int64]
+) -> None:
+    for k in range(len(streams)):
+        stream = mix(key + (np.uint64(streams[k]) + np.uint64(1)) * GOLDEN)
+        out[k] = below(stream, counter[k], bound)
