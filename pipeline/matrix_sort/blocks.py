@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -24,7 +25,7 @@ from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, write_rows
-from gnnloom.storage.format.artifact import TaskOutput
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 
@@ -116,19 +117,28 @@ def make_block(task: BlockTask) -> Done:
             f"{task.writer.path}: block {task.number} has {stop_row - first_row:,} rows, too many for"
             f" {task.memory // MIB} MiB per worker; increase --memory"
         )
-    with task.writer.task(task.name) as output:
-        aside = task.writer.new_aside()
+    with task.writer.task(task.name) as output, block_aside(task.writer, task.name) as aside:
         _write_matrix(task, (first_row, stop_row), aside, output)
-        final = task.writer.path / task.name
-        final.parent.mkdir(exist_ok=True)
-        try:
-            (aside / task.name).rename(final)
-        except OSError:
-            # A worker that was taken for dead may have finished the same task, with the same bytes.
-            if not final.exists():
-                raise
-        shutil.rmtree(aside, ignore_errors=True)
     return Done(task.entries)
+
+
+@contextmanager
+def block_aside(writer: ArtifactWriter, path: str) -> Iterator[Path]:
+    """Give the folder of an artifact to write a row block below; the block gets its place at the end.
+
+    Args:
+        path: of the block in the artifact.
+    """
+    aside, final = writer.new_aside(), writer.path / path
+    yield aside
+    final.parent.mkdir(exist_ok=True)
+    try:
+        (aside / path).rename(final)
+    except OSError:
+        # A worker that was taken for dead may have finished the same task, with the same bytes.
+        if not final.exists():
+            raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -> None:

@@ -289,12 +289,20 @@ class SortPlan:
 
     @cached_property
     def _vertices(self) -> Phase:
-        n, rows = self.sizes.num_vertices, self.sizes.block_rows
-        tasks = []
-        for number, start in enumerate(range(0, n, TASK_VERTICES)):
-            stop = min(start + TASK_VERTICES, n)
-            blocks = range(bisect_right(rows, start) - 1, bisect_left(rows, stop))
-            own = tuple((block, rows[block], rows[block + 1]) for block in blocks)
-            needs = Needs(8 * (stop - start), 8 * (stop - start), memory=24 * (stop - start))
-            tasks.append(DegreeTask(self.writer, f"vertex/{number:05d}", needs, (start, stop), own))
-        return Phase("vertices", write_degrees, tasks, "vertices", makes_arrays=True)
+        return degree_phase(self.writer, self.sizes.block_rows)
+
+
+def degree_phase(writer: ArtifactWriter, block_rows: Sequence[int]) -> Phase:
+    """The phase that writes the array ``degree``, which exists, from the row pointers of the stored blocks.
+
+    Args:
+        block_rows: (num_blocks + 1) first row of each block, and the number of vertices.
+    """
+    n, tasks = block_rows[-1], []
+    for number, start in enumerate(range(0, n, TASK_VERTICES)):
+        stop = min(start + TASK_VERTICES, n)
+        blocks = range(bisect_right(block_rows, start) - 1, bisect_left(block_rows, stop))
+        own = tuple((block, block_rows[block], block_rows[block + 1]) for block in blocks)
+        needs = Needs(8 * (stop - start), 8 * (stop - start), memory=24 * (stop - start))
+        tasks.append(DegreeTask(writer, f"vertex/{number:05d}", needs, (start, stop), own))
+    return Phase("vertices", write_degrees, tasks, "vertices", makes_arrays=True)

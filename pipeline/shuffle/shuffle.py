@@ -183,10 +183,13 @@ class ShuffledRows:
         """
         return Gathered(self._shuffle.columns, self.sections(start, stop), (start, stop))
 
-    def steps(self, most_bytes: int) -> Iterator[Gathered]:
-        """All rows by position, some positions at a time; they exceed ``most_bytes`` only if they are a single one."""
-        end = self._shuffle.num_positions
-        for _, rows in in_steps(self._shuffle.columns, self.sections(0, end), 0, end, most_bytes):
+    def steps(self, most_bytes: int, start: int = 0, stop: int | None = None) -> Iterator[Gathered]:
+        """The rows with positions from ``start`` to ``stop``, by default all, some positions at a time.
+
+        They exceed ``most_bytes`` only if they have a single position.
+        """
+        end = self._shuffle.num_positions if stop is None else stop
+        for _, rows in in_steps(self._shuffle.columns, self.sections(start, end), start, end, most_bytes):
             yield rows
 
     def num_rows(self) -> NDArray[np.int64]:

@@ -12,6 +12,8 @@ import numpy as np
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.samples.options import SampleOptions
@@ -21,6 +23,7 @@ from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.sources.format import open_edges, open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.format.artifact import Artifact
 from support.edge_files import EdgeFiles, write_edges
 from support.graphs import random_adjacency, store_graph, store_vertices
@@ -51,6 +54,10 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.partition.multilevel.move_rounds", "ROUNDS"): 2,
     ("pipeline.shards.rows.row_plan", "_CHUNKS_PER_TASK"): 1,
     ("pipeline.samples.stage", "SEGMENT_BYTES"): 1,
+    ("pipeline.links.edge_keys", "STEP_ENTRIES"): 500,
+    ("pipeline.links.message_graph", "STEP_ENTRIES"): 500,
+    ("pipeline.links.message_graph", "HELD_ENTRIES"): 20,
+    ("pipeline.links.pair_arrays", "CHUNKS_PER_TASK"): 1,
     ("storage.format.arrays", "CHUNK_BYTES"): 2000,
 }
 
@@ -177,6 +184,20 @@ def _sample(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
     return write_samples(dataset, dataset.graph(), dataset.partition(3), options, cluster).artifact
 
 
+def _store_symmetric(dataset: Dataset, _: Path) -> None:
+    store_graph(dataset, random_adjacency(600, 4000, 2, symmetric=True), symmetric=True, num_blocks=3)
+
+
+def _draw_links(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    # After a kill, the dataset may have the graph without links as well.
+    (ingested,) = dataset.ingested_graphs()
+    return draw_links(dataset, dataset.graph(ingested.key), DrawOptions(disjoint=0.2, seed=5), cluster).artifact
+
+
+def _hold_links_out(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+    return dataset.graph(Links(_draw_links(dataset, folder, cluster)).message_graph).artifact
+
+
 STAGES: Final[Mapping[str, Stage]] = {
     "ingest of numbers": Stage(_write_numbers, _ingest_numbers),
     "ingest of compact ids": Stage(_write_numbers, _ingest_compact),
@@ -189,4 +210,6 @@ STAGES: Final[Mapping[str, Stage]] = {
     "grid shards": Stage(_store_parts, _shard_grid),
     "grid shards by part": Stage(_store_parts, _shard_by_part),
     "samples": Stage(_store_problem, _sample),
+    "links": Stage(_store_symmetric, _draw_links),
+    "graph without links": Stage(_store_symmetric, _hold_links_out),
 }

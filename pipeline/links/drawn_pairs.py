@@ -1,0 +1,93 @@
+"""The edges of a graph, split by their keys: each row block routes its own to their splits, by row and column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gnnloom.pipeline.external_sort.lanes import Lane
+from gnnloom.pipeline.links.edge_keys import READING_BYTES, EdgeKeys
+from gnnloom.pipeline.shuffle.columns import Column, row_bytes
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
+from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.format.artifact import ArtifactWriter
+
+#: Splits in the order of their keys: those of the test pairs are the smallest.
+KEY_ORDER: Final = ("test", "valid", "train")
+
+
+@dataclass(frozen=True)
+class SplitTask(Task):
+    """Routes the edges of a block to their splits.
+
+    Attributes:
+        edges: of the graph.
+        thresholds: highest keys of the splits in the order of ``KEY_ORDER``. With two, all other edges are for
+            training; with three, the others are pairs of no split.
+        splits: where the pairs of each split go, and the lane of the task.
+    """
+
+    edges: EdgeKeys
+    thresholds: tuple[int, ...]
+    block: int
+    splits: Mapping[str, tuple[Shuffle, Lane]]
+
+
+def split_plans(writer: ArtifactWriter, sizes: GraphSizes, weight_dtype: str | None) -> dict[str, ShufflePlan]:
+    """How the pairs get to the arrays of their split: unmerged, as readers share them evenly in their order.
+
+    Args:
+        weight_dtype: dtype of the weights that pairs for training carry; None if they carry none.
+    """
+    pair = (Column("source", "int64"), Column("target", "int64"))
+    plans = {}
+    for split in KEY_ORDER:
+        weight = (Column("weight", weight_dtype),) if split == "train" and weight_dtype else ()
+        plans[split] = ShufflePlan.unmerged(writer, Shuffle(f"pairs/{split}", 1, pair + weight, 1), sizes.num_blocks)
+    return plans
+
+
+def split_phase(
+    writer: ArtifactWriter,
+    edges: EdgeKeys,
+    sizes: GraphSizes,
+    thresholds: Sequence[int],
+    plans: Mapping[str, ShufflePlan],
+) -> Phase:
+    """The phase that routes every edge to its split."""
+    tasks = []
+    routed = row_bytes(plans["train"].shuffle.columns)
+    for block, (rows, nnz) in enumerate(zip(sizes.block_rows, sizes.block_nnz, strict=True)):
+        pairs = nnz // 2 if sizes.symmetric else nnz
+        needs = Needs(sizes.entry_bytes * nnz + 8 * (rows + 1), routed * pairs, memory=READING_BYTES)
+        splits = {split: (plan.shuffle, plan.lane(block)) for split, plan in plans.items()}
+        tasks.append(SplitTask(writer, f"split/{block:05d}", needs, edges, tuple(thresholds), block, splits))
+    return Phase("split edges", split_block, tasks, files=tuple(plan.files for plan in plans.values()))
+
+
+def split_block(task: SplitTask) -> int:
+    """Route the edges of a block; returns how many it has."""
+    total = 0
+    # Keys at a threshold belong to its split.
+    ends = np.array(task.thresholds, np.uint64)
+    with task.writer.task(task.name) as output, ExitStack() as opened:
+        runs = {split: opened.enter_context(way.routed(output, lane)) for split, (way, lane) in task.splits.items()}
+        for found in task.edges.read(task.block):
+            total += len(found.key)
+            number = np.searchsorted(ends, found.key)
+            for place, split in enumerate(KEY_ORDER):
+                own = np.flatnonzero(number == place)
+                if not len(own):
+                    continue
+                values = {"source": found.source[own], "target": found.target[own]}
+                if found.weight is not None:
+                    values["weight"] = found.weight[own]
+                runs[split].add(Index.of_offsets(np.array([0, len(own)], np.int64)), values)
+    return total

@@ -1,0 +1,338 @@
+"""The graph without the held-out edges: every row block once more, without the entries of the held-out pairs.
+
+The pairs are routed by row to the blocks, in both directions for a symmetric graph. A block is read and written from
+front to back, so that memory holds some of its entries and some of the held-out ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.matrix_sort.blocks import CHUNK_VERTICES, block_aside
+from gnnloom.pipeline.matrix_sort.sort_plan import degree_phase
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.gathered import Gathered
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, working_memory
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
+from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
+from gnnloom.storage.artifacts.graph import BlockWriter, Graph, block_path
+from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
+from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, create_array, write_rows
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.kernels import count_at_most, count_below
+
+#: Entries of a block that are read at a time, unless a stored chunk has more.
+STEP_ENTRIES: Final = 1 << 20
+#: Held-out entries that are in memory at a time, unless one row has more; bytes of each in a file, row and column; and
+#: bytes of memory: both as read, by row and by column, and the order.
+HELD_ENTRIES: Final = 1 << 17
+_FILED_BYTES: Final = 16
+_HELD_BYTES: Final = 64
+#: Bytes of a row: its pointer.
+_ROW_BYTES: Final = 8
+#: Arrays of a graph that are about its vertices, and stay as they are.
+_VERTEX_ARRAYS: Final = ("original_id", "original_name_offset", "original_name")
+#: Chunks of such an array that a task copies.
+_COPIED_CHUNKS: Final = 16
+
+
+@dataclass(frozen=True)
+class HeldOutTask(Task):
+    """Routes some held-out pairs to the rows that have their entries.
+
+    Attributes:
+        links: folder of the links artifact.
+        pairs: the array with the pairs, and the piece of it that the task reads.
+        symmetric: whether a pair has two entries.
+    """
+
+    links: Path
+    pairs: ArrayRecord
+    symmetric: bool
+    entries: Shuffle
+    lane: Lane
+
+
+def route_held_out(task: HeldOutTask) -> int:
+    """Route a piece of an array of pairs; returns the number of pairs."""
+    (piece,) = task.pairs.pieces
+    reader = ArrayReader(task.links, task.pairs)
+    with task.writer.task(task.name) as output, task.entries.routed(output, task.lane) as out:
+        for start in range(piece.start, piece.stop, reader.chunk_rows):
+            pairs = reader.read(start, min(start + reader.chunk_rows, piece.stop))
+            row, column = pairs[:, 1], pairs[:, 0]
+            if task.symmetric:
+                row, column = np.concatenate([row, column]), np.concatenate([column, row])
+            order = np.argsort(row, kind="stable")
+            out.add(Index.of_positions(row[order]), {"column": column[order]})
+    return piece.stop - piece.start
+
+
+@dataclass(frozen=True)
+class MessageBlockTask(Task):
+    """Writes a row block without the held-out entries.
+
+    Attributes:
+        graph: folder of the graph artifact.
+        entries: the held-out entries, by row.
+        memory: bytes that the worker may use.
+    """
+
+    graph: Path
+    number: int
+    entries: Shuffle
+    memory: int
+
+
+def write_message_block(task: MessageBlockTask) -> int:
+    """Write one block; returns the number of entries that were read.
+
+    Raises:
+        BudgetError: a row has more held-out entries than fit in memory.
+    """
+    graph, path = Graph(Artifact(task.graph)), block_path(task.number)
+    first, stop = graph.block_rows[task.number : task.number + 2]
+    weights = graph.weights(task.number)
+    pointers = np.zeros(stop - first + 1, np.int64)
+    with task.writer.task(task.name) as output, block_aside(task.writer, path) as aside:
+        dtype = None if weights is None else weights.dtype
+        block = BlockWriter(aside, task.number, graph.num_vertices, dtype, codec_of(graph))
+        with OpenFiles(task.writer.work) as files:
+            for kept in _kept(task, graph, files):
+                block.append(kept.columns, kept.weights)
+                pointers[kept.first_row - first + 1 : kept.first_row - first + 1 + len(kept.counts)] += kept.counts
+        np.cumsum(pointers, out=pointers)
+        output.arrays = block.close(first, pointers)
+        output.facts = {"nnz": int(pointers[-1]), "held_out": graph.block_nnz[task.number] - int(pointers[-1])}
+    return graph.block_nnz[task.number]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Consecutive entries that stay, and how many of them each of some consecutive rows has."""
+
+    columns: NDArray[Any]
+    weights: NDArray[Any] | None
+    first_row: int
+    counts: NDArray[np.int64]
+
+
+def _kept(task: MessageBlockTask, graph: Graph, files: OpenFiles) -> Iterator[_Kept]:
+    """The entries of the block that are not held out, some at a time."""
+    held_out = task.entries.rows(task.writer.work, files)
+    columns, weights = graph.columns(task.number), graph.weights(task.number)
+    for span in row_ranges(graph, task.number):
+        last = span.first + len(span.pointers) - 1
+        for held in held_out.steps(_FILED_BYTES * HELD_ENTRIES, span.first, last) if last > span.first else ():
+            _check_memory(task, held)
+            offsets, column = _by_row(held)
+            first, stop = held.positions
+            pointers = span.pointers[first - span.first : stop - span.first + 1]
+            for begin, end in columns.ranges(STEP_ENTRIES, int(pointers[0]), int(pointers[-1])):
+                found = columns.read(begin, end)
+                keep, counts = np.empty(len(found), np.bool_), np.zeros(stop - first, np.int64)
+                _mark(pointers, begin, found, offsets, column, keep, counts)
+                weight = None if weights is None else weights.read(begin, end)[keep]
+                yield _Kept(found[keep], weight, first, counts)
+
+
+def _check_memory(task: MessageBlockTask, held: Gathered) -> None:
+    if held.num_rows > HELD_ENTRIES:
+        most = HELD_ENTRIES + (working_memory(task.memory) - task.needs.memory) // _HELD_BYTES
+        if held.num_rows > most:
+            raise BudgetError(
+                f"{task.graph}: {held.num_rows:,} edges of vertex {held.positions[0]} are held out, too many for"
+                f" {task.memory // MIB:,} MiB per worker; increase --memory"
+            )
+
+
+def block_memory(num_rows: int, entry_bytes: int) -> int:
+    """Bytes that a task holds to write a block of so many rows, none of which has many held-out entries."""
+    # Entries as read and as kept, and whether they are.
+    entries = (2 * entry_bytes + 1) * STEP_ENTRIES
+    return _ROW_BYTES * num_rows + RANGE_BYTES + entries + _HELD_BYTES * HELD_ENTRIES + WRITING_BYTES
+
+
+def _by_row(held: Gathered) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(num_rows + 1,) int64 where the held-out columns of each row of a range begin, and the columns, ascending."""
+    first, stop = held.positions
+    if not held.num_rows:
+        return np.zeros(stop - first + 1, np.int64), np.empty(0, np.int64)
+    row, column = held.position, held.column("column")
+    offsets = np.zeros(stop - first + 1, np.int64)
+    np.cumsum(np.bincount(row - first, minlength=stop - first), out=offsets[1:])
+    return offsets, column[np.lexsort((column, row))]
+
+
+@njit(cache=True, nogil=True)
+def _mark(
+    pointers: NDArray[np.int64],
+    start: int,
+    columns: NDArray[Any],
+    held_offsets: NDArray[np.int64],
+    held: NDArray[np.int64],
+    keep: NDArray[np.bool_],
+    counts: NDArray[np.int64],
+) -> None:
+    """Mark which of consecutive entries stay, and count them by row.
+
+    Args:
+        pointers: (num_rows + 1,) int64 positions of rows.
+        start: position of the first of these entries, which may lie within a row.
+        columns: (num_entries,) their columns, ascending within a row.
+        held_offsets: (num_rows + 1,) int64 where the held-out columns of each row begin in ``held``.
+        held: their columns, ascending within a row, possibly repeated.
+    """
+    row = count_at_most(pointers, start) - 1
+    position, stop = start, start + len(columns)
+    while position < stop:
+        while pointers[row + 1] <= position:
+            row += 1
+        end = min(pointers[row + 1], stop)
+        at, last = held_offsets[row], held_offsets[row + 1]
+        # The entries may begin in the middle of a row.
+        at += count_below(held[at:last], np.int64(columns[position - start]))
+        for k in range(position - start, end - start):
+            column = np.int64(columns[k])
+            while at < last and held[at] < column:
+                at += 1
+            keep[k] = at == last or held[at] != column
+            counts[row] += keep[k]
+        position = end
+
+
+@dataclass(frozen=True)
+class CopyTask(Task):
+    """Copies rows ``start`` to ``stop`` of an array about the vertices."""
+
+    graph: Path
+    array: str
+    start: int
+    stop: int
+
+
+def copy_rows(task: CopyTask) -> int:
+    """Copy some rows of an array; returns their number."""
+    reader = Artifact(task.graph).array(task.array)
+    with task.writer.task(task.name) as output:
+        for start in range(task.start, task.stop, reader.chunk_rows):
+            rows = reader.read(start, min(start + reader.chunk_rows, task.stop))
+            output.add(write_rows(task.writer.path, task.array, start, rows))
+    return task.stop - task.start
+
+
+def codec_of(graph: Graph) -> str:
+    """The compression of a graph, which one without held-out edges gets, too."""
+    return str(graph.artifact.parameters.get("codec", DEFAULT_CODEC))
+
+
+@dataclass(frozen=True, eq=False)
+class MessagePlan:
+    """The phases that make a graph without held-out edges.
+
+    Attributes:
+        writer: of the new graph.
+        links: folder of the links artifact.
+        pairs: its arrays of pairs that are held out.
+        graph: folder of the graph artifact.
+        sizes: of the graph.
+        copied: rows, rows of a chunk and bytes of a row of its arrays about vertices.
+        memory: bytes that a worker may use.
+    """
+
+    writer: ArtifactWriter
+    links: Path
+    pairs: Sequence[ArrayRecord]
+    graph: Path
+    sizes: GraphSizes
+    copied: Mapping[str, tuple[int, int, int]]
+    memory: int
+
+    def phases(self) -> list[Phase]:
+        """All phases; the last ones make the arrays."""
+        pieces = [record_of_piece(record, number) for record in self.pairs for number in range(len(record.pieces))]
+        entries = sum(record.shape[0] for record in self.pairs) * (2 if self.sizes.symmetric else 1)
+        shuffle = Shuffle("held-out", self.sizes.num_vertices, (Column("column", "int64"),), self.sizes.num_blocks)
+        plan = ShufflePlan(self.writer, shuffle, len(pieces), 8 * entries, entries)
+        return [
+            self._route(plan, pieces),
+            *plan.merges("merge held-out edges"),
+            self._blocks(plan, entries),
+            degree_phase(self.writer, self.block_rows),
+            self._copies(),
+        ]
+
+    @property
+    def block_rows(self) -> list[int]:
+        """(num_blocks + 1) first row of each block, and the number of vertices."""
+        return [0, *np.cumsum(self.sizes.block_rows).tolist()]
+
+    def _route(self, plan: ShufflePlan, pieces: Sequence[ArrayRecord]) -> Phase:
+        tasks = []
+        for number, record in enumerate(pieces):
+            (piece,) = record.pieces
+            pairs, both = piece.stop - piece.start, 2 if self.sizes.symmetric else 1
+            # A chunk of pairs at a time, whose entries are sorted by row.
+            needs = Needs(16 * pairs, 16 * both * pairs, memory=WRITING_BYTES + 48 * both * min(pairs, 1 << 18))
+            where = self.links, record, self.sizes.symmetric, plan.shuffle, plan.lane(number)
+            tasks.append(HeldOutTask(self.writer, f"held/{number:05d}", needs, *where))
+        return Phase("held-out edges", route_held_out, tasks, "pairs", files=(plan.files,))
+
+    def _blocks(self, plan: ShufflePlan, entries: int) -> Phase:
+        rows, tasks = self.block_rows, []
+        for number, nnz in enumerate(self.sizes.block_nnz):
+            first, stop = rows[number], rows[number + 1]
+            own = entries * nnz // max(1, self.sizes.nnz)
+            num_bytes = self.sizes.entry_bytes * nnz + 8 * (stop - first + 1)
+            opens, memory = plan.opens((first, stop)), block_memory(stop - first, self.sizes.entry_bytes)
+            needs = Needs(num_bytes + 16 * own, num_bytes - self.sizes.entry_bytes * own, opens, memory)
+            how = self.graph, number, plan.shuffle, self.memory
+            tasks.append(MessageBlockTask(self.writer, block_path(number), needs, *how))
+        reads = (plan.read_files,)
+        return Phase("message graph", write_message_block, tasks, reads=reads, makes_arrays=True, arrays=2)
+
+    def _copies(self) -> Phase:
+        tasks = []
+        for array, (total, chunk_rows, row_bytes) in self.copied.items():
+            step = _COPIED_CHUNKS * chunk_rows
+            for number, start in enumerate(range(0, total, step)):
+                stop = min(start + step, total)
+                needs = Needs(row_bytes * (stop - start), row_bytes * (stop - start), memory=WRITING_BYTES)
+                name = f"copy/{array}/{number:05d}"
+                tasks.append(CopyTask(self.writer, name, needs, self.graph, array, start, stop))
+        return Phase("names of vertices", copy_rows, tasks, "rows", makes_arrays=True)
+
+    def create_arrays(self, graph: Graph) -> None:
+        """Create the arrays that several tasks write, unless an earlier command did: that deletes their chunks."""
+        writer, codec = self.writer, codec_of(graph)
+        if not (writer.path / "degree" / "zarr.json").exists():
+            shape = (graph.num_vertices,)
+            create_array(writer.path, "degree", shape, "int64", ("vertex",), CHUNK_VERTICES, codec)
+        for name, (_, chunk_rows, _) in self.copied.items():
+            record = graph.artifact.record(name)
+            if not (writer.path / name / "zarr.json").exists():
+                create_array(writer.path, name, record.shape, record.dtype, record.dims, chunk_rows, codec)
+
+
+def copied_arrays(graph: Graph) -> dict[str, tuple[int, int, int]]:
+    """Rows, rows of a chunk and bytes of a row of the arrays of a graph about its vertices."""
+    arrays = [graph.artifact.array(name) for name in _VERTEX_ARRAYS if name in graph.artifact]
+    return {each.record.path: (len(each), each.chunk_rows, each.dtype.itemsize) for each in arrays}
+
+
+def record_of_piece(record: ArrayRecord, number: int) -> ArrayRecord:
+    """The record of an array with one of its pieces."""
+    return ArrayRecord(record.path, record.shape, record.dtype, record.dims, (record.pieces[number],))

@@ -1,0 +1,106 @@
+"""The arrays of a split: ranges of its routed pairs, in the order in which they were routed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
+from gnnloom.storage.format.arrays import create_array, default_chunk_rows, write_rows
+from gnnloom.storage.format.artifact import ArtifactWriter
+
+#: Chunks that a task writes.
+CHUNKS_PER_TASK: Final = 4
+
+
+@dataclass(frozen=True)
+class PairArray:
+    """An array with a row for each pair of a split.
+
+    Attributes:
+        path: of the array.
+        shape, dtype, dims: of the array.
+        plan: how the pairs are routed.
+        columns: the columns of the shuffle that are its columns; none for an array that is the same for all pairs.
+        constant: the number that is the same for all pairs.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+    plan: ShufflePlan
+    columns: tuple[str, ...]
+    constant: int = 0
+
+    @property
+    def task_rows(self) -> int:
+        """Rows that a task writes: whole chunks."""
+        return CHUNKS_PER_TASK * default_chunk_rows(self.shape, np.dtype(self.dtype))
+
+    def create(self, writer: ArtifactWriter) -> None:
+        """Create the array, unless some of it was written: that deletes its chunks."""
+        if not writer.recorded(f"{self.path}/"):
+            create_array(writer.path, self.path, self.shape, self.dtype, self.dims)
+
+    def tasks(self, writer: ArtifactWriter) -> list[PairRowsTask]:
+        """The tasks that write the rows; one if there are none, which records the array."""
+        step, total, width = self.task_rows, self.shape[0], np.dtype(self.dtype).itemsize * prod(self.shape[1:])
+        tasks = []
+        for number, start in enumerate(range(0, max(1, total), step)):
+            stop = min(start + step, total)
+            num_bytes = (stop - start) * width
+            needs = Needs(num_bytes, num_bytes, self.plan.opens((0, 1)), 2 * num_bytes)
+            how = self.path, self.dtype, self.shape[1:], self.plan.shuffle, self.columns, self.constant
+            tasks.append(PairRowsTask(writer, f"{self.path}/{number:05d}", needs, *how, start, stop))
+        return tasks
+
+
+@dataclass(frozen=True)
+class PairRowsTask(Task):
+    """Writes rows ``start`` to ``stop`` of an array; see :class:`PairArray`."""
+
+    path: str
+    dtype: str
+    trailing: tuple[int, ...]
+    pairs: Shuffle
+    columns: tuple[str, ...]
+    constant: int
+    start: int
+    stop: int
+
+    def rows(self) -> NDArray[Any]:
+        """The rows, in memory."""
+        rows = np.full((self.stop - self.start, *self.trailing), self.constant, self.dtype)
+        with OpenFiles(self.writer.work) as files:
+            for place, name in enumerate(self.columns):
+                found = self.pairs.rows(self.writer.work, files).numbered(range(self.start, self.stop), name)
+                column = rows[:, place] if len(self.columns) > 1 else rows
+                done = 0
+                for block in found:
+                    column[done : done + len(block)] = block
+                    done += len(block)
+        return rows
+
+
+def array_phase(writer: ArtifactWriter, arrays: Iterable[PairArray]) -> Phase:
+    """The phase that writes some arrays, which exist."""
+    arrays = list(arrays)
+    tasks = [task for array in arrays for task in array.tasks(writer)]
+    files = {id(array.plan.read_files): array.plan.read_files for array in arrays}
+    return Phase("write pairs", write_pair_rows, tasks, "pairs", tuple(files.values()), makes_arrays=True)
+
+
+def write_pair_rows(task: PairRowsTask) -> int:
+    """Write some rows; returns their number."""
+    with task.writer.task(task.name) as output:
+        output.add(write_rows(task.writer.path, task.path, task.start, task.rows()))
+    return task.stop - task.start

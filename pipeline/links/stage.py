@@ -1,0 +1,225 @@
+"""The stage that draws links from a graph: pairs by split, and the graph without those that are held out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
+from gnnloom.pipeline.links.edge_keys import EdgeKeys
+from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase
+from gnnloom.pipeline.links.thresholds import find_thresholds
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
+from gnnloom.pipeline.tasks.phase import Phase, missing_tasks, records_of, repairing, run
+from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.links import PAIR, Links
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import BudgetError, InputError
+from gnnloom.storage.format.arrays import ArrayRecord
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
+from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.storage.format.task_record import merge_pieces
+from gnnloom.storage.matrix.random_numbers import stream_key
+
+
+@dataclass(frozen=True)
+class WrittenPairs:
+    """Pairs that are written and not published.
+
+    Attributes:
+        tasks: names of the tasks that wrote the arrays.
+        num_pairs: pairs of each split.
+        facts: facts of the manifest about them.
+    """
+
+    tasks: Sequence[str]
+    num_pairs: Mapping[str, int]
+    facts: Mapping[str, Any]
+
+
+@repairing
+def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cluster) -> Links:
+    """Draw links from a graph, or find them; resumes what an earlier run left.
+
+    An edge's key is a random number that depends on the seed and on its ends. The edges with the smallest keys are the
+    test pairs, those with the next ones the valid pairs and, if the pairs for training are disjoint from the graph that
+    the model reads, these. So the splits have the same pairs whatever the number of workers, and equal splits of a
+    graph and of the same one with more edges have most pairs in common.
+
+    Raises:
+        InputError: a split gets no pair.
+        BudgetError: the memory per worker is too small.
+    """
+    inputs = {"graph": graph.artifact.key}
+    cluster = for_few(cluster, graph.nnz)
+    with ArtifactWriter.begin(dataset.path, "links", options.parameters, inputs, cluster.scratch) as writer:
+        if writer.is_complete:
+            return _with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
+        try:
+            written = _draw(writer, graph, options, cluster)
+        except InputError:
+            # This graph with these options never gives links, so nothing is left to finish.
+            writer.discard()
+            raise
+        return publish(dataset, graph, writer, written, cluster)
+
+
+def links_key(graph_key: str, options: DrawOptions) -> str:
+    """The key of the artifact that :func:`draw_links` makes or finds."""
+    return artifact_key("links", options.parameters, {"graph": graph_key})
+
+
+def message_key(graph_key: str, links_key: str) -> str:
+    """The key of the graph without the edges that these links hold out."""
+    return artifact_key("graph", {}, {"graph": graph_key, "links": links_key})
+
+
+def _draw(writer: ArtifactWriter, graph: Graph, options: DrawOptions, cluster: Cluster) -> WrittenPairs:
+    sizes = GraphSizes.of(graph)
+    edges = EdgeKeys(graph.artifact.path, int(stream_key(options.seed, "links")))
+    working_memory(cluster.memory)
+    thresholds = find_thresholds(writer, edges, sizes, options, cluster)
+    disjoint = len(thresholds) == len(KEY_ORDER)
+    stored = graph.weights(0)
+    weight_dtype = None if stored is None else stored.dtype.name
+    plans = split_plans(writer, sizes, None if disjoint else weight_dtype)
+    first = split_phase(writer, edges, sizes, thresholds, plans)
+    check_memory([first], cluster)
+    num_pairs = counted_pairs(writer, first, plans, cluster)
+    arrays = drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint)
+    for array in arrays:
+        array.create(writer)
+    names = run([first, array_phase(writer, arrays)], cluster, writer)
+    return WrittenPairs(names, num_pairs, {"kind": PAIR, "num_classes": 0, "train_held_out": disjoint})
+
+
+def counted_pairs(
+    writer: ArtifactWriter, routing: Phase, plans: Mapping[str, ShufflePlan], cluster: Cluster
+) -> dict[str, int]:
+    """Route the pairs of all splits, unless an earlier command did; returns how many each has."""
+    path = writer.work / "pairs.json"
+    if not path.exists():
+        run([routing], cluster, writer, [plan.files for plan in plans.values()])
+        records = records_of(routing, writer)
+        counts = {split: sum(runs.num_rows for runs in plan.shuffle.recorded(records)) for split, plan in plans.items()}
+        # From here on, pairs that are lost are routed again only if they are needed.
+        write_json(path, {"num_pairs": counts})
+    with reading_work(path), parsing(path, "numbers of pairs"):
+        return {split: int(count) for split, count in read_json(path)["num_pairs"].items()}
+
+
+def drawn_arrays(
+    plans: Mapping[str, ShufflePlan], num_pairs: Mapping[str, int], weight_dtype: str | None, *, disjoint: bool
+) -> list[PairArray]:
+    """The arrays of pairs that are drawn from a graph.
+
+    Args:
+        plans: how the pairs of each split are routed.
+        weight_dtype: of the graph's weights; None if it has none.
+        disjoint: whether the pairs for training are no edges of the graph that the model reads.
+    """
+    ends = ("source", "target")
+    arrays = [
+        PairArray(f"{split}/pair", (num_pairs[split], 2), "int64", ("pair", "end"), plans[split], ends)
+        for split in LINK_SPLITS
+    ]
+    # A pair that is an edge of an unweighted graph has the entry 1.
+    columns = ("weight",) if weight_dtype and not disjoint else ()
+    weight = (num_pairs["train"],), weight_dtype or "uint8", ("pair",), plans["train"], columns, 0 if disjoint else 1
+    return [*arrays, PairArray("train/weight", *weight)]
+
+
+def publish(dataset: Dataset, graph: Graph, writer: ArtifactWriter, written: WrittenPairs, cluster: Cluster) -> Links:
+    """Make the graph without the held-out pairs, and publish it and then the links.
+
+    In this order, so that links whose graph was never made do not exist.
+    """
+    recorded = writer.recorded_of(written.tasks)
+    arrays = {record.path: record for record in merge_pieces(a for each in recorded.values() for a in each.arrays)}
+    held_out = held_out_splits(train=written.facts["train_held_out"])
+    pairs = [arrays[f"{split}/pair"] for split in held_out]
+    message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, cluster)
+    facts = {
+        "num_pairs": dict(written.num_pairs),
+        "message_graph": message.artifact.key,
+        "symmetric": graph.symmetric,
+        "held_out_entries": message.artifact.facts["held_out"],
+        **written.facts,
+    }
+    return Links(writer.commit(written.tasks, {"vertex": graph.num_vertices}, facts))
+
+
+def held_out_splits(*, train: bool) -> list[str]:
+    """The splits whose pairs are no edges of the graph that the model reads."""
+    return [split for split in LINK_SPLITS if split != "train" or train]
+
+
+def _with_message_graph(dataset: Dataset, graph: Graph, links: Links, cluster: Cluster) -> Links:
+    """The links, whose graph is made again if it was removed."""
+    if links.message_graph != links.graph:
+        splits = held_out_splits(train=links.artifact.facts["train_held_out"])
+        pairs = [links.artifact.record(f"{split}/pair") for split in splits]
+        make_message_graph(dataset, graph, links.artifact.path, links.artifact.key, pairs, cluster)
+    return links
+
+
+def make_message_graph(
+    dataset: Dataset, graph: Graph, links: Any, links_key: str, pairs: Sequence[ArrayRecord], cluster: Cluster
+) -> Graph:
+    """Make the graph without held-out pairs as another graph of the dataset, or find it.
+
+    Args:
+        links: folder of the links, which need not be published.
+        pairs: the arrays of pairs that are held out.
+
+    Raises:
+        BudgetError: the memory per worker is too small.
+    """
+    inputs = {"graph": graph.artifact.key, "links": links_key}
+    with ArtifactWriter.begin(dataset.path, "graph", {}, inputs, cluster.scratch) as writer:
+        if writer.is_complete:
+            return Graph(Artifact(writer.path))
+        sizes = GraphSizes.of(graph)
+        where = graph.artifact.path, sizes, copied_arrays(graph), cluster.memory
+        plan = MessagePlan(writer, links, pairs, *where)
+        phases = plan.phases()
+        check_memory(phases, cluster)
+        plan.create_arrays(graph)
+        blocks = next(phase for phase in phases if phase.name == "message graph")
+        # A block without a record may be complete, or damaged by a crash of the machine: it is made again.
+        for task in missing_tasks(blocks, writer):
+            shutil.rmtree(writer.path / task.name, ignore_errors=True)
+        names = run(phases, cluster, writer)
+        recorded = writer.recorded_of(block_path(number) for number in range(graph.num_blocks))
+        found = [recorded[block_path(number)].facts for number in range(graph.num_blocks)]
+        facts = {
+            "nnz": sum(each["nnz"] for each in found),
+            "symmetric": graph.symmetric,
+            "weighted": graph.weighted,
+            "block_rows": graph.block_rows,
+            "block_nnz": [each["nnz"] for each in found],
+            "held_out": sum(each["held_out"] for each in found),
+        }
+        return Graph(writer.commit(names, {"vertex": graph.num_vertices}, facts))
+
+
+def check_memory(phases: Sequence[Phase], cluster: Cluster) -> None:
+    """Check that every task fits the memory of a worker.
+
+    Raises:
+        BudgetError: one does not.
+    """
+    most = max((task.needs.memory for phase in phases for task in phase.tasks), default=0)
+    if most > working_memory(cluster.memory):
+        raise BudgetError(
+            f"a task needs {(most + BASE_MEMORY) // MIB:,} MiB, and {cluster.memory // MIB:,} MiB per worker are"
+            " allowed; increase --memory"
+        )

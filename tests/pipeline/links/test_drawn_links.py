@@ -1,0 +1,250 @@
+"""Links drawn from a graph are those that NumPy draws, and the graph without them is SciPy's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.stage import draw_links, links_key, message_key
+from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.errors import BudgetError, InputError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.random_numbers import stream_key
+from support.graphs import random_adjacency, store_graph, store_vertices
+from support.links import pairs_of
+from support.small_stages import make_small
+from support.stopping import run_in_steps
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def mixed(value: int) -> int:
+    """The finalizer of splitmix64, on Python's integers."""
+    value &= _MASK
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
+    return value ^ (value >> 31)
+
+
+def key_of(seed: int, source: int, target: int) -> int:
+    own = mixed(int(stream_key(seed, "links")) + (source + 1) * _GOLDEN)
+    return mixed(own + (target + 1) * _GOLDEN)
+
+
+def drawn(adjacency: Any, counts: dict[str, int], seed: int, *, symmetric: bool) -> dict[str, np.ndarray]:
+    """Pairs of each split, and of the rest, by target and source."""
+    pairs = pairs_of(adjacency, symmetric=symmetric)
+    order = np.argsort(np.array([key_of(seed, *pair) for pair in pairs.tolist()], np.uint64))
+    ends = np.cumsum(list(counts.values()))
+    found = {}
+    for (name, count), end in zip(counts.items(), ends.tolist(), strict=True):
+        chosen = pairs[np.sort(order[end - count : end])]
+        found[name] = chosen
+    return {**found, "rest": pairs[np.sort(order[int(ends[-1]) :])]}
+
+
+def without(adjacency: Any, pairs: np.ndarray, *, symmetric: bool) -> Any:
+    """A matrix without the entries of pairs, as SciPy subtracts them."""
+    source, target = pairs.T
+    rows = np.concatenate([target, source]) if symmetric else target
+    columns = np.concatenate([source, target]) if symmetric else source
+    held = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=adjacency.shape)
+    kept = scipy.sparse.csr_array(adjacency - adjacency.multiply(held))
+    kept.eliminate_zeros()
+    kept.sort_indices()
+    return kept
+
+
+def store(catalog: Catalog, *, symmetric: bool, weighted: bool = False, seed: int = 1) -> tuple[Dataset, Any]:
+    adjacency = random_adjacency(200, 900, seed, symmetric=symmetric)
+    if weighted:
+        rng = np.random.default_rng(seed)
+        values = scipy.sparse.csr_array(
+            (rng.uniform(0.5, 2, adjacency.nnz).astype(np.float32), adjacency.indices, adjacency.indptr),
+            shape=adjacency.shape,
+        )
+        adjacency = values.maximum(values.T) if symmetric else values
+    dataset = catalog.create("web")
+    store_graph(dataset, adjacency, symmetric=symmetric, weighted=weighted, num_blocks=3)
+    return dataset, adjacency
+
+
+def draw(dataset: Dataset, cluster: Any = None, **options: Any) -> Links:
+    return draw_links(dataset, dataset.graph(), DrawOptions(**options), cluster or InProcessCluster())
+
+
+@pytest.mark.parametrize("disjoint", [0.0, 0.3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_pairs_and_the_message_graph_are_those_of_numpy(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, weighted: bool, disjoint: float
+) -> None:
+    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 500)
+    dataset, adjacency = store(catalog, symmetric=symmetric, weighted=weighted)
+    links = draw(dataset, valid=0.05, test=0.1, disjoint=disjoint, seed=4)
+    num_edges = len(pairs_of(adjacency, symmetric=symmetric))
+    counts = {"test": num_edges // 10, "valid": num_edges // 20}
+    if disjoint:
+        counts["train"] = int(3 * (num_edges - sum(counts.values())) / 10)
+    expected = drawn(adjacency, counts, 4, symmetric=symmetric)
+    held_out = np.concatenate([expected[split] for split in counts])
+    if not disjoint:
+        expected["train"] = expected["rest"]
+    for split in ("train", "valid", "test"):
+        np.testing.assert_array_equal(links.pair(split), expected[split])
+        assert links.num_pairs[split] == len(expected[split]) > 0
+
+    kept = without(adjacency, held_out, symmetric=symmetric)
+    message = dataset.graph(links.message_graph)
+    found = message.to_scipy()
+    np.testing.assert_array_equal(found.indptr, kept.indptr)
+    np.testing.assert_array_equal(found.indices, kept.indices)
+    np.testing.assert_array_equal(found.data, kept.data.astype(np.float32))
+    np.testing.assert_array_equal(message.degree(), np.diff(kept.indptr))
+    assert (message.symmetric, message.weighted, message.nnz) == (symmetric, weighted, kept.nnz)
+    assert message.block_rows == dataset.graph(links.graph).block_rows
+    source, target = expected["train"].T
+    np.testing.assert_array_equal(links.weight(), kept[target, source].astype(links.weight().dtype))
+    assert links.weight().dtype == (np.float32 if weighted else np.uint8)
+    assert (links.weight() == 0).all() == bool(disjoint)
+    for info in dataset.artifacts():
+        check_artifact(dataset, Artifact(info.path))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_thresholds_are_exact_whatever_the_rounds(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    # With 4 bits a round, hundreds of keys share the bits of the first, so that several rounds are needed.
+    for name, value in (("ROUND_BITS", 4), ("MOST_ROUNDS", 16), ("_CELLS", 16)):
+        monkeypatch.setattr(f"gnnloom.pipeline.links.thresholds.{name}", value)
+    dataset, adjacency = store(catalog, symmetric=False, seed=seed)
+    links = draw(dataset, valid=0.1, test=0.1, disjoint=0.5, seed=seed)
+    num_edges = len(pairs_of(adjacency, symmetric=False))
+    held = 2 * (num_edges // 10)
+    counts = {"test": held // 2, "valid": held // 2, "train": (num_edges - held) // 2}
+    expected = drawn(adjacency, counts, seed, symmetric=False)
+    for split in counts:
+        np.testing.assert_array_equal(links.pair(split), expected[split])
+
+
+def content(dataset: Dataset) -> dict[str, str]:
+    return {f"{info.kind}/{info.key}": Artifact(info.path).digest for info in dataset.artifacts()}
+
+
+def test_asking_twice_makes_nothing_new_and_the_keys_are_known_before(catalog: Catalog) -> None:
+    dataset, _ = store(catalog, symmetric=True)
+    graph = dataset.graph()
+    first = draw(dataset, seed=3)
+    own = links_key(graph.artifact.key, DrawOptions(seed=3))
+    assert (first.artifact.key, first.message_graph) == (own, message_key(graph.artifact.key, own))
+    before = content(dataset)
+    assert draw_links(dataset, graph, DrawOptions(seed=3), InProcessCluster()).artifact.manifest == (
+        first.artifact.manifest
+    )
+    assert content(dataset) == before
+    # A graph that was removed is made again, of the stored pairs.
+    dataset_before = dict(before)
+    for path in sorted((dataset.path / "graph" / first.message_graph).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    draw_links(dataset, graph, DrawOptions(seed=3), InProcessCluster())
+    assert content(dataset) == dataset_before
+    other = draw_links(dataset, graph, DrawOptions(seed=4), InProcessCluster())
+    assert other.artifact.key != own
+    assert not np.array_equal(other.pair("test"), first.pair("test"))
+    assert dataset.links(seed=4).artifact.key == other.artifact.key
+
+
+def test_vertex_data_of_the_graph_are_those_of_the_message_graph(catalog: Catalog) -> None:
+    dataset, _ = store(catalog, symmetric=True)
+    graph = dataset.graph().artifact.key
+    vertices = store_vertices(dataset, np.ones((200, 3)), None, None)
+    links = draw(dataset)
+    assert dataset.vertices(graph=links.message_graph).artifact.key == vertices.artifact.key
+    assert dataset.origin(links.message_graph) == dataset.origin(graph) == graph
+    assert [info.key for info in dataset.ingested_graphs()] == [graph]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"valid": 0.0}, "valid 0.0: expected more than 0"),
+        ({"test": 1.0}, "test 1.0: expected a number from 0 to below 1"),
+        ({"valid": 0.5, "test": 0.5}, "expected a sum below 1"),
+        ({"disjoint": 1.0}, "disjoint 1.0: expected a number from 0 to below 1"),
+        ({"disjoint": -0.1}, "disjoint -0.1: expected a number from 0"),
+        ({"seed": -1}, "seed -1: expected at least 0"),
+    ],
+)
+def test_fractions_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        DrawOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"valid": 0.01, "test": 0.4}, r"valid 0.01: of 3 edges, that is none"),
+        ({"valid": 0.4, "test": 0.1}, r"test 0.1: of 3 edges, that is none"),
+        ({"valid": 0.34, "test": 0.34, "disjoint": 0.5}, r"disjoint 0.5: of 3 edges, that is none"),
+    ],
+)
+def test_a_split_without_pairs_is_refused_and_leaves_nothing(
+    catalog: Catalog, options: dict[str, Any], message: str
+) -> None:
+    adjacency = scipy.sparse.csr_array(np.eye(4) + np.diag([1, 1, 1], 1))
+    dataset = catalog.create("web")
+    graph = store_graph(dataset, adjacency, symmetric=False, num_blocks=2)
+    with pytest.raises(InputError, match=message):
+        draw_links(dataset, graph, DrawOptions(**options), InProcessCluster())
+    assert dataset.artifacts("links") == []
+    assert len(dataset.artifacts("graph")) == 1
+
+
+def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Many tasks, files and merges, in few bytes.
+    make_small(monkeypatch.setattr)
+
+    def stored(name: str) -> Dataset:
+        return store(Catalog(tmp_path / name), symmetric=True, weighted=True, seed=2)[0]
+
+    def drawn_on(dataset: Dataset, cluster: Any) -> dict[str, str]:
+        (ingested,) = dataset.ingested_graphs()
+        draw_links(dataset, dataset.graph(ingested.key), DrawOptions(seed=6, disjoint=0.4), cluster)
+        return {key: digest for key, digest in content(dataset).items() if "transpose" not in key}
+
+    expected = drawn_on(stored("one"), InProcessCluster())
+    assert len(expected) == 3
+    for workers in (2, 3):
+        assert drawn_on(stored(f"workers {workers}"), ThreadedCluster(workers, 1 << 30)) == expected
+    for tasks in (1, 7):
+        killed = stored(f"tasks {tasks}")
+        found, ran = run_in_steps(lambda cluster, killed=killed: drawn_on(killed, cluster), tasks)  # type: ignore[misc]
+        assert found == expected
+        assert {"count_keys", "split_block", "write_pair_rows", "merge_runs", "write_message_block"} < {
+            function for function, _ in ran
+        }
+        # Nothing runs twice.
+        assert len(ran) == len(set(ran))
+
+
+def test_memory_that_one_vertex_exceeds_is_refused(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnloom.pipeline.links.message_graph.HELD_ENTRIES", 2)
+    monkeypatch.setattr("gnnloom.pipeline.links.message_graph._HELD_BYTES", 1 << 28)
+    star = np.zeros((60, 60))
+    star[0] = 1
+    dataset = catalog.create("web")
+    graph = store_graph(dataset, scipy.sparse.csr_array(star), symmetric=False, num_blocks=2)
+    with pytest.raises(BudgetError, match="edges of vertex 0 are held out, too many for 1,024 MiB"):
+        draw_links(dataset, graph, DrawOptions(test=0.5), InProcessCluster())
+    with pytest.raises(BudgetError, match=r"a task needs .* 448 MiB per worker are allowed"):
+        draw_links(dataset, graph, DrawOptions(test=0.5), InProcessCluster(448 << 20))
