@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
@@ -16,6 +16,7 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
 from gnnloom.storage.format.arrays import create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.schema import LINK_SPLITS
 
 #: Chunks that a task writes.
 CHUNKS_PER_TASK: Final = 4
@@ -104,3 +105,24 @@ def write_pair_rows(task: PairRowsTask) -> int:
     with task.writer.task(task.name) as output:
         output.add(write_rows(task.writer.path, task.path, task.start, task.rows()))
     return task.stop - task.start
+
+
+def drawn_arrays(
+    plans: Mapping[str, ShufflePlan], num_pairs: Mapping[str, int], weight_dtype: str | None, *, disjoint: bool
+) -> list[PairArray]:
+    """The arrays of pairs that are drawn from a graph.
+
+    Args:
+        plans: how the pairs of each split are routed.
+        weight_dtype: of the graph's weights; None if it has none.
+        disjoint: whether the pairs for training are no edges of the graph that the model reads.
+    """
+    ends = ("source", "target")
+    arrays = [
+        PairArray(f"{split}/pair", (num_pairs[split], 2), "int64", ("pair", "end"), plans[split], ends)
+        for split in LINK_SPLITS
+    ]
+    # A pair that is an edge of an unweighted graph has the entry 1.
+    columns = ("weight",) if weight_dtype and not disjoint else ()
+    weight = (num_pairs["train"],), weight_dtype or "uint8", ("pair",), plans["train"], columns, 0 if disjoint else 1
+    return [*arrays, PairArray("train/weight", *weight)]

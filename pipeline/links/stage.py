@@ -11,7 +11,7 @@ from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_pla
 from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.options import DrawOptions
-from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase
+from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.thresholds import find_thresholds
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
@@ -114,27 +114,6 @@ def counted_pairs(
         write_json(path, {"num_pairs": counts})
     with reading_work(path), parsing(path, "numbers of pairs"):
         return {split: int(count) for split, count in read_json(path)["num_pairs"].items()}
-
-
-def drawn_arrays(
-    plans: Mapping[str, ShufflePlan], num_pairs: Mapping[str, int], weight_dtype: str | None, *, disjoint: bool
-) -> list[PairArray]:
-    """The arrays of pairs that are drawn from a graph.
-
-    Args:
-        plans: how the pairs of each split are routed.
-        weight_dtype: of the graph's weights; None if it has none.
-        disjoint: whether the pairs for training are no edges of the graph that the model reads.
-    """
-    ends = ("source", "target")
-    arrays = [
-        PairArray(f"{split}/pair", (num_pairs[split], 2), "int64", ("pair", "end"), plans[split], ends)
-        for split in LINK_SPLITS
-    ]
-    # A pair that is an edge of an unweighted graph has the entry 1.
-    columns = ("weight",) if weight_dtype and not disjoint else ()
-    weight = (num_pairs["train"],), weight_dtype or "uint8", ("pair",), plans["train"], columns, 0 if disjoint else 1
-    return [*arrays, PairArray("train/weight", *weight)]
 
 
 def publish(dataset: Dataset, graph: Graph, writer: ArtifactWriter, written: WrittenPairs, cluster: Cluster) -> Links:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import gnnloom.workflows.api
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.sources.format import formats
@@ -42,6 +43,7 @@ def option_types() -> str:
         "FeaturesKeywords": features,
         "PartitionKeywords": partition,
         "SampleKeywords": options_of(SampleOptions),
+        "DrawKeywords": options_of(DrawOptions),
     }
     blocks = [_HEAD, _class("ClusterKeywords", "TypedDict", CLUSTER)]
     blocks += [_class(name, "ClusterKeywords", options) for name, options in classes.items()]

@@ -70,6 +70,12 @@ class SampleKeywords(ClusterKeywords, total=False):
     replace: bool
     cache_memory: int
 
+class DrawKeywords(ClusterKeywords, total=False):
+    valid: float
+    test: float
+    disjoint: float
+    seed: int
+
 class TrainKeywords(TypedDict, total=False):
     ranks: int
     algorithm: str

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gnnloom.storage.errors import GnnloomError
     from gnnloom.workflows.api.catalog import Catalog, Dataset
     from gnnloom.workflows.api.ingest import features, generate, ingest
+    from gnnloom.workflows.api.links import draw_links
     from gnnloom.workflows.api.partition import partition, shard
     from gnnloom.workflows.api.recipe import run
     from gnnloom.workflows.api.run import Run
@@ -40,6 +41,7 @@ __all__ = [
     "GnnloomError",
     "Run",
     "__version__",
+    "draw_links",
     "features",
     "generate",
     "ingest",
@@ -59,6 +61,7 @@ _HOMES = {
     "Catalog": f"{_API}.catalog",
     "Dataset": f"{_API}.catalog",
     "Run": f"{_API}.run",
+    "draw_links": f"{_API}.links",
     "features": f"{_API}.ingest",
     "generate": f"{_API}.ingest",
     "ingest": f"{_API}.ingest",

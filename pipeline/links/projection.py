@@ -1,0 +1,144 @@
+"""What links will need, before they are drawn: tasks, memory per worker and disk."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
+from gnnloom.pipeline.links.edge_keys import EdgeKeys
+from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
+from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key
+from gnnloom.pipeline.links.thresholds import MOST_ROUNDS, ROUND_BITS, round_plan
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY
+from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count, temporary_bytes, total_tasks
+from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.format.arrays import ArrayRecord, Piece
+from gnnloom.storage.format.artifact import ArtifactWriter
+
+_STATED = ArtifactWriter(Path(), "links", "")
+
+
+@dataclass(frozen=True)
+class LinkProjection:
+    """What links and the graph without them are expected to need.
+
+    Attributes:
+        key: key of the links.
+        message_graph: key of the graph without held-out edges.
+        is_done: both exist, so nothing will run.
+        pairs: pairs of all splits, about: loops are not known to be none.
+        tasks: independent tasks, about: how often keys are counted depends on them.
+        workers: tasks at a time.
+        peak_memory: bytes of the largest worker process, at the most.
+        temporary_bytes: bytes of temporary files at their peak.
+        output_bytes: both artifacts on disk, uncompressed.
+        disk_free_bytes: bytes free on the disk.
+    """
+
+    dataset: str
+    key: str
+    message_graph: str
+    is_done: bool
+    pairs: int
+    tasks: int
+    workers: int
+    peak_memory: int
+    temporary_bytes: int
+    output_bytes: int
+    disk_free_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers: int, memory: int) -> LinkProjection:
+    """Project the links that are drawn from a graph.
+
+    Raises:
+        InputError: a split gets no pair.
+    """
+    key = links_key(graph.artifact.key, options)
+    message = message_key(graph.artifact.key, key)
+    sizes = GraphSizes.of(graph)
+    phases = link_phases(sizes, options, memory, copied_arrays(graph))
+    paths = (dataset.path / "links" / key, dataset.path / "graph" / message)
+    is_done = all(ArtifactWriter(path, path.parent.name, path.name).is_complete for path in paths)
+    counted = count(phases)
+    arrays = {phase.name for phase in phases if phase.makes_arrays}
+    return LinkProjection(
+        dataset=dataset.name,
+        key=key,
+        message_graph=message,
+        is_done=is_done,
+        pairs=num_edges(sizes),
+        tasks=0 if is_done else total_tasks(counted),
+        workers=workers,
+        peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
+        temporary_bytes=0 if is_done else temporary_bytes(phases),
+        output_bytes=0 if is_done else sum(phase.bytes_written for phase in counted if phase.phase in arrays),
+        disk_free_bytes=shutil.disk_usage(dataset.path).free,
+    )
+
+
+def link_counts(sizes: GraphSizes, options: DrawOptions, memory: int) -> list[PhaseCount]:
+    """Count what the tasks do that draw links from a graph of stated sizes.
+
+    Raises:
+        InputError: a split gets no pair.
+    """
+    return count(link_phases(sizes, options, memory, {}))
+
+
+def num_edges(sizes: GraphSizes) -> int:
+    """Edges of a graph, about: as if every vertex had a loop, as ingest adds them."""
+    entries = max(0, sizes.nnz - sizes.num_vertices)
+    return entries // 2 if sizes.symmetric else entries
+
+
+def link_phases(
+    sizes: GraphSizes, options: DrawOptions, memory: int, copied: Mapping[str, tuple[int, int, int]]
+) -> list[Phase]:
+    """All phases with stated sizes.
+
+    Args:
+        copied: as for :class:`~gnnloom.pipeline.links.message_graph.MessagePlan`.
+    """
+    total, edges = num_edges(sizes), EdgeKeys(Path(), 0)
+    ends = options.ranks(total)
+    # A round leaves one in 2^16 of the edges.
+    rounds = next(rounds for rounds in range(1, MOST_ROUNDS + 1) if total >> ROUND_BITS * rounds == 0)
+    phases = []
+    for number in range(min(rounds + 1, MOST_ROUNDS)):
+        prefixes = range(len(ends) if number else 1)
+        phases.append(round_plan(_STATED, edges, sizes, prefixes, number * ROUND_BITS)[0])
+    disjoint, weight_dtype = len(ends) == len(KEY_ORDER), "float32" if sizes.weighted else None
+    plans = split_plans(_STATED, sizes, None if disjoint else weight_dtype)
+    phases.append(split_phase(_STATED, edges, sizes, ends, plans))
+    sums = np.diff([0, *ends, total])
+    num_pairs = {split: int(count) for split, count in zip(KEY_ORDER, sums, strict=False)}
+    arrays = drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint)
+    phases.append(array_phase(_STATED, arrays))
+    held_out = [f"{split}/pair" for split in held_out_splits(train=disjoint)]
+    pairs = [
+        ArrayRecord(
+            each.path,
+            each.shape,
+            each.dtype,
+            each.dims,
+            tuple(Piece(task.start, task.stop, "", "") for task in each.tasks(_STATED)),
+        )
+        for each in arrays
+        if each.path in held_out
+    ]
+    writer = ArtifactWriter(Path(), "graph", "")
+    return [*phases, *MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory).phases()]

@@ -1,0 +1,93 @@
+"""`gnnloom links`, as users call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import gnnloom
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.projection import project_links
+from gnnloom.pipeline.links.stage import draw_links
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.workflows.cli.main import cli
+from support.commands import artifact_digests
+from support.graphs import random_adjacency, store_graph
+from support.stopping import StoppingCluster
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    catalog = tmp_path / "catalog"
+    adjacency = random_adjacency(300, 1500, 1, symmetric=True)
+    store_graph(Catalog(catalog).create("web"), adjacency, symmetric=True)
+    return catalog
+
+
+def run(root: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["--catalog", str(root), *arguments], catch_exceptions=False)
+
+
+def answer(root: Path, *arguments: str) -> dict[str, Any]:
+    done = run(root, *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_links_are_planned_made_and_found_again(root: Path) -> None:
+    words = ("links", "web", "random", "--valid", "0.1", "--test", "0.2", "--seed", "3")
+    plan = answer(root, *words, "--plan")
+    assert not plan["is_done"]
+    made = answer(root, *words, "--workers", "0")
+    assert (made["key"], made["message_graph"]) == (plan["key"], plan["message_graph"])
+    assert made["valid"] + made["test"] + made["train"] == plan["pairs"]
+    assert (made["test"], made["valid"]) == (plan["pairs"] // 5, plan["pairs"] // 10)
+    dataset = Catalog(root)["web"]
+    assert made["held_out_entries"] == 2 * (made["valid"] + made["test"])
+    assert dataset.graph(made["graph"]).nnz - made["held_out_entries"] == made["message_nnz"]
+    before = artifact_digests(dataset)
+    assert answer(root, *words, "--workers", "0")["digest"] == made["digest"]
+    again = answer(root, *words, "--plan")
+    assert (again["is_done"], again["tasks"], again["output_bytes"]) == (True, 0, 0)
+    links = gnnloom.draw_links("web", valid=0.1, test=0.2, seed=3, catalog=root, workers=0)
+    assert links.artifact.key == made["key"]
+    assert artifact_digests(dataset) == before
+    np.testing.assert_array_equal(dataset.links().pair("test"), links.pair("test"))
+
+
+def test_the_planned_tasks_are_those_that_run(root: Path) -> None:
+    dataset, cluster, options = Catalog(root)["web"], StoppingCluster(), DrawOptions(disjoint=0.4)
+    planned = project_links(dataset, dataset.graph(), options, 1, cluster.memory)
+    draw_links(dataset, dataset.graph(), options, cluster)
+    rounds = (
+        sum(function == "count_keys" for function, _ in cluster.ran) // dataset.graph(planned_graph(dataset)).num_blocks
+    )
+    # How many rounds there are is not known before; a second one is planned.
+    assert 1 <= rounds <= 2
+    assert planned.tasks == len(cluster.ran) + (2 - rounds) * 3
+
+
+def planned_graph(dataset: Any) -> str:
+    (ingested,) = dataset.ingested_graphs()
+    return str(ingested.key)
+
+
+def test_wrong_fractions_and_graphs_are_refused_in_one_line(root: Path) -> None:
+    for words, message in (
+        (("--valid", "0"), "'--valid': 0.0: expected more than 0"),
+        (("--test", "1.5"), "'--test': 1.5: expected a number from 0 to below 1"),
+    ):
+        done = run(root, "links", "web", "random", *words)
+        assert (done.exit_code, message in done.output) == (2, True), done.output
+    with pytest.raises(InputError, match="expected a sum below 1"):
+        run(root, "links", "web", "random", "--valid", "0.6", "--test", "0.5")
+    made = answer(root, "links", "web", "random", "--workers", "0")
+    with pytest.raises(NotFoundError, match=f"draw links from the graph that it was made from, {made['graph']}"):
+        run(root, "links", "web", "random", "--graph", made["message_graph"])

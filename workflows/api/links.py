@@ -1,0 +1,80 @@
+"""Makes links: pairs of vertices in splits, and the graph without the edges that are held out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.stage import draw_links as draw
+from gnnloom.storage import Dataset as StoredDataset
+from gnnloom.storage import Graph
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.option import options_of
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
+from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
+from gnnloom.workflows.api.keywords import check_known, with_options
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.api.option_types import DrawKeywords
+
+_OPTIONS = options_of(DrawOptions)
+
+
+@with_options({**_OPTIONS, **CLUSTER})
+def draw_links(
+    dataset: DatasetLike,
+    *,
+    graph: str | None = None,
+    catalog: CatalogLike = None,
+    **options: Unpack[DrawKeywords],
+) -> Links:
+    """Hold edges out of a graph for validation and testing, and store the graph without them as another one.
+
+    Both directions of an undirected graph are one edge. Loops are never held out.
+
+    Args:
+        dataset: the dataset or its name.
+        graph: key, to choose between several graphs; by default the only one that was made from files.
+        catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
+        options: as in ``gnnloom links NAME random --help``: ``valid``, ``test``, ``disjoint``, ``seed``.
+
+    Returns:
+        The pairs; ``dataset.graph(result.message_graph)`` is the graph without those that are held out.
+
+    Raises:
+        InputError: an option is unknown or out of range, or a split gets no pair.
+        NotFoundError: the dataset or its graph does not exist.
+        BudgetError: the memory per worker is too small.
+    """
+    found = as_dataset(dataset, catalog)
+    cluster, others = choose_cluster(options)
+    check_known("draw_links", others, _OPTIONS)
+    settings = DrawOptions(**others)
+    return once_per_job(lambda: store_drawn(found, find_linked(found, graph), settings, cluster))
+
+
+def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
+    """The graph to draw links from: by default, the only one that was made from a source.
+
+    Raises:
+        NotFoundError: there is no such graph.
+        InputError: there are several.
+    """
+    ingested = [info for info in dataset.ingested_graphs() if info.state == "complete"]
+    if graph is None and len(ingested) == 1:
+        return dataset.graph(ingested[0].key)
+    found = dataset.graph(graph)
+    if dataset.origin(found.artifact.key) != found.artifact.key:
+        raise NotFoundError(
+            f"{found.artifact.path}: a graph without held-out edges; draw links from the graph that it was made from,"
+            f" {dataset.origin(found.artifact.key)}"
+        )
+    return found
+
+
+def store_drawn(dataset: StoredDataset, graph: Graph, options: DrawOptions, cluster: ClusterOptions) -> Links:
+    """Draw links on a cluster that is open as long as this takes."""
+    with open_cluster(cluster) as opened:
+        return draw(dataset, graph, options, opened)

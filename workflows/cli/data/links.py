@@ -1,0 +1,94 @@
+"""`gnnloom links`: pairs of vertices to predict, and the graph without those that are held out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.projection import project_links
+from gnnloom.storage import Dataset
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.workflows.api.links import find_linked, store_drawn
+from gnnloom.workflows.cli.terminal.help import GroupedCommand
+from gnnloom.workflows.cli.terminal.options import (
+    cluster_options,
+    current_catalog,
+    flag_option,
+    json_option,
+    key_option,
+    object_option,
+)
+from gnnloom.workflows.cli.terminal.output import show
+from gnnloom.workflows.cli.terminal.progress import shown_progress
+
+
+@click.group("links")
+@click.argument("name")
+def links_command(name: str) -> None:
+    """Make pairs of vertices for dataset NAME: for training, validation and testing.
+
+    The edges of the pairs for validation and testing are held out: the graph without them, the message graph, is stored
+    as another graph of the dataset. Partition, shard and train that one.
+
+    \b
+    Example:
+      gnnloom links web random --valid 0.05 --test 0.1
+    """
+
+
+@links_command.command("random", cls=GroupedCommand)
+@object_option("options", DrawOptions)
+@key_option("graph")
+@flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
+@cluster_options
+@json_option
+def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster: ClusterOptions, as_json: bool) -> None:
+    """Hold random edges out of the graph.
+
+    Every edge has a random number that depends on --seed and on its two vertices. Those with the smallest ones are for
+    testing, the next ones for validation. Both directions of an undirected graph are one edge; loops stay.
+
+    \b
+    Example:
+      gnnloom links web random --valid 0.05 --test 0.1 --seed 0
+      gnnloom links web random --disjoint 0.3
+      gnnloom links web random --plan
+    """
+    dataset = _dataset()
+    stored = find_linked(dataset, graph)
+    if plan:
+        projection = project_links(dataset, stored, options, cluster.tasks_at_once, cluster.memory)
+        show(projection.to_json(), as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
+        return
+    with shown_progress():
+        links = store_drawn(dataset, stored, options, cluster)
+    show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
+
+
+def _dataset() -> Dataset:
+    """The dataset that the command before the method names."""
+    context = click.get_current_context().parent
+    name = "" if context is None else context.params["name"]
+    return current_catalog()[name]
+
+
+def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
+    """Return the object that `links --json` prints."""
+    artifact = links.artifact
+    message = dataset.graph(links.message_graph)
+    return {
+        "dataset": dataset.name,
+        "key": artifact.key,
+        "digest": artifact.digest,
+        "graph": links.graph,
+        "message_graph": links.message_graph,
+        **links.num_pairs,
+        "held_out_entries": artifact.facts["held_out_entries"],
+        "message_nnz": message.nnz,
+        "bytes": artifact.stored_bytes(),
+        "seconds": sum(artifact.measured["task_seconds"].values()),
+        "peak_memory": artifact.measured["peak_memory"],
+    }
