@@ -41,7 +41,7 @@ from gnnloom.trainer.kernels.elementwise import (
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.heads import head_mean, head_scores, head_sums
 from gnnloom.trainer.kernels.row_passes import Dropout, rectify
-from gnnloom.trainer.kernels.sparse_rows import PackedRows, SparseRows, listed_columns, listed_rows
+from gnnloom.trainer.kernels.sparse_rows import PackedRows, SparseRows, listed_columns, listed_entries, listed_rows
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
 from gnnloom.trainer.kernels.unperformed import (
     Unperformed,
@@ -81,6 +81,7 @@ __all__ = [
     "head_mean",
     "head_scores",
     "head_sums",
+    "listed_entries",
     "listed_rows",
     "matmul",
     "matrix_sum",

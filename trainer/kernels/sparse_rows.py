@@ -106,6 +106,21 @@ def listed_rows(matrix: CSR) -> SparseRows:
     return replace(rows, begin=offsets[:-1], end=offsets[1:], target=occupied)
 
 
+def listed_entries(
+    rows: NDArray[Any], indices: NDArray[Any], data: NDArray[Any] | None, num_rows: int, num_columns: int
+) -> SparseRows:
+    """The rows of entries that are given one by one; shares columns and weights.
+
+    Args:
+        rows: (nnz,) the row of every entry, ascending.
+    """
+    # Work for every entry, and none for every row.
+    begins = np.flatnonzero(rows[1:] != rows[:-1]) + 1
+    offsets = np.concatenate([[0], begins, [len(rows)]]) if len(rows) else np.zeros(1, np.int64)
+    target = rows[offsets[:-1]].astype(np.int64)
+    return SparseRows(offsets[:-1], offsets[1:], target, indices, data, num_rows, num_columns)
+
+
 @dataclass(frozen=True)
 class PackedRows:
     """All entries of a matrix as ranks send them: in tensors whose lengths follow from its shape and nonzeros.
@@ -165,11 +180,7 @@ class PackedRows:
             None if self.data is None else as_array(self.data),
         )
         if self.lists_entries:
-            # Work for every entry, and none for every row.
-            begins = np.flatnonzero(rows[1:] != rows[:-1]) + 1
-            offsets = np.concatenate([[0], begins, [len(rows)]]) if len(rows) else np.zeros(1, np.int64)
-            target = rows[offsets[:-1]].astype(np.int64)
-            return SparseRows(offsets[:-1], offsets[1:], target, indices, data, *shape)
+            return listed_entries(rows, indices, data, *shape)
         indptr = np.zeros(self.num_rows + 1, np.int64)
         np.cumsum(rows, out=indptr[1:])
         return listed_rows(CSR(0, indptr, indices, data, self.num_columns))

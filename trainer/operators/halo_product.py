@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
@@ -20,8 +22,10 @@ from gnnloom.trainer.kernels.dispatch import (
     SparseProduct,
     converted,
     products_by_columns,
+    scaled_rows,
     sparse_product,
 )
+from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.operators.halo import Arrival, HaloExchange
 
 
@@ -53,16 +57,42 @@ class LocalProducts:
         return cls(own, [([rank], found[rank]) for rank in ranks])
 
 
+@dataclass(frozen=True)
+class ExcludedColumns:
+    """The entries that a step excludes from a rank's rows, in its own columns and in those of the halo."""
+
+    own: ExcludedBlock
+    halo: ExcludedBlock
+
+    @property
+    def is_weighted(self) -> bool:
+        return self.own.entries.weight is not None
+
+    def row_sums(self) -> NDArray[np.float64]:
+        """(num_own,) float64 sums of the rows."""
+        return self.own.entries.row_sums() + self.halo.entries.row_sums()
+
+
 class HaloProduct:
     """One scaled matrix, in an own and a halo block of columns, and its exchange of rows."""
 
     def __init__(self, exchange: HaloExchange, products: LocalProducts, sides: Scaling, kind: Kind) -> None:
         self._exchange = exchange
         self._kind = kind
+        self._own, self._halo = products.own, products.halo
+        self.exclude(None, sides)
+
+    def exclude(self, excluded: ExcludedColumns | None, sides: Scaling) -> None:
+        """Multiply without some entries from now on, and with other factors. Communicates nothing.
+
+        Args:
+            excluded: None for no entry.
+            sides: the factors of the rest.
+        """
+        self._excluded = excluded
         self._left, self._right = sides.left, sides.right if len(sides.right) else None
         # Owners scale the rows that they send, so no rank needs the factors of its halo.
-        self._sent = None if self._right is None else exchange.sent(self._right)
-        self._own, self._halo = products.own, products.halo
+        self._sent = None if self._right is None else self._exchange.sent(self._right)
 
     def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:
         """The scaled matrix times ``features``. Collective.
@@ -74,18 +104,25 @@ class HaloProduct:
         Returns:
             (num_own, dim).
         """
-        comm, place = self._exchange.comm, self._exchange.place
+        comm, place, excluded = self._exchange.comm, self._exchange.place, self._excluded
         own = place.contiguous(features)
         with comm.traffic.timing(self._kind):
             arrival = self._exchange.begin(own, self._kind, self._sent)
         # Several summands are added in the dtype of sums.
-        product = place.empty(own.shape, place.sum_dtype if self._halo or as_sums else own.dtype)
+        dtype = place.sum_dtype if self._halo or excluded or as_sums else own.dtype
+        product = place.empty(own.shape, dtype)
         # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
         # of it. It overwrites every row, so the buffer need not be zeroed.
         requests = arrival.requests
         progress = (lambda: comm.progress(requests)) if requests else None
         with comm.traffic.timing(SPMM):
-            self._own.multiply(own, product, self._left, column_scale=self._right, progress=progress)
+            scaled, factors = own, self._right
+            if excluded and excluded.is_weighted and factors is not None:
+                # No kernel has both weights and factors of columns: the rows are scaled once, not in each product.
+                scaled, factors = scaled_rows(own, factors, place), None
+            self._own.multiply(scaled, product, self._left, column_scale=factors, progress=progress)
+            if excluded:
+                excluded.own.subtract(scaled, product, self._left, factors, progress)
         self._add_neighbors(arrival, product, progress)
         # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
         with comm.traffic.timing(self._kind):
@@ -108,3 +145,6 @@ class HaloProduct:
                 comm.wait([request for rank in ranks for request in arrival.receives[rank]])
             with comm.traffic.timing(SPMM):
                 halo.multiply(arrival.rows, product, self._left, accumulate=True, progress=progress)
+        if self._excluded and self._halo:
+            with comm.traffic.timing(SPMM):
+                self._excluded.halo.subtract(arrival.rows, product, self._left, progress=progress)

@@ -6,18 +6,28 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.row_shards import RowShard
+from gnnloom.storage.artifacts.row_shards import RowShard, ShardMatrix
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
+from gnnloom.trainer.data.row_targets import row_targets
+from gnnloom.trainer.data.target_edges import (
+    Chosen,
+    PairSource,
+    TargetEntries,
+    check_directions,
+    remaining_degree,
+)
 from gnnloom.trainer.operators.attention import NeighborRows
+from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.operators.halo import HaloExchange
-from gnnloom.trainer.operators.halo_product import HaloProduct, LocalProducts
+from gnnloom.trainer.operators.halo_product import ExcludedColumns, HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
 from gnnloom.trainer.place.place import Place
 
@@ -50,19 +60,55 @@ class PointToPoint(WholeRows):
         """
         super().__init__(ProcessGrid(comm, {AXIS: comm.size}, place), shard.vertex())
         matrix = shard.operand()
-        where = f"{shard.shards.artifact.path}/{shard.prefix}"
-        # Degrees of weighted rows take a pass over the matrix, which may be on disk.
-        degree = np.empty(0) if normalization == "none" else degrees(matrix.own, matrix.halo)
-        sides = scaling(where, normalization, degree, place)
+        self._shard, self._normalization = shard, normalization
+        self._targets: list[TargetEntries] = []
+        self._degree = np.empty(0)
+        self._sides = sides = self._scaling(self._degrees(matrix))
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
         self.matrix, self.exchange = matrix, HaloExchange(comm, matrix, place)
         self._neighbors = NeighborRows(matrix, self.exchange, self.grid)
         products = LocalProducts.of(self.exchange, matrix)
-        self.forward_product = HaloProduct(self.exchange, products, sides, Kind.HALO_FORWARD)
-        self.backward_product = self._adjoint(shard, products, sides) if multiplies else None
+        self.forward_product: HaloProduct = HaloProduct(self.exchange, products, sides, Kind.HALO_FORWARD)
+        self.backward_product: HaloProduct | None = self._adjoint(shard, products, sides) if multiplies else None
 
     def neighbors(self, layer: int) -> NeighborRows:  # noqa: ARG002 - the same for every layer
         return self._neighbors
+
+    def _degrees(self, matrix: ShardMatrix[Any]) -> NDArray[np.float64]:
+        # Degrees of weighted rows take a pass over the matrix, which may be on disk.
+        return np.empty(0) if self._normalization == "none" else degrees(matrix.own, matrix.halo)
+
+    def _scaling(self, degree: NDArray[np.float64]) -> Scaling:
+        where = f"{self._shard.shards.artifact.path}/{self._shard.prefix}"
+        return scaling(where, self._normalization, degree, self.place)
+
+    def prepare_targets(self, source: PairSource) -> None:
+        shards, halos = self._shard.shards, [self.matrix.halo_vertex]
+        check_directions(source, symmetric=shards.symmetric)
+        if self.backward_product is not None and not shards.symmetric:
+            halos.append(self._shard.read("transpose/halo_vertex"))
+        comm, vertex = self.grid.comm, self.layout(0).vertex
+        self._targets = row_targets(
+            comm, source, shards.num_vertices, vertex, halos, self.place, weighted=shards.weighted
+        )
+        self._degree = self._degrees(self.matrix)
+
+    def exclude(self, chosen: Chosen | None) -> None:
+        found: list[ExcludedColumns | None] = [None]
+        sides = self._sides
+        if chosen is not None:
+            if not self._targets:
+                raise ValueError("exclude: call prepare_targets first")
+            found = [
+                ExcludedColumns(*(ExcludedBlock(block, self.place) for block in targets.chosen(chosen)))
+                for targets in self._targets
+            ]
+            if found[0] is not None and self._normalization != "none":
+                sides = self._scaling(remaining_degree(self._degree, found[0].row_sums()))
+        self.forward_product.exclude(found[0], sides)
+        if self.backward_product is not None:
+            # The transpose of a symmetric adjacency lacks the same entries.
+            self.backward_product.exclude(found[-1], sides.transposed)
 
     def _adjoint(self, shard: RowShard, products: LocalProducts, sides: Scaling) -> HaloProduct:
         """The product with the transpose, whose pattern and exchange are the same if the adjacency is symmetric."""

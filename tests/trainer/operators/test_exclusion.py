@@ -1,0 +1,168 @@
+"""Products of steps that exclude edges equal those with a rebuilt graph, and send what the others send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gnnloom.storage import Catalog
+from support.dense import normalized
+from support.mpi import run_program
+from support.problems import problem
+from support.target_pairs import ListedPairs
+from support.tolerance import assert_close
+
+PROBLEMS = {
+    given.name: given
+    for given in (
+        problem("directed", 60, 240, symmetric=False),
+        problem("undirected", 61, 150, symmetric=True),
+        problem("weighted", 45, 200, symmetric=False, weighted=True),
+        problem("fewer-vertices-than-ranks", 3, 6, symmetric=False),
+    )
+}
+RANKS = (1, 2, 3, 4)
+DIM = 6
+
+
+@dataclass(frozen=True)
+class Case:
+    """Products of one operator."""
+
+    problem: str
+    algorithm: str
+    grid: tuple[int, ...]
+    normalization: str = "symmetric"
+    dtype: str = "float64"
+    permutation: str = "double"
+    on_disk: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> int:
+        return int(np.prod(self.grid))
+
+    #: A pair that takes the place of the first one.
+    wrong: tuple[int, int, float] | None = None
+    other_directions: bool = False
+
+    @property
+    def pairs(self) -> ListedPairs:
+        given = PROBLEMS[self.problem]
+        return ListedPairs.of(given.adjacency, 11, symmetric=given.symmetric, weighted=given.weighted)
+
+    @property
+    def steps(self) -> list[NDArray[np.int64] | None]:
+        """A third of the pairs, another half, nothing, all of them, and nothing."""
+        rng, count = np.random.default_rng(5), self.pairs.num_pairs
+        some, others = (np.sort(rng.choice(count, count // share, replace=False)) for share in (3, 2))
+        return [some, others, None, np.arange(count), None]
+
+    @property
+    def operands(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        rng, shape = np.random.default_rng(6), (len(PROBLEMS[self.problem].label), DIM)
+        return rng.standard_normal(shape), rng.standard_normal(shape)
+
+    def content(self, catalog: Catalog) -> dict[str, Any]:
+        pairs, (features, gradient) = self.pairs, self.operands
+        if self.wrong is not None:
+            pairs.pair[0], pairs.weight[0] = self.wrong[:2], self.wrong[2]
+        return {
+            "catalog": str(catalog.root),
+            "dataset": self.problem,
+            "algorithm": self.algorithm,
+            "grid": self.grid,
+            "normalization": self.normalization,
+            "dtype": self.dtype,
+            "permutation": self.permutation,
+            "on_disk": self.on_disk,
+            "options": self.options,
+            "pair": pairs.pair.tolist(),
+            "weight": pairs.weight.tolist(),
+            "symmetric": pairs.symmetric != self.other_directions,
+            "features": features.tolist(),
+            "gradient": gradient.tolist(),
+            "steps": [None if step is None else step.tolist() for step in self.steps],
+        }
+
+    def check(self, found: dict[str, Any]) -> None:
+        assert "error" not in found, found
+        features, gradient = self.operands
+        adjacency = PROBLEMS[self.problem].adjacency
+        for step, results in zip(self.steps, found["steps"], strict=True):
+            chosen = np.empty(0, np.int64) if step is None else step
+            matrix = normalized(self.pairs.without(adjacency, chosen), self.normalization)
+            for layer, (product, adjoint) in enumerate(results["layers"]):
+                message = f"{self} layer {layer}"
+                if self.dtype == "float64":
+                    assert_close(product, matrix @ features, message=message)
+                    assert_close(adjoint, matrix.T @ gradient, message=message)
+                else:
+                    allowed = {"float32": 1e-5, "bfloat16": 4e-2}[self.dtype]
+                    np.testing.assert_allclose(product, matrix @ features, rtol=allowed, atol=allowed, err_msg=message)
+                    np.testing.assert_allclose(
+                        adjoint, matrix.T @ gradient, rtol=allowed, atol=allowed, err_msg=message
+                    )
+        # A step that excludes nothing has the bits of another one, and no step sends more.
+        assert found["steps"][2] == found["steps"][4]
+        assert len({tuple(results["traffic"]) for results in found["steps"]}) == 1
+
+
+def _row_cases(ranks: int) -> list[Case]:
+    normalizations = ("symmetric", "mean", "none")
+    cases = [Case(name, "p2p", (ranks,), kind) for name in PROBLEMS for kind in normalizations]
+    for name in ("undirected", "weighted"):
+        cases += [Case(name, "p2p", (ranks,), on_disk=True)]
+        cases += [Case(name, "p2p", (ranks,), dtype=dtype) for dtype in ("float32", "bfloat16")]
+    return cases
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("exclusion") / "catalog")
+    for given in PROBLEMS.values():
+        given.store(catalog, *RANKS)
+    return catalog
+
+
+def _check(catalog: Catalog, folder: Path, ranks: int, cases: Sequence[Case]) -> None:
+    found = run_program(ranks, "exclusion", folder, [case.content(catalog) for case in cases], timeout=600)
+    for case, result in zip(cases, found, strict=True):
+        case.check(result)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_products_over_row_shards_equal_those_with_a_rebuilt_graph(
+    catalog: Catalog, tmp_path: Path, ranks: int
+) -> None:
+    _check(catalog, tmp_path, ranks, _row_cases(ranks))
+
+
+def test_pairs_of_another_graph_fail_all_ranks_with_one_error(catalog: Catalog, tmp_path: Path) -> None:
+    given = Case("directed", "p2p", (3,))
+    adjacency = PROBLEMS["directed"].adjacency
+    # No row of the rank that owns the target has an entry in this column.
+    part = PROBLEMS["directed"].part(3)
+    target = 0
+    known = set(adjacency[part == part[target]].nonzero()[1].tolist()) | set(np.flatnonzero(part == part[target]))
+    source = min(set(range(len(part))) - known)
+    cases = [
+        replace(given, wrong=(3, 60, 1)),
+        replace(given, wrong=(-1, 2, 1)),
+        replace(given, wrong=(source, target, 1)),
+        replace(given, other_directions=True),
+    ]
+    found = run_program(3, "exclusion", tmp_path, [case.content(catalog) for case in cases])
+    errors = [result["error"] for result in found]
+    assert errors[0].startswith("pairs 0 to ")
+    assert errors[0].endswith("in a graph of 60")
+    assert "vertices from -1 to " in errors[1]
+    # Another rank reports what it finds.
+    assert errors[2] in (f"pair 0: vertices {source} and {target} have no edge in the shards", f"rank {part[0]} failed")
+    assert errors[3] == "the pairs are undirected, but the graph of the shards is directed"

@@ -1,0 +1,236 @@
+"""The edges that training pairs stand for, on the ranks whose rows or blocks have them, for steps that exclude some.
+
+Every rank reads 1/P of the pairs, some at a time, and sends their entries of the adjacency to the ranks that multiply
+with them. A step then excludes entries without a message, as any rank can tell which pairs it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
+
+#: Says of (k,) int64 numbers of pairs which ones a step excludes, as (k,) bool. All ranks say the same of a number.
+Chosen = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+
+#: Pairs that a rank reads at a time, and sends on before it reads more.
+_PAIRS_READ: Final = 1 << 18
+
+
+class PairSource(Protocol):
+    """Training pairs, from which every rank reads any range.
+
+    Attributes:
+        num_pairs: of all ranks together.
+        symmetric: each pair stands for both directions.
+    """
+
+    @property
+    def num_pairs(self) -> int: ...
+
+    @property
+    def symmetric(self) -> bool: ...
+
+    def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Pairs ``start`` to ``stop``: (k, 2) int64 source and target, and (k,) the weights of their edges.
+
+        The edge of the pair (u, v) is the entry A[v, u] of the adjacency. Weight 0 means that there is none.
+        """
+        ...
+
+
+class Entries(NamedTuple):
+    """Entries of a matrix that pairs stand for.
+
+    Attributes:
+        row, column: (k,) int64.
+        number: (k,) int64 of their pairs.
+        weight: (k,) float64; None without weights.
+    """
+
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    number: NDArray[np.int64]
+    weight: NDArray[np.float64] | None
+
+    @property
+    def transposed(self) -> Entries:
+        return self._replace(row=self.column, column=self.row)
+
+    def take(self, which: NDArray[Any]) -> Entries:
+        """Those at some positions, or where a mask is True."""
+        return Entries(*(None if each is None else each[which] for each in self))  # type: ignore[arg-type]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Entries], *, weighted: bool) -> Entries:
+        """All entries of several parts."""
+        ids = np.empty(0, np.int64)
+        none = cls(ids, ids, ids, np.empty(0) if weighted else None)
+        columns = zip(none, *parts, strict=True)
+        return cls(*(None if each[0] is None else np.concatenate(each) for each in columns))  # type: ignore[arg-type]
+
+
+def read_entries(comm: Communicator, source: PairSource, num_vertices: int, *, weighted: bool) -> Iterator[Entries]:
+    """Entries of this rank's share of the pairs, some at a time, and as often on every rank. Collective.
+
+    Args:
+        weighted: keep the weights of the edges.
+
+    Yields:
+        Entries of the adjacency, by vertex.
+
+    Raises:
+        CollectiveError: a pair has no vertex of the graph, or could not be read.
+    """
+    start, stop = split_range(source.num_pairs, comm.size, comm.rank)
+    longest = -(-source.num_pairs // comm.size)
+    for step in range(0, longest, _PAIRS_READ):
+        first, last = min(start + step, stop), min(start + step + _PAIRS_READ, stop)
+        entries = together(comm, partial(_read, source, first, last, num_vertices))
+        yield entries if weighted else entries._replace(weight=None)
+
+
+def _read(source: PairSource, first: int, last: int, num_vertices: int) -> Entries:
+    pair, weight = source.read(first, last)
+    if len(pair) and (int(pair.min()) < 0 or int(pair.max()) >= num_vertices):
+        raise InputError(
+            f"pairs {first:,} to {last - 1:,}: vertices from {pair.min()} to {pair.max()} in a graph of"
+            f" {num_vertices:,}"
+        )
+    is_edge = weight != 0
+    number = first + np.flatnonzero(is_edge)
+    entries = Entries(pair[is_edge, 1], pair[is_edge, 0], number, weight[is_edge].astype(np.float64))
+    if not source.symmetric:
+        return entries
+    # A loop is its own reverse.
+    reverse = entries.transposed.take(entries.row != entries.column)
+    return Entries.joined([entries, reverse], weighted=True)
+
+
+def check_directions(source: PairSource, *, symmetric: bool) -> None:
+    """Check that pairs stand for both directions if and only if the adjacency is symmetric.
+
+    Raises:
+        InputError: they do not.
+    """
+    if source.symmetric != symmetric:
+        kinds = {True: "undirected", False: "directed"}
+        raise InputError(f"the pairs are {kinds[source.symmetric]}, but the graph of the shards is {kinds[symmetric]}")
+
+
+def routed(
+    comm: Communicator, entries: Entries, order: NDArray[np.int64], counts: NDArray[np.int64], place: Place
+) -> Entries:
+    """Send entries to the ranks that need them; returns those that arrive. Collective.
+
+    Args:
+        order: which entries to send, by receiver.
+        counts: (size,) int64 how many of them each rank gets.
+    """
+    # One message for each receiver: weights travel as their bits.
+    columns = [each if each.dtype == np.int64 else each.view(np.int64) for each in entries if each is not None]
+    packed = np.stack([each[order] for each in columns], 1)
+    arriving = exchange_counts(comm, counts, place, Kind.SETUP)
+    found = as_array(exchange_blocks(comm, place.from_numpy(packed), counts, arriving, place, Kind.SETUP))
+    row, column, number, *weight = (np.ascontiguousarray(each) for each in found.T)
+    return Entries(row, column, number, weight[0].view(np.float64) if weight else None)
+
+
+@dataclass(frozen=True)
+class ExcludedEntries:
+    """Some entries of a block, each once, ascending by row and column.
+
+    Attributes:
+        row, column: (k,) int32 or int64.
+        weight: (k,) float64; None for ones.
+        num_rows, num_columns: of the block.
+    """
+
+    row: NDArray[Any]
+    column: NDArray[Any]
+    weight: NDArray[np.float64] | None
+    num_rows: int
+    num_columns: int
+
+    def row_sums(self) -> NDArray[np.float64]:
+        """(num_rows,) float64."""
+        return np.bincount(self.row, self.weight, self.num_rows).astype(np.float64, copy=False)
+
+
+class TargetEntries:
+    """The entries of pairs in some blocks of a matrix, from which steps choose."""
+
+    def __init__(self, entries: Entries, block: NDArray[np.integer[Any]], shapes: Sequence[tuple[int, int]]) -> None:
+        """Sort the entries.
+
+        Args:
+            entries: with rows and columns as the block has them.
+            block: (k,) number of the block of each entry.
+            shapes: rows and columns of every block.
+        """
+        self._shapes = shapes
+        order = np.lexsort((entries.column, entries.row, block))
+        widths = [max((shape[side] for shape in shapes), default=0) for side in (0, 1)]
+        self._row, self._column = (
+            each[order].astype(index_dtype(width), copy=False) for each, width in zip(entries[:2], widths, strict=True)
+        )
+        self._number = entries.number[order]
+        self._weight = None if entries.weight is None else entries.weight[order]
+        self._offset = np.searchsorted(block[order], np.arange(len(shapes) + 1))
+        # Not found again in every step, as pairs seldom occur twice.
+        self._repeats = bool(self._is_repeated(np.arange(len(order))).any())
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def chosen(self, choose: Chosen) -> list[ExcludedEntries]:
+        """For every block, the entries of the pairs that are chosen; one that several pairs stand for is there once."""
+        kept = np.flatnonzero(choose(self._number))
+        if self._repeats:
+            kept = kept[~self._is_repeated(kept)]
+        row, column = self._row[kept], self._column[kept]
+        weight = None if self._weight is None else self._weight[kept]
+        bounds = np.searchsorted(kept, self._offset).tolist()
+        return [
+            ExcludedEntries(row[start:stop], column[start:stop], None if weight is None else weight[start:stop], *shape)
+            for start, stop, shape in zip(bounds[:-1], bounds[1:], self._shapes, strict=True)
+        ]
+
+    def _is_repeated(self, kept: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(len(kept),) bool, whether an entry is the same as the one before it."""
+        found = np.zeros(len(kept), bool)
+        row, column = self._row[kept], self._column[kept]
+        found[1:] = (row[1:] == row[:-1]) & (column[1:] == column[:-1])
+        # The first entry of a block is never that of the block before.
+        first = np.searchsorted(kept, self._offset[:-1])
+        found[first[first < len(kept)]] = False
+        return found
+
+
+def remaining_degree(degree: NDArray[np.float64], excluded: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(num_rows,) degrees less the sums of excluded entries; exactly 0 where nothing else is left.
+
+    Sums of float32 weights are exact in float64 unless they differ by nine orders of magnitude. Then the difference of
+    a row without other entries may be rounding noise, whose inverse would be huge; it is taken for 0.
+    """
+    rest = degree - excluded
+    rest[np.abs(rest) <= np.abs(degree) * _NOISE] = 0
+    return rest
+
+
+#: Share of a degree below which a difference is noise.
+_NOISE: Final = 2.0**-40

@@ -1,0 +1,68 @@
+"""Finds a number of any vertex, such as the rank that owns it, where no rank knows those of all vertices."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
+
+
+class VertexDirectory:
+    """Every rank keeps the numbers of every P-th vertex, and answers for them.
+
+    Consecutive vertices are kept by different ranks, as the most frequent ones often have consecutive ids. Pinar,
+    Hendrickson, "Communication Support for Adaptive Computation" (PPSC 2001), has such a directory.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        num_vertices: int,
+        vertex: NDArray[np.int64],
+        number: NDArray[np.int64],
+        place: Place,
+    ) -> None:
+        """Tell the keepers. Collective.
+
+        Args:
+            vertex: (num_own,) int64 ids of the vertices whose numbers this rank knows. Each vertex is known to one.
+            number: (num_own,) int64 their numbers, 0 or more.
+        """
+        self._comm, self._place = comm, place
+        self._kept = np.full(-(-num_vertices // comm.size), -1, np.int64)
+        order, counts = self._by_keeper(vertex)
+        arriving = exchange_counts(comm, counts, place, Kind.SETUP)
+        rows = self._exchanged(np.stack([vertex[order], number[order]], 1), counts, arriving)
+        self._kept[rows[:, 0] // comm.size] = rows[:, 1]
+
+    def find(self, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_asked,) int64 numbers of some vertices, -1 for those that no rank knows. Collective.
+
+        Args:
+            vertex: (num_asked,) int64 ids in 0..num_vertices-1, in any order; repeated ones are asked for repeatedly.
+        """
+        order, counts = self._by_keeper(vertex)
+        arriving = exchange_counts(self._comm, counts, self._place, Kind.SETUP)
+        asked = self._exchanged(vertex[order], counts, arriving)
+        found = np.empty_like(vertex)
+        found[order] = self._exchanged(self._kept[asked // self._comm.size], arriving, counts)
+        return found
+
+    def _by_keeper(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The order that sorts vertices by the rank that keeps their numbers, and how many each rank keeps."""
+        keeper = vertex % self._comm.size
+        return np.argsort(keeper, kind="stable"), np.bincount(keeper, minlength=self._comm.size)
+
+    def _exchanged(
+        self, sent: NDArray[np.int64], counts: NDArray[np.int64], arriving: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        rows = self._place.from_numpy(sent)
+        found: NDArray[np.int64] = as_array(
+            exchange_blocks(self._comm, rows, counts, arriving, self._place, Kind.SETUP)
+        )
+        return found

@@ -1,0 +1,73 @@
+"""Steps that exclude target edges: products with A - B and with degrees less B's, without another adjacency.
+
+A model that is to predict an edge must not gather over it. With B the edges of a step's positive pairs, a product adds
+the rows of -B to those of A from the same operands, so no rank receives anything else than without B.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+from gnnloom.trainer.data.target_edges import Chosen, ExcludedEntries, PairSource
+from gnnloom.trainer.kernels.dispatch import Progress, SparseProduct, listed_entries, sparse_product
+from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.place.place import Place
+
+
+@runtime_checkable
+class ExcludingOperator(Operator, Protocol):
+    """An operator whose steps can exclude edges of training pairs."""
+
+    def prepare_targets(self, source: PairSource) -> None:
+        """Distribute the edges that steps may exclude. Collective; once, before :meth:`exclude`.
+
+        Raises:
+            CollectiveError: a pair has no vertex of the graph, could not be read, or has no edge in the shards.
+            InputError: the pairs stand for both directions, but the adjacency is not symmetric, or the reverse.
+        """
+        ...
+
+    def exclude(self, chosen: Chosen | None) -> None:
+        """Exclude the edges of some pairs from all products until the next call; None for no edge.
+
+        Every rank calls it with the same choice before a step. Communicates nothing. A product of which
+        :meth:`~gnnloom.trainer.models.networks.model.Model.keep` kept the result stays as it was.
+
+        Raises:
+            InputError: without the edges, the weights of a row have a negative sum, which cannot be normalized.
+            ValueError: called before :meth:`prepare_targets`.
+        """
+        ...
+
+
+class ExcludedBlock:
+    """The entries that a step excludes from one block of the adjacency; prepared when it is first multiplied with."""
+
+    def __init__(self, entries: ExcludedEntries, place: Place) -> None:
+        self.entries, self._place = entries, place
+
+    @cached_property
+    def _product(self) -> SparseProduct:
+        each = self.entries
+        return sparse_product(
+            listed_entries(each.row, each.column, each.weight, each.num_rows, each.num_columns), self._place
+        )
+
+    def subtract(
+        self,
+        dense: Tensor,
+        out: Tensor,
+        row_scale: Tensor,
+        column_scale: Tensor | None = None,
+        progress: Progress = None,
+    ) -> None:
+        """Subtract diag(row_scale) B diag(column_scale) dense from ``out``; arguments as those of a product with A."""
+        if not len(self.entries.row):
+            return
+        # Negative factors of rows, so that each term has the bits of the one that the product with A has added.
+        negative = self._place.empty((len(out),), self._place.sum_dtype)
+        negative = negative.copy_(row_scale).neg_() if len(row_scale) else negative.fill_(-1)
+        self._product.multiply(dense, out, negative, accumulate=True, column_scale=column_scale, progress=progress)
