@@ -1,0 +1,242 @@
+"""Ranks of positive pairs among negatives, and what is reported of them: exact counts, on any number of ranks.
+
+What is summed over pairs and ranks are integers, so a figure has the same bits on any number of ranks and in any order
+of the pairs. Scores that are not a number never help: such a positive counts as the lowest score, such a negative as
+the highest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
+
+#: Scores of another rank that are in memory at a time.
+BLOCK: Final = 1 << 20
+#: Fractions are summed as multiples of this one. Its inverse is the precision of float64.
+_UNIT: Final = 1 << 53
+#: Integers are summed over ranks in pieces of this many bits.
+_BITS, _PIECES = 31, 4
+
+
+@dataclass(frozen=True)
+class Higher:
+    """For each of this rank's scores, how many other scores are higher.
+
+    Attributes:
+        above: (num_scores,) int64 number of scores above it.
+        at_least: (num_scores,) int64 number of scores at least as high.
+    """
+
+    above: NDArray[np.int64]
+    at_least: NDArray[np.int64]
+
+
+def positive_scores(scores: Tensor) -> Tensor:
+    """Scores of positives, as they are compared; see the module."""
+    return scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+
+
+def negative_scores(scores: Tensor) -> Tensor:
+    """Scores of negatives, as they are compared; see the module."""
+    return scores.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+
+
+def count_higher(comm: Communicator, place: Place, scores: Tensor, others: Tensor, block: int = BLOCK) -> Higher:
+    """Count the scores of all ranks that are higher than each of this rank's. Collective.
+
+    Takes the memory of a few arrays as long as this rank's scores, and of a block of another rank's.
+
+    Args:
+        scores: (num_scores,) without NaN; any number of them on every rank.
+        others: (num_others,) of the same dtype and without NaN, this rank's part of what they are compared with.
+        block: scores that a rank sends at a time.
+    """
+    mine = as_array(scores.detach())
+    order = np.argsort(mine)
+    ascending = mine[order]
+    # Of the others, how many have how many of this rank's scores below them, and at most as high.
+    below, at_most = np.zeros((2, len(mine) + 1), np.int64)
+    total = 0
+    for some in _ascending_blocks(comm, place, others, block):
+        total += len(some)
+        below += np.bincount(np.searchsorted(ascending, some, "left"), minlength=len(below))
+        at_most += np.bincount(np.searchsorted(ascending, some, "right"), minlength=len(at_most))
+    above, at_least = np.empty((2, len(mine)), np.int64)
+    # One that has more than k of them below it is above number k.
+    above[order] = total - np.cumsum(below)[:-1]
+    at_least[order] = total - np.cumsum(at_most)[:-1]
+    return Higher(above, at_least)
+
+
+def _ascending_blocks(comm: Communicator, place: Place, others: Tensor, block: int) -> Iterator[NDArray[Any]]:
+    """The scores of all ranks, rank after rank; each block is sorted. Collective."""
+    sizes = comm.gather_numbers([len(others)])[:, 0].astype(np.int64).tolist()
+    for rank, size in enumerate(sizes):
+        for start in range(0, size, block):
+            some = place.empty((min(block, size - start),), others.dtype)
+            if rank == comm.rank:
+                torch.sort(others.detach()[start : start + block], out=(some, place.empty(some.shape, torch.int64)))
+            comm.broadcast(some, rank, Kind.METRICS)
+            yield as_array(some)
+
+
+def count_higher_in_rows(scores: Tensor, others: Tensor) -> Higher:
+    """Count the scores of a row of its own that are higher than each score. Communicates nothing.
+
+    Args:
+        scores: (num_scores,).
+        others: (num_scores, count).
+    """
+    column = scores.detach().unsqueeze(1)
+    above, at_least = (others > column).sum(1), (others >= column).sum(1)
+    return Higher(as_array(above), as_array(at_least))
+
+
+@dataclass(frozen=True)
+class PoolRanks:
+    """All positives of a split among one pool of negatives. Methods are collective.
+
+    Attributes:
+        among_negatives, among_positives: of this rank's positives; each counts itself as one that is as high.
+        num_positives, num_negatives: of all ranks.
+    """
+
+    comm: Communicator
+    place: Place
+    among_negatives: Higher
+    among_positives: Higher
+    num_positives: int
+    num_negatives: int
+
+    @classmethod
+    def of(cls, comm: Communicator, place: Place, positive: Tensor, negative: Tensor, block: int = BLOCK) -> PoolRanks:
+        """Compare the scores of all ranks. Collective.
+
+        Args:
+            positive: (num_pairs,) scores of this rank's positives.
+            negative: (num_pooled,) scores of this rank's part of the pool, of the same dtype.
+            block: see :func:`count_higher`.
+        """
+        positive, negative = positive_scores(positive), negative_scores(negative)
+        counts = exact_totals(comm, place, [len(positive), len(negative)])
+        among_negatives = count_higher(comm, place, positive, negative, block)
+        return cls(comm, place, among_negatives, count_higher(comm, place, positive, positive, block), *counts)
+
+    def auc(self) -> float | None:
+        """Area under the receiver operating characteristic; None without positives or negatives.
+
+        The share of pairs of a positive and a negative in which the positive has the higher score; ties count half.
+        """
+        if not self.num_positives * self.num_negatives:
+            return None
+        higher = exact_sum(self.among_negatives.above) + exact_sum(self.among_negatives.at_least)
+        (lost,) = exact_totals(self.comm, self.place, [higher])
+        pairs = 2 * self.num_positives * self.num_negatives
+        return (pairs - lost) / pairs
+
+    def average_precision(self) -> float | None:
+        """Mean over the positives of the precision at their scores; None without positives.
+
+        Equal scores are one threshold, as in scikit-learn's ``average_precision_score``.
+        """
+        positives, negatives = self.among_positives.at_least, self.among_negatives.at_least
+        return self._mean(positives / np.maximum(positives + negatives, 1))
+
+    def hits(self, count: int) -> float | None:
+        """Share of the positives that are strictly above the ``count``-th highest negative; None without positives.
+
+        All of them are if there are fewer negatives. As in the evaluator of the Open Graph Benchmark.
+        """
+        if not self.num_positives:
+            return None
+        found = int((self.among_negatives.at_least < count).sum())
+        return exact_totals(self.comm, self.place, [found])[0] / self.num_positives
+
+    def _mean(self, fractions: NDArray[np.float64]) -> float | None:
+        if not self.num_positives:
+            return None
+        return exact_totals(self.comm, self.place, [_in_units(fractions)])[0] / (self.num_positives * _UNIT)
+
+
+@dataclass(frozen=True)
+class ListRanks:
+    """Positives that each have a list of negatives of their own. Methods are collective.
+
+    A positive's rank is (number above + number at least as high) / 2 + 1: the middle of the places that it may take
+    among equal scores. As in the evaluator of the Open Graph Benchmark, whose figures these are.
+
+    Attributes:
+        higher: of this rank's positives, among their negatives.
+        num_positives: of all ranks.
+    """
+
+    comm: Communicator
+    place: Place
+    higher: Higher
+    num_positives: int
+
+    @classmethod
+    def of(cls, comm: Communicator, place: Place, higher: Higher) -> ListRanks:
+        """Ranks from counts. Collective."""
+        return cls(comm, place, higher, *exact_totals(comm, place, [len(higher.above)]))
+
+    @classmethod
+    def of_scores(cls, comm: Communicator, place: Place, positive: Tensor, negative: Tensor) -> ListRanks:
+        """Ranks from scores. Collective.
+
+        Args:
+            positive: (num_pairs,) scores of this rank's positives.
+            negative: (num_pairs, count) scores of their negatives.
+        """
+        return cls.of(comm, place, count_higher_in_rows(positive_scores(positive), negative_scores(negative)))
+
+    @property
+    def rank(self) -> NDArray[np.float64]:
+        """(num_pairs,) ranks of this rank's positives, from 1. Not collective."""
+        return (self.higher.above + self.higher.at_least) / 2 + 1
+
+    def mean_reciprocal_rank(self) -> float | None:
+        """Mean of 1 / rank; None without positives."""
+        if not self.num_positives:
+            return None
+        return exact_totals(self.comm, self.place, [_in_units(1 / self.rank)])[0] / (self.num_positives * _UNIT)
+
+    def hits(self, count: int) -> float | None:
+        """Share of the positives of rank ``count`` or better; None without positives."""
+        if not self.num_positives:
+            return None
+        found = int((self.rank <= count).sum())
+        return exact_totals(self.comm, self.place, [found])[0] / self.num_positives
+
+
+def exact_totals(comm: Communicator, place: Place, numbers: Sequence[int]) -> list[int]:
+    """Sums over all ranks of integers from 0 to 2^124 - 1, of which the sums may exceed 64 bits. Collective."""
+    shifts = [_BITS * piece for piece in range(_PIECES)]
+    pieces = [number >> shift & (1 << _BITS) - 1 for number in numbers for shift in shifts]
+    # int64, as the pieces of 2^32 ranks would fit.
+    totals = place.from_numpy(np.array(pieces, np.int64))
+    comm.all_reduce(totals, Kind.METRICS)
+    rows = totals.view(len(numbers), _PIECES).tolist()
+    return [sum(piece << shift for piece, shift in zip(row, shifts, strict=True)) for row in rows]
+
+
+def exact_sum(counts: NDArray[np.int64]) -> int:
+    """The sum of integers from 0 on, which may exceed 64 bits."""
+    low = (1 << _BITS) - 1
+    return (int((counts >> _BITS).sum()) << _BITS) + int((counts & low).sum())
+
+
+def _in_units(fractions: NDArray[np.float64]) -> int:
+    """The sum of fractions from 0 to 1, each rounded to a multiple of the unit."""
+    return exact_sum(np.rint(fractions * _UNIT).astype(np.int64))
