@@ -63,6 +63,11 @@ class Links:
             if stored != (count, 2):
                 raise CorruptError(f"{artifact.path}/{split}/pair: shape {stored}, expected ({count}, 2)")
 
+    @property
+    def num_targets(self) -> int:
+        """Numbers that are known of a pair."""
+        return int(self.kind == NUMBER)
+
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {split}" for split, count in self.num_pairs.items())
         return f"Links({counts} pairs of {self.num_vertices:,} vertices)"

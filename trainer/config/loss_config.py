@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group
-from gnnloom.trainer.config.fields import Config, option
+from gnnloom.storage.option import Group, option_field
+from gnnloom.trainer.config.fields import Config, names_with_option, option, shared_option
+from gnnloom.trainer.links.decoders.registry import DECODERS
 from gnnloom.trainer.tasks.registry import AUTO, TASKS, task_of_data
 from gnnloom.trainer.tasks.task import Arrays, LabelSizes, Task
 
@@ -18,17 +21,28 @@ NO_WEIGHTS, BALANCED = "none", "balanced"
 
 
 _option = partial(option, group=Group.TASK)
+#: Losses that belong to a task.
+_LOSSES = {loss: kind.name for kind in TASKS.values() for loss in kind.losses}
+
+
+def _task_option(name: str) -> Any:
+    # They decide the result of the tasks that have them, and nothing else.
+    return option_field(shared_option(TASKS, "task", name, Group.TASK), free=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossConfig(Config):
-    """The task, its loss, the weights of the classes in it, and a metric of the user's own."""
+    """The task and its options, its loss, the weights of the classes in it, and a metric of the user's own.
+
+    An option of another task is refused, as it would do nothing.
+    """
 
     task: str = _option(AUTO, "What to predict; auto: what the vertex data have", choices=(AUTO, *TASKS))
     loss: str = _option(
         "auto",
-        "Loss: the usual one of the task, or a function of your own as package.module:function",
-        choices=("auto",),
+        "Loss: the usual one of the task; for links bce, bpr, margin or ce; or a function of your own as"
+        " package.module:function",
+        choices=("auto", *_LOSSES),
         importable=True,
     )
     class_weights: str = _option(
@@ -41,11 +55,65 @@ class LossConfig(Config):
         choices=("none",),
         importable=True,
     )
+    links: str | None = _task_option("links")
+    output_dim: int = _task_option("output_dim")
+    decoder: str = _task_option("decoder")
+    decoder_hidden: tuple[int, ...] = _task_option("decoder_hidden")
+    link_batch: int = _task_option("link_batch")
+    exclude_targets: bool = _task_option("exclude_targets")
+    negatives: int = _task_option("negatives")
+    negative_sampler: str = _task_option("negative_sampler")
+    strict_negatives: bool = _task_option("strict_negatives")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         # Only a check here; `given_class_weights` parses again.
         self.given_class_weights  # noqa: B018
+        changed = [each.name for each in dataclasses.fields(LossConfig) if getattr(self, each.name) != each.default]
+        for name in changed:
+            able = names_with_option(TASKS, name)
+            if able and self.task not in able:
+                raise InputError(f"{name}: task {self.task} has no such option, only {', '.join(able)}")
+            decoders = names_with_option(DECODERS, name)
+            if decoders and self.decoder not in (*decoders, AUTO):
+                raise InputError(f"{name}: decoder {self.decoder} has no such option, only {', '.join(decoders)}")
+        if self.loss in _LOSSES and self.loss not in self._named_losses:
+            raise InputError(f"loss {self.loss!r}: a loss of task {_LOSSES[self.loss]}, not of task {self.task}")
+        for name, is_own in (("loss", self.is_own_loss), ("metric", self.metric != "none")):
+            if self.on_pairs and is_own:
+                raise InputError(f"{name} {getattr(self, name)!r}: task {self.task} takes no function of your own")
+
+    @property
+    def _named_losses(self) -> tuple[str, ...]:
+        return TASKS[self.task].losses if self.task in TASKS else ()
+
+    @property
+    def is_own_loss(self) -> bool:
+        """The loss is a function of the user's."""
+        return self.loss != AUTO and self.loss not in _LOSSES
+
+    @property
+    def on_pairs(self) -> bool:
+        """The task predicts pairs of vertices."""
+        return self.task in TASKS and TASKS[self.task].on_pairs
+
+    @property
+    def task_options(self) -> frozenset[str]:
+        """Names of the options of the task, if it was named."""
+        return frozenset(TASKS[self.task].options) if self.task in TASKS else frozenset()
+
+    @property
+    def drops_targets(self) -> bool:
+        """The products of a step leave out the pairs that it trains on."""
+        return self.on_pairs and self.exclude_targets
+
+    def own_task_options(self, task: Task) -> dict[str, Any]:
+        """The options of the task by name."""
+        return {name: getattr(self, name) for name in task.options}
+
+    def output_width(self, task: Task, sizes: LabelSizes) -> int:
+        """Width of the model's output for a task; 0 if there is nothing to train."""
+        return self.output_dim if task.on_pairs else task.width(sizes)
 
     @property
     def given_class_weights(self) -> tuple[float, ...]:
@@ -80,13 +148,13 @@ class LossConfig(Config):
         """
         task = task_of_data(self.task, arrays, where)
         # Data without labels are refused where they are read.
-        if self.class_weights == NO_WEIGHTS or task.array not in arrays:
+        if self.class_weights == NO_WEIGHTS or (not task.on_pairs and task.array not in arrays):
             return task
         given, num_classes = self.given_class_weights, task.width(sizes)
         if task.refused_weights is None:
             refused = f"task {task.name} has no classes to weigh; remove the option"
         else:
-            refused = task.refused_weights(self.loss != "auto")
+            refused = task.refused_weights(self.is_own_loss)
         if not refused and given and len(given) != num_classes:
             refused = f"{len(given)} weights, but the dataset has {num_classes} classes"
         if refused:

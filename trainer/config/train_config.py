@@ -123,8 +123,9 @@ class TrainConfig(
 
     @property
     def input_is_cached(self) -> bool:
-        # The rows of a batch differ from those of the whole graph, and from those of every other batch.
-        return super().input_is_cached and not self.mode_kind.is_sampled
+        # The rows of a batch differ from those of the whole graph, and from those of every other batch; so do those of
+        # a graph without the targets of a step.
+        return super().input_is_cached and not self.mode_kind.is_sampled and not self.drops_targets
 
     @property
     def differentiates_products(self) -> bool:
@@ -168,6 +169,7 @@ class TrainConfig(
         decides = {field.name for field in dataclasses.fields(self) if not field.metadata["free"]}
         decides |= {"ranks"} if self.mode_kind.ranks_decide else set()
         decides |= {"mode_options"} if self.mode_options else set()
+        decides |= self.task_options
         return decides | ({"eval_every"} if self.lr_follows_evaluations else set())
 
     def changes_since(self, before: TrainConfig) -> list[str]:

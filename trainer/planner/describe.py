@@ -155,7 +155,7 @@ def workload(
         residual=config.residual,
         unit_embedding=config.unit_embedding,
         clips=bool(config.clip_norm),
-        splits_classes=graph.one_class and config.loss == "auto",
+        splits_classes=graph.one_class and not config.is_own_loss,
         double_order=config.permutation in {None, "double"},
         feature_size=config.feature_bytes,
         parameter_size=size,

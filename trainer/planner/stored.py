@@ -13,23 +13,23 @@ from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
 from gnnloom.trainer.planner.describe import GraphFacts, count_training, exchanges_of
 from gnnloom.trainer.planner.law import KnownPartition
 from gnnloom.trainer.planner.profile import LOCAL, open_profile
-from gnnloom.trainer.tasks.registry import AUTO, task_of_data
 
 
 def situation_of(
-    dataset: Dataset, graph_key: str | None = None, num_training: int | None = None, task: str = AUTO
+    dataset: Dataset, graph_key: str | None = None, num_training: int | None = None, given: LossConfig | None = None
 ) -> Situation:
     """What is known about a dataset; reads manifests, the split and the labels.
 
     Args:
         graph_key: chooses between several graphs.
         num_training: labeled training vertices, if they are known already: then split and labels are not read.
-        task: name of the task.
+        given: the task and its options; None for what the vertex data suggest.
 
     Raises:
         NotFoundError: the dataset has no graph or no vertex data.
@@ -37,8 +37,9 @@ def situation_of(
     """
     graph = dataset.graph(graph_key)
     vertices = dataset.vertices(graph=graph.artifact.key)
-    predicted = task_of_data(task, vertices.artifact, vertices.artifact.path)
-    num_outputs = predicted.width(vertices)
+    given = given or LossConfig()
+    predicted = given.task_of(vertices.artifact, vertices, vertices.artifact.path)
+    num_outputs = given.output_width(predicted, vertices)
     if not vertices.num_features or not num_outputs:
         raise InputError(f"{vertices.artifact.path}: the dataset lacks features or labels; there is nothing to train")
     facts = GraphFacts(
@@ -102,7 +103,7 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
         return fields
     config = TrainConfig.from_json({**fields, "ranks": fields.get("ranks") or ranks or 1})
     profile = open_profile(Catalog(fields["catalog"]).root, LOCAL)
-    plans = make_plans(config, situation_of(dataset, task=config.task), profile)
+    plans = make_plans(config, situation_of(dataset, given=config), profile)
     plan = next((each for each in plans if each.fits and _has_shards(dataset, each)), None)
     if plan is None:
         raise InputError(

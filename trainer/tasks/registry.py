@@ -29,7 +29,7 @@ def task_of_data(name: str, arrays: Arrays, where: Path | str) -> Task:
             they are read.
     """
     task = _task(name, lambda task: task.array in arrays)
-    if name != AUTO and task.array not in arrays:
+    if name != AUTO and not task.on_pairs and task.array not in arrays:
         raise InputError(
             f"task {name}: {where} has no {task.array}, which this task predicts; choose another task, or add it with"
             " `gnnloom features` and run `gnnloom shard` again"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gnnloom.storage.descriptors import Placed
 from gnnloom.storage.format.vertex_arrays import SPLIT
+from gnnloom.storage.option import Option
 
 #: Prefix of the metrics of a split, and its name in the vertex data.
 PREFIXES = {"train": "train", "val": "valid", "test": "test"}
@@ -43,6 +44,7 @@ class Figure:
         is_share: between 0 and 1; shown as a percentage.
         judges: the figure that stands for the task: reports show it, and ``auto`` means its value on the validation
             split. Without such a figure, the first one.
+        prefixes: the splits that it is reported of.
     """
 
     name: str
@@ -51,11 +53,12 @@ class Figure:
     lower: bool = False
     is_share: bool = False
     judges: bool = False
+    prefixes: tuple[str, ...] = tuple(PREFIXES)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Its names in metrics, in the order of the splits."""
-        return tuple(f"{prefix}_{self.name}" for prefix in PREFIXES)
+        return tuple(f"{prefix}_{self.name}" for prefix in self.prefixes)
 
 
 def judge_of(figures: Sequence[Figure]) -> Figure:
@@ -71,11 +74,14 @@ class Task(Placed):
         name: as given with ``--task``.
         order: position among the choices; equal ones are sorted by name.
         help: one line of help text.
-        array: array of the vertex data with what is to be predicted, such as ``label``; the split is read too.
+        array: array of the vertex data with what is to be predicted, such as ``label``; the split is read too. Empty
+            for a task on pairs.
+        on_pairs: it predicts pairs of vertices, which are in the links of the graph. The model's output is a vector for
+            every vertex, whose width is an option.
         automatic: ``auto`` chooses this task for data that have the array. Of several such tasks, it is the first one.
         place: module and class, a subclass of :class:`gnnloom.trainer.tasks.objectives.objective.Objective`. Named
             instead of imported: the class needs torch.
-        width: width of the model's output; 0 if there is nothing to train.
+        width: width of the model's output, or of what is predicted for a pair; 0 if there is nothing to train.
         couples_columns: the loss of a row needs all of its scores, so ranks that hold some of its columns exchange a
             maximum, and then two sums.
         figures: what is reported of every split, in the order of the metrics.
@@ -84,12 +90,15 @@ class Task(Placed):
         column: name of the prediction in exported tables.
         refused_weights: why classes cannot have weights in the loss, given whether the loss is the user's; empty if
             they can, and the objective's ``class_counts`` counts them. None for a task without classes.
+        losses: names of the losses to choose from; the first one is the usual one. Empty for a task with one loss.
+        options: the task's own options by name. Tasks that share a name share the option.
     """
 
     name: str
     order: int
     help: str
-    array: str
+    array: str = ""
+    on_pairs: bool = False
     width: Callable[[LabelSizes], int]
     figures: tuple[Figure, ...]
     predicts: Mapping[str, tuple[str, ...]]
@@ -97,6 +106,13 @@ class Task(Placed):
     automatic: bool = False
     couples_columns: bool = False
     refused_weights: Callable[[bool], str] | None = None
+    losses: tuple[str, ...] = ()
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """Arrays of the vertex data that it reads."""
+        return () if self.on_pairs else (self.array, "split")
 
     @property
     def judge(self) -> Figure:

@@ -13,9 +13,9 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.modes.epochs.mode import Mode
 from gnnloom.trainer.place.global_generator import Draws
-from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import WithOwnMetric, own_figure
+from gnnloom.trainer.tasks.objectives.objective import StepLoss
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
+from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective, WithOwnMetric, own_figure
 from gnnloom.trainer.training.course import VAL_LOSS
 from gnnloom.trainer.training.session import Session
 
@@ -38,13 +38,13 @@ class Evaluation:
         self._session, self._layout, self._labels = session, layout, labels
         self._metrics = metrics = objective.metrics(layout, labels)
         figures = objective.task.figures
-        if own is not None:
+        if own is not None and isinstance(objective, VertexObjective):
             self._metrics = together(session.comm, lambda: WithOwnMetric(metrics, layout, labels, objective, own))
             figures = (*figures, own_figure(own))
         self.figures = {name: figure for figure in figures for name in figure.names}
         self.details: dict[str, Any] | None = None
         self._decisive = set[str]()
-        self._val_loss: MaskedLoss | None = None
+        self._val_loss: StepLoss | None = None
 
     def decide(self, decisive: set[str]) -> None:
         """Insist on metrics that something about the run depends on, the loss of the validation split included."""
@@ -88,7 +88,7 @@ class Evaluation:
         self._session.comm.broadcast(values, 0, Kind.METRICS)
         return figures | dict(zip(known, values.tolist(), strict=True))
 
-    def _total_loss(self, loss: MaskedLoss, scores: torch.Tensor) -> float | None:
+    def _total_loss(self, loss: StepLoss, scores: torch.Tensor) -> float | None:
         """A loss over all ranks; None if it has no vertex. Collective."""
         if not loss.num_terms:
             return None

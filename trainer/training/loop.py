@@ -28,6 +28,7 @@ from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.epochs.mode import Mode
 from gnnloom.trainer.place.global_generator import Draws
+from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 from gnnloom.trainer.tasks.task import Figure
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.course import Course
@@ -151,9 +152,10 @@ class Training:
         self.optimizer = together(comm, lambda: build_optimizer(self.model, self.config.model, self.config))
         self.trained = trained_parameters(self.model)
         layout = self.session.operator.layout(self.model.num_layers)
-        labels = start.labels
-        weights = class_weights(self.config, self.session.objective, layout, labels)
-        self.session.objective = replace(self.session.objective, class_weights=weights, own_loss=start.own_loss)
+        labels = self.session.objective.placed(start.labels, self.session.operator)
+        if isinstance(objective := self.session.objective, VertexObjective):
+            weights = class_weights(self.config, objective, layout, labels)
+            self.session.objective = replace(objective, class_weights=weights, own_loss=start.own_loss)
         self.loss = self.session.objective.loss(layout, labels)
         self.evaluation = Evaluation(self.session, labels, start.own_metric)
         if self.loss.num_examples == 0 or self.loss.num_terms == 0:

@@ -34,8 +34,7 @@ from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss, TaskContext
 
 
 @dataclass
@@ -106,7 +105,7 @@ class Session:
         with torch.no_grad():
             return self.model.keep(feature)
 
-    def mode_context(self, inputs: Inputs, labels: Labels, loss: MaskedLoss, first_epoch: int) -> ModeContext:
+    def mode_context(self, inputs: Inputs, labels: Labels, loss: StepLoss, first_epoch: int) -> ModeContext:
         """What the mode may use; for arguments and attributes see :class:`ModeContext`."""
         config = self.config
         return ModeContext(
@@ -193,6 +192,7 @@ def open_session(comm: Communicator, opened: OpenedRun, num_threads: int) -> Ses
     session.load_seconds, session.load_memory = time.perf_counter() - started, peak_memory() - before
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
     session.model = build_model(session.operator, config, config.seed, session.options)
+    session.objective = session.objective.attached(session.model, session.operator)
     return session
 
 
@@ -221,7 +221,20 @@ def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
     config.check_graph(shards.shards)
     # Any rows say which arrays the shards have.
     task = config.task_of(shards.vertex_rows("rows", (0, 0)), shards.shards, shards.shards.artifact.path)
-    objective: Objective = task.load()(task, task.width(shards.shards))
+    objective: Objective = task.load().of(
+        task,
+        TaskContext(
+            rank=comm.rank,
+            num_ranks=comm.size,
+            dataset=opened.dataset,
+            shards=shards.shards,
+            width=config.output_width(task, shards.shards),
+            options=config.own_task_options(task),
+            loss=config.loss,
+            seed=config.seed,
+            counter=opened.counter,
+        ),
+    )
     if config.samples is not None and isinstance(shards, OwnRowShard):
         return _on_samples(comm, opened, shards, objective, place)
     options = config.options_of_model(shards.shards.num_features, objective.num_outputs)

@@ -25,8 +25,8 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.loggers.registry import check_loggers
-from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction, load_function
+from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 from gnnloom.trainer.training.course import KeptBest
 from gnnloom.trainer.training.rehearsal.projection import with_drawn_options
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse
@@ -162,15 +162,15 @@ class ReadStart:
         objective, layout = session.objective, session.operator.layout(session.model.num_layers)
         labels = objective.read(session.label_rows, session.place)
         own_loss, own_metric = (
-            None if text in {"auto", "none"} else load_function(option, text, layout, labels, objective.num_outputs)
-            for option, text in (("loss", config.loss), ("metric", config.metric))
+            load_function(option, getattr(config, option), layout, labels, objective.num_outputs) if is_own else None
+            for option, is_own in (("loss", config.is_own_loss), ("metric", config.metric != "none"))
         )
         best = None if checkpoint is None else KeptBest.read(opened.run)
         lines = _earlier_lines(opened.run, first_epoch) if first_epoch else []
         return cls(session, labels, checkpoint, lines, own_loss, own_metric, best)
 
 
-def class_weights(config: LossConfig, objective: Objective, layout: Layout, labels: Labels) -> Tensor | None:
+def class_weights(config: LossConfig, objective: VertexObjective, layout: Layout, labels: Labels) -> Tensor | None:
     """(num_classes,) float64, the same on every rank; None for equal weights. Collective.
 
     ``balanced`` is the mean number of training vertices per class over the class's own number, as in scikit-learn.

@@ -124,10 +124,11 @@ def check_trainable(recipe: Recipe, key: str | None) -> None:
         return
     vertices = Vertices(Artifact(path))
     task = (recipe.train or LossConfig()).task_of(vertices.artifact, vertices, path)
-    missing = [name for name in ("feature", task.array, "split") if name not in vertices.artifact]
+    needed = ("feature", *task.arrays)
+    missing = [name for name in needed if name not in vertices.artifact]
     if missing:
-        raise InputError(f"{section}: {', '.join(missing)} missing; training needs feature, label and split")
-    if not vertices.artifact.facts["train"] or not task.width(vertices):
+        raise InputError(f"{section}: {', '.join(missing)} missing; training needs {', '.join(needed)}")
+    if not task.on_pairs and (not vertices.artifact.facts["train"] or not task.width(vertices)):
         raise InputError(f"{section}: no vertex to train on; some need both a label and the split 'train'")
     most = recipe.vertices.most_classes
     if most is not None and vertices.num_classes > most:

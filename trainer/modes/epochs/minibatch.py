@@ -99,7 +99,7 @@ class MinibatchMode(Mode):
         operator = SampledRows(self._whole.grid, rows, multiplies=type(context.model).multiplies)
         members = context.place.from_numpy(share.members(batch))
         layout = Layout(self._alone, rows.vertex, (AXIS,))
-        loss = context.objective.loss(layout, context.labels.take(members))
+        loss = context.vertex_objective.loss(layout, context.labels.take(members))
         return _Share(number, operator, members, loss)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order

@@ -13,6 +13,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import SAMPLING, Traffic
@@ -22,7 +23,8 @@ from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss
+from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
@@ -45,7 +47,7 @@ class ModeContext:
         inputs: the input features of this rank's rows, in the first layer's layout, as the loop evaluates with them.
         feature_norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
         labels: labels and split of this rank's rows of the output.
-        loss: the loss over all training vertices.
+        loss: the loss over all training vertices, or pairs.
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
         counter: counts the bytes that this rank reads.
     """
@@ -64,7 +66,7 @@ class ModeContext:
     inputs: Inputs
     feature_norm: str
     labels: Labels
-    loss: MaskedLoss
+    loss: StepLoss
     samples: Samples | None
     counter: ReadCounter
 
@@ -76,6 +78,17 @@ class ModeContext:
     @property
     def place(self) -> Place:
         return self.operator.grid.place
+
+    @property
+    def vertex_objective(self) -> VertexObjective:
+        """The objective of a task on vertices.
+
+        Raises:
+            InputError: it is one on pairs.
+        """
+        if not isinstance(self.objective, VertexObjective):
+            raise InputError(f"task {self.objective.task.name}: this mode trains tasks on vertices only; use mode full")
+        return self.objective
 
 
 class Mode(ABC):
@@ -114,16 +127,23 @@ class Mode(ABC):
 
 
 class FullMode(Mode):
-    """Every vertex contributes to every step, as distributed by the algorithm."""
+    """Every step multiplies with the whole graph, as distributed by the algorithm; most tasks take one per epoch."""
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
-        model = self.context.model
-        model.epoch = epoch
-        model.zero_grad()
-        contribution = self.context.loss(model(self.context.inputs))
-        contribution.backward()  # type: ignore[no-untyped-call]
-        update()
-        return float(contribution.detach())
+        model, objective = self.context.model, self.context.objective
+        contributions, terms = list[float](), list[float]()
+        for step, loss in enumerate(objective.steps(self.context.loss, self.context.operator, epoch)):
+            # Every step has dropout masks of its own.
+            model.epoch = epoch * objective.num_steps + step
+            model.zero_grad()
+            contribution = loss(model(self.context.inputs))
+            contribution.backward()  # type: ignore[no-untyped-call]
+            update()
+            contributions.append(float(contribution.detach()))
+            terms.append(loss.num_terms)
+        if len(contributions) == 1:
+            return contributions[0]
+        return sum(each * number for each, number in zip(contributions, terms, strict=True)) / sum(terms)
 
 
 Batch = TypeVar("Batch")

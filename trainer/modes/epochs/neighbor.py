@@ -71,7 +71,7 @@ class NeighborMode(Mode):
         graph, owner = together(context.comm, lambda: map_graph(context))
         vertex = context.operator.layout(0).vertex
         own = LocalNumbers.of(vertex)
-        seeds = np.sort(vertex[as_array(context.objective.known(context.labels, "train"))])
+        seeds = np.sort(vertex[as_array(context.vertex_objective.known(context.labels, "train"))])
 
         def make() -> NeighborSampler | None:
             if not len(seeds):
@@ -133,7 +133,7 @@ class NeighborMode(Mode):
         context, operator = self.context, self._operator
         split = operator.grid.place.zeros((drawn.batch.num_seeds,), torch.uint8).fill_(SPLIT["train"])
         layout = operator.layout(context.model.num_layers)
-        return context.objective.loss(layout, Labels(drawn.label, split))
+        return context.vertex_objective.loss(layout, Labels(drawn.label, split))
 
 
 def _checked(context: ModeContext) -> tuple[int, ...]:

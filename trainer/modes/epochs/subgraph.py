@@ -75,7 +75,7 @@ class SubgraphMode(Mode):
         inputs = context.shards.artifact.inputs
         graph = map_whole_graph(context.dataset.graph(inputs["graph"]))
         vertices = map_vertices(context.dataset.vertices(inputs["vertices"]))
-        label = context.objective.task.array, context.labels.label.dtype
+        label = context.vertex_objective.task.array, context.labels.label.dtype
         table = VertexTable(vertices, context.feature_norm, context.place, label)
         kind = SAMPLERS[options["sampler"]]
         make: Callable[..., Any] = kind.load()
@@ -121,7 +121,7 @@ class SubgraphMode(Mode):
 
     def _batch_loss(self, sample: Sample, operator: SampledRows, weights: Weights | None) -> MaskedLoss:
         context = self.context
-        return context.objective.loss(
+        return context.vertex_objective.loss(
             operator.layout(context.model.num_layers),
             self._table.labels(sample.vertices),
             # The weighted sum estimates a mean over all vertices; the divisor makes it one over the training vertices.

@@ -18,7 +18,8 @@ from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.vertex_data import Labels, read_array
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import Metrics, Objective, scores_by_class
+from gnnloom.trainer.tasks.objectives.objective import Metrics
+from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective, scores_by_class
 from gnnloom.trainer.tasks.task import CODES
 
 #: Up to this many classes, the confusion matrix is formed; it grows with their square.
@@ -26,7 +27,7 @@ _CONFUSION_CLASSES = 256
 
 
 @dataclass(frozen=True)
-class Classes(Objective):
+class Classes(VertexObjective):
     """Labels are (num_rows,) int64, -1 for none; the class with the highest score is predicted."""
 
     def read_label(self, rows: VertexRows) -> NDArray[Any]:

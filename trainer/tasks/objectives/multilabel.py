@@ -17,12 +17,13 @@ from gnnloom.trainer.data.vertex_data import Labels, read_array
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import Metrics, Objective, scores_by_class
+from gnnloom.trainer.tasks.objectives.objective import Metrics
+from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective, scores_by_class
 from gnnloom.trainer.tasks.task import CODES
 
 
 @dataclass(frozen=True)
-class Multilabel(Objective):
+class Multilabel(VertexObjective):
     """Labels are (num_rows, num_outputs) int8, 1 or 0, -1 for unknown; those whose score is positive are predicted."""
 
     def read_label(self, rows: VertexRows) -> NDArray[Any]:

@@ -18,12 +18,13 @@ from gnnloom.trainer.data.vertex_data import Labels, read_array
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.tasks.objectives.by_element import MaskedSquaredError
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import Metrics, Objective
+from gnnloom.trainer.tasks.objectives.objective import Metrics
+from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 from gnnloom.trainer.tasks.task import CODES
 
 
 @dataclass(frozen=True)
-class Numbers(Objective):
+class Numbers(VertexObjective):
     """Labels are (num_rows, num_outputs) float, NaN for unknown; the scores are the prediction."""
 
     def read_label(self, rows: VertexRows) -> NDArray[Any]:

@@ -7,29 +7,73 @@ scores unless a task reads others: only its own methods look inside both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.vertex_arrays import SPLIT
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
-from gnnloom.trainer.data.vertex_data import Labels, read_array
+from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
+from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.own_functions import MaskedOwnLoss, OwnFunction
-from gnnloom.trainer.tasks.task import PREFIXES, Figure, Task
+from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
+from gnnloom.trainer.tasks.task import Task
 
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
+
+#: Name that a module gets in the model which a task trains beside the layers. It is given whole rows, each on one rank.
+TASK_MODULE: Final = "decoder"
 #: From (num_rows, columns held) scores to the metrics of all ranks, in the order of the task's ``figures``; None for a
 #: split without a known label. Collective.
 Metrics = Callable[[Tensor], dict[str, float | None]]
+
+
+class StepLoss(Protocol):
+    """What a step minimizes.
+
+    Attributes:
+        num_examples: what it is a mean over: vertices or pairs of all ranks.
+        num_terms: number of terms of the sum over all ranks, or the sum of their weights, which divides it.
+    """
+
+    num_examples: int
+    num_terms: float
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """This rank's contribution, () float64; the sum of all ranks' contributions is the loss. Collective."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskContext:
+    """What a task's class may read and use on one rank.
+
+    Attributes:
+        width: of the model's output.
+        options: the task's own options by name, checked.
+        loss: as given with ``--loss``.
+        seed: of the run.
+        counter: counts the bytes that the rank reads.
+    """
+
+    rank: int
+    num_ranks: int
+    dataset: Dataset
+    shards: RowShards | GridShards
+    width: int
+    options: Mapping[str, Any]
+    loss: str
+    seed: int
+    counter: ReadCounter
 
 
 @dataclass(frozen=True)
@@ -47,56 +91,54 @@ class Objective(ABC):
     class_weights: Tensor | None = None
     own_loss: OwnFunction | None = None
 
+    @classmethod
+    def of(cls, task: Task, context: TaskContext) -> Self:
+        """The task on this rank. Communicates nothing.
+
+        Raises:
+            InputError, NotFoundError: what the task reads is missing.
+        """
+        return cls(task, context.width)
+
+    def attached(self, model: nn.Module, operator: Operator) -> Self:  # noqa: ARG002 - for subclasses
+        """The task with a model, to which it adds what else it trains. Communicates nothing."""
+        return self
+
+    @abstractmethod
     def read(self, rows: VertexRows, place: Place) -> Labels:
-        """Read what some rows are to predict, and their split. Communicates nothing.
+        """Read what is to be predicted, and the split. Communicates nothing.
+
+        Args:
+            rows: the vertex data of this rank's rows of the scores.
 
         Raises:
             InputError: an array is missing, or has values that the task cannot use.
         """
-        label, split = self.read_label(rows), read_array(rows, "split")
-        return Labels(place.from_numpy(label), place.from_numpy(split))
 
-    @abstractmethod
-    def read_label(self, rows: VertexRows) -> NDArray[Any]:
-        """(num_rows, ...) the labels of some rows, checked; see :meth:`read`."""
+    def placed(self, labels: Labels, operator: Operator) -> Labels:  # noqa: ARG002 - for subclasses
+        """What was read, where the rows that it is about are. Collective."""
+        return labels
 
-    def is_known(self, label: Tensor) -> Tensor:
-        """Bool of the shape of ``label``; negative numbers stand for unknown ones."""
-        return label >= 0
-
-    def known(self, labels: Labels, split: str) -> Tensor:
-        """(num_rows,) bool: rows of a split of which at least one label is known."""
-        known = self.is_known(labels.label)
-        return (labels.split == SPLIT[split]) & (known.any(1) if known.dim() == 2 else known)
-
-    def loss(
-        self,
-        layout: Layout,
-        labels: Labels,
-        split: str = "train",
-        row_weights: Tensor | None = None,
-    ) -> MaskedLoss:
-        """The loss over the rows of a split. Collective.
+    def steps(self, loss: StepLoss, operator: Operator, epoch: int) -> Iterator[StepLoss]:  # noqa: ARG002 - as above
+        """The losses of the steps of an epoch on the whole graph; each is used before the next one. Collective.
 
         Args:
-            layout: layout of the scores.
-            row_weights: (num_rows,) float64 factors of the rows' terms; ``num_terms`` does not depend on them.
+            loss: over all training vertices or pairs.
+            operator: of the products that a step multiplies with.
         """
-        mask = self.known(labels, split)
-        if self.own_loss is None:
-            loss = self.task_loss(layout, labels, mask)
-        else:
-            loss = MaskedOwnLoss(layout, labels.label, mask, self.own_loss, self.class_weights)
-        loss.weigh_rows(row_weights)
-        return loss
+        yield loss
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of an epoch on the whole graph."""
+        return 1
 
     @abstractmethod
-    def task_loss(self, layout: Layout, labels: Labels, mask: Tensor) -> MaskedLoss:
-        """The task's own loss over the rows in a mask, with the weights of the classes. Collective.
+    def loss(self, layout: Layout, labels: Labels, split: str = "train") -> StepLoss:
+        """The loss over all vertices or pairs of a split. Collective.
 
         Args:
             layout: layout of the scores.
-            mask: (num_rows,) bool.
         """
 
     @abstractmethod
@@ -114,78 +156,3 @@ class Objective(ABC):
     def whole(self, layout: Layout, scores: Tensor) -> Tensor:
         """(num_rows, num_outputs) whole rows of scores. Collective."""
         return whole_rows(scores, layout, self.num_outputs, Kind.PREDICTION)
-
-    def class_counts(self, label: Tensor) -> Tensor:  # noqa: ARG002 - for subclasses
-        """(num_outputs,) int64, how many of some rows have each class.
-
-        Raises:
-            InputError: the task lets classes have weights, but its objective does not count them.
-        """
-        raise InputError(f"task {self.task.name}: its objective allows weights of classes, so it needs class_counts")
-
-
-def scores_by_class(hits: Tensor, predicted: Tensor, support: Tensor) -> dict[str, Any]:
-    """The figures of every class; empty if no row has a class or was predicted to have one.
-
-    Args:
-        hits: (num_classes,) int64 rows of each class that were predicted to be of it.
-        predicted: (num_classes,) int64 rows that were predicted to be of each class.
-        support: (num_classes,) int64 rows of each class.
-
-    Returns:
-        ``per_class``: for each class its number ``class``, ``precision``, ``recall``, ``f1`` (0 where undefined) and
-        ``support``.
-    """
-    if not int(support.sum()) and not int(predicted.sum()):
-        return {}
-    right = hits.to(torch.float64)
-    figures = {
-        "precision": right / predicted.clamp_min(1),
-        "recall": right / support.clamp_min(1),
-        "f1": 2 * right / (predicted + support).clamp_min(1),
-        "support": support,
-    }
-    rows = zip(*(values.tolist() for values in figures.values()), strict=True)
-    return {"per_class": [{"class": number, **dict(zip(figures, row, strict=True))} for number, row in enumerate(rows)]}
-
-
-class WithOwnMetric:
-    """The metrics of a task, and the mean of a user's function over each split."""
-
-    def __init__(
-        self, metrics: Metrics, layout: Layout, labels: Labels, objective: Objective, function: OwnFunction
-    ) -> None:
-        """Remember what to measure. Communicates nothing.
-
-        Args:
-            layout: layout of the scores, with whole rows.
-
-        Raises:
-            InputError: a metric of the task has the function's name.
-        """
-        self._metrics, self._layout, self._function = metrics, layout, function
-        self._names = own_figure(function).names
-        of_task = [name for figure in objective.task.figures for name in figure.names]
-        if set(self._names) & set(of_task):
-            raise InputError(f"metric: {', '.join(of_task)} are metrics of the task; rename the function")
-        self._label = labels.label
-        self._rows = [objective.known(labels, split).nonzero().squeeze(1) for split in PREFIXES.values()]
-
-    def __call__(self, scores: Tensor) -> dict[str, float | None]:
-        """The figures over all ranks; None for a split without known labels. Collective."""
-        figures = self._metrics(scores)
-        totals = self._layout.place.zeros((len(self._names), 2), torch.float64)
-        for number, rows in enumerate(self._rows):
-            # A function may fail on no rows at all.
-            if len(rows) and self._layout.speaks_for_rows:
-                totals[number, 0] = self._function(scores[rows], self._label[rows]).sum(dtype=torch.float64)
-                totals[number, 1] = len(rows)
-        self._layout.grid.comm.all_reduce(totals, Kind.METRICS)
-        pairs = zip(self._names, totals.tolist(), strict=True)
-        return {**figures, **{name: total / count if count else None for name, (total, count) in pairs}}
-
-
-def own_figure(function: OwnFunction) -> Figure:
-    """The figure that a user's function is reported as."""
-    name = getattr(function, "__name__", type(function).__name__)
-    return Figure(name, lower=not getattr(function, "higher_is_better", True))

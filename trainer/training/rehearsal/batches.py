@@ -86,7 +86,7 @@ class RehearsedBatches(Mode):
         label = self.context.labels.label
         shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
         labels = Labels(*(self.context.place.lasting(*each) for each in shapes))
-        loss = self.context.objective.loss(operator.layout(model.num_layers), labels)
+        loss = self.context.vertex_objective.loss(operator.layout(model.num_layers), labels)
         with multiplying_by(operator, model, shrinks=self._sizes.is_layered):
             add_gradients(model, epoch, operator, feature, loss, 1.0)
         update()

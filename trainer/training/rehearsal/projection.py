@@ -93,7 +93,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     dataset = Catalog(config.catalog).dataset(config.dataset)
     opened = OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks)
     shards = opened.shards.shards
-    sizes = sizes_of(shards, config.task)
+    sizes = sizes_of(shards, config)
     if not sizes.num_features or not sizes.num_outputs:
         raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
     start = find_start(opened.run, config, opened.inputs, restart=restart)

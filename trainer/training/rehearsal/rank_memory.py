@@ -79,7 +79,7 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
         opened: by any rank, with the options that samples or a partition decide.
     """
     config, kind = opened.config, opened.config.mode_kind
-    if kind.is_sampled and kind.batch is None:
+    if (kind.is_sampled and kind.batch is None) or config.on_pairs:
         return None
     try:
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
@@ -176,7 +176,7 @@ class _Rehearsal:
 
     def _weighted(self, objective: Objective) -> Objective:
         # What a function of the user's takes is not known, whatever it computes.
-        own = None if self.config.loss == "auto" else _any_loss
+        own = _any_loss if self.config.is_own_loss else None
         # The values of weights do not matter, but they take memory.
         ones = self.memory.place.lasting((objective.num_outputs,), torch.float64).fill_(1)
         weights = None if self.config.class_weights == "none" else ones

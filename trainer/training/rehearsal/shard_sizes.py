@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.format.files import tree_bytes
-from gnnloom.trainer.tasks.registry import AUTO, task_of_data
+from gnnloom.trainer.config.loss_config import LossConfig
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
@@ -50,11 +50,11 @@ class _Sizes:
     weighted: bool
 
 
-def _common(shards: RowShards | GridShards, task: str) -> dict[str, Any]:
+def _common(shards: RowShards | GridShards, config: LossConfig) -> dict[str, Any]:
     return {
         "num_vertices": shards.num_vertices,
         "num_features": shards.num_features,
-        "num_outputs": task_of_data(task, shards, shards.artifact.path).width(shards),
+        "num_outputs": config.output_width(config.task_of(shards, shards, shards.artifact.path), shards),
         "symmetric": shards.symmetric,
         "weighted": shards.weighted,
     }
@@ -79,14 +79,14 @@ class RowSizes(_Sizes):
         return nonzeros * self.num_vertices // max(1, own)
 
     @classmethod
-    def of(cls, shards: RowShards, task: str = AUTO) -> RowSizes:
+    def of(cls, shards: RowShards, config: LossConfig) -> RowSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)]
         kinds = [
             shards.artifact.record(f"{prefix}/{side}/indices").dtype for prefix in prefixes for side in ("own", "halo")
         ]
         return cls(
-            **_common(shards, task),
+            **_common(shards, config),
             ranks=tuple(_rank_sizes(shards, prefix) for prefix in prefixes),
             index_bytes=max(np.dtype(kind).itemsize for kind in kinds),
         )
@@ -122,11 +122,11 @@ class GridSizes(_Sizes):
         return int(entries * sum(self.variant_bytes.values()) / variants + rows * self.order_bytes)
 
     @classmethod
-    def of(cls, shards: GridShards, task: str = AUTO) -> GridSizes:
+    def of(cls, shards: GridShards, config: LossConfig) -> GridSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         facts, path = shards.artifact.facts, shards.artifact.path
         return cls(
-            **_common(shards, task),
+            **_common(shards, config),
             nnz=int(facts["nnz"] * max(facts["balance"].values())),
             is_double=shards.permutation == "double",
             variant_bytes={folder.name: tree_bytes(folder) for folder in (path / "grid").iterdir() if folder.is_dir()},
@@ -138,15 +138,15 @@ class GridSizes(_Sizes):
 ShardSizes = RowSizes | GridSizes
 
 
-def sizes_of(shards: RowShards | GridShards, task: str = AUTO) -> ShardSizes:
+def sizes_of(shards: RowShards | GridShards, config: LossConfig) -> ShardSizes:
     """The sizes of stored shards.
 
     Args:
-        task: name of the task, which decides how wide the model's output is.
+        config: the task, which decides how wide the model's output is.
 
     Raises:
         InputError: the shards lack what the task predicts.
     """
     if isinstance(shards, RowShards):
-        return RowSizes.of(shards, task)
-    return GridSizes.of(shards, task)
+        return RowSizes.of(shards, config)
+    return GridSizes.of(shards, config)

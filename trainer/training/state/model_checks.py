@@ -19,6 +19,7 @@ from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.models.networks.norm import Norm
 from gnnloom.trainer.place.global_generator import has_drawn
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE
 from gnnloom.trainer.training.state.buffers import short_digest, stored_buffers, tensor_digest
 from gnnloom.trainer.training.state.optimizer import STEP
 
@@ -129,6 +130,9 @@ def _check_rows(model: Model, name: str) -> None:
     if all(layout.column_group.size == 1 and not layout.has_copies for layout in _layouts(model)):
         return
     for path, module in model.named_modules():
+        # Whatever the layout, a task hands whole rows to what it trains.
+        if path.partition(".")[0] == TASK_MODULE:
+            continue
         if not isinstance(module, _LAYOUT_MODULES) and (module._parameters or module._buffers):  # noqa: SLF001
             raise InputError(
                 f"model {name}: {type(module).__name__} {path} needs whole rows, each on one rank, which this algorithm"

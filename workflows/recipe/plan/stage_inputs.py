@@ -32,7 +32,6 @@ from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.matrix.csr import index_dtype
-from gnnloom.trainer.tasks.registry import task_of_data
 from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
@@ -242,7 +241,7 @@ class StageInputs:
         stored = self._stored("shards")
         if stored is not None:
             shards = RowShards(stored) if self.recipe.grid is None else GridShards(stored)
-            return sizes_of(shards, self.assignment.workload.config.task)
+            return sizes_of(shards, self.assignment.workload.config)
         return self._row_shards() if self.recipe.grid is None else self._grid_shards()
 
     @property
@@ -251,7 +250,8 @@ class StageInputs:
         stored = self._stored_vertices
         if stored is None:
             return self.vertices.num_classes
-        return task_of_data(self.assignment.workload.config.task, stored.artifact, stored.artifact.path).width(stored)
+        config = self.assignment.workload.config
+        return config.output_width(config.task_of(stored.artifact, stored, stored.artifact.path), stored)
 
     def _row_shards(self) -> RowSizes:
         graph, vertices, parts = self.graph, self.vertices, self.parts

@@ -1,0 +1,112 @@
+"""Labels of pairs: what the tasks on vertices minimize and measure, with a row of scores for each pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import SPLIT
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.tasks.objectives.classes import Classes
+from gnnloom.trainer.tasks.objectives.numbers import Numbers
+from gnnloom.trainer.tasks.objectives.objective import Metrics
+from gnnloom.trainer.tasks.objectives.pairs import (
+    TEST,
+    TRAIN,
+    VALID,
+    PairLabels,
+    PairObjective,
+    PairSet,
+    PairStepLoss,
+    Step,
+    of_pairs,
+)
+from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
+
+_SPLITS = (TRAIN, VALID, TEST)
+_ENDS = ("number", "source", "target")
+
+
+@dataclass(frozen=True)
+class EdgeObjective(PairObjective):
+    """A task on the values of pairs."""
+
+    usual_decoder: ClassVar[str] = "mlp"
+    #: Kind of the values, and the class that works on rows of scores.
+    kind: ClassVar[str] = CLASS
+    by_row: ClassVar[type[VertexObjective]] = Classes
+
+    def check(self, links: Links) -> None:
+        if links.kind != self.kind:
+            has = {CLASS: "classes", NUMBER: "numbers"}.get(links.kind, "no values")
+            raise InputError(
+                f"{links.artifact.path}: task {self.task.name} predicts a {self.kind}, but the pairs have {has}"
+            )
+
+    @property
+    def _rows(self) -> VertexObjective:
+        return self.by_row(self.task, self.num_scores)
+
+    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step) -> PairStepLoss:
+        layout, known = _as_rows(labels, [pairs], [step.split])
+        loss = self._rows.loss(layout, known, step.split)
+
+        def contribute(rows: Tensor) -> Tensor:
+            source, target = labels.placed_rows.ends(rows, pairs.source, pairs.target)
+            return loss(self.decode(source, target).view(len(pairs), self.num_scores))
+
+        return PairStepLoss(labels, loss.num_examples, loss.num_terms, contribute)
+
+    def metrics(self, layout: Layout, labels: Labels) -> Metrics:  # noqa: ARG002 - labels know it
+        pairs, rows, known = self._all(labels)
+        measure = self._rows.metrics(rows, known)
+        return lambda scores: measure(self._scored(labels, pairs, scores))
+
+    def details(self, layout: Layout, labels: Labels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - as above
+        pairs, rows, known = self._all(labels)
+        return self._rows.details(rows, known, self._scored(labels, pairs, scores))
+
+    def _all(self, labels: Labels) -> tuple[PairSet, Layout, Labels]:
+        """The pairs of all splits, as rows."""
+        placed = of_pairs(labels)
+        sets = [placed.sets[split] for split in _SPLITS]
+        pairs = PairSet(*(np.concatenate([getattr(each, name) for each in sets]) for name in _ENDS))
+        return pairs, *_as_rows(placed, sets, _SPLITS)
+
+    def _scored(self, labels: Labels, pairs: PairSet, scores: Tensor) -> Tensor:
+        placed = of_pairs(labels)
+        return self.scores_of(placed, placed.placed_rows.spread(scores), pairs)
+
+
+@dataclass(frozen=True)
+class EdgeClasses(EdgeObjective):
+    """A class of each pair."""
+
+
+@dataclass(frozen=True)
+class EdgeNumbers(EdgeObjective):
+    """A number for each pair."""
+
+    kind: ClassVar[str] = NUMBER
+    by_row: ClassVar[type[VertexObjective]] = Numbers
+
+
+def _as_rows(labels: PairLabels, sets: Sequence[PairSet], splits: Sequence[str]) -> tuple[Layout, Labels]:
+    """A layout with a row for each pair of some sets, of which no rank has copies, and what is known of the pairs."""
+    rows = labels.placed_rows.layout
+    number = np.concatenate([each.number for each in sets])
+    value = np.concatenate([each.value for each in sets if each.value is not None])
+    if value.dtype != np.int64:
+        value = value[:, None]
+    split = np.repeat(np.array([SPLIT[name] for name in splits], np.uint8), [len(each) for each in sets])
+    place = rows.place
+    known = place.from_numpy(value)
+    return replace(rows, vertex=number), Labels(known, place.from_numpy(split).to(torch.uint8))

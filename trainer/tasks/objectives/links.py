@@ -1,0 +1,173 @@
+"""``link``: which pairs are edges. Losses compare pairs with others that are drawn, metrics with given ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
+from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.links.losses import LOSSES
+from gnnloom.trainer.links.negatives import (
+    DegreeNegatives,
+    JointNegatives,
+    NegativeSampler,
+    Positives,
+    UniformNegatives,
+)
+from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.tasks.objectives.objective import Metrics, TaskContext
+from gnnloom.trainer.tasks.objectives.pairs import (
+    POOLS,
+    TRAIN,
+    PairLabels,
+    PairObjective,
+    PairSet,
+    PairStepLoss,
+    Step,
+    of_pairs,
+)
+from gnnloom.trainer.tasks.task import PREFIXES, Task
+
+#: Numbers of negatives that a pair may be below and still count as a hit.
+_HITS = (20, 50, 100)
+
+
+@dataclass(frozen=True)
+class Links(PairObjective):
+    """Scores say how likely a pair is an edge.
+
+    Attributes:
+        graph: tells what is an edge; None if nothing asks.
+    """
+
+    graph: WholeGraph | None = None
+
+    @classmethod
+    def of(cls, task: Task, context: TaskContext) -> Self:
+        objective = super().of(task, context)
+        if not context.options["strict_negatives"]:
+            return objective
+        return replace(objective, graph=map_whole_graph(context.dataset.graph(context.shards.artifact.inputs["graph"])))
+
+    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step) -> PairStepLoss:
+        loss = LOSSES[self.task.losses[0] if self.given.loss == "auto" else self.given.loss]
+        negative = self._negatives(labels, pairs, step)
+        num_terms = loss.num_terms(step.count, negative.shape[1])
+
+        def contribute(rows: Tensor) -> Tensor:
+            source, target, others = labels.placed_rows.ends(rows, pairs.source, pairs.target, negative)
+            repeated = source.unsqueeze(1).expand_as(others).reshape(-1, self.num_outputs)
+            against = self.decode(repeated, others.view(-1, self.num_outputs)).view(negative.shape)
+            return loss(self.decode(source, target), against, num_terms)
+
+        return PairStepLoss(labels, step.count, num_terms, contribute)
+
+    def score(self, source: Tensor, target: Tensor) -> Tensor:
+        # With the same bits whatever pairs are scored together, so that ties are ties on any number of ranks.
+        return self.attached_decoder.scores_of_pairs(source, target)
+
+    def metrics(self, layout: Layout, labels: Labels) -> Metrics:  # noqa: ARG002 - labels know it
+        placed = of_pairs(labels)
+
+        def measure(scores: Tensor) -> dict[str, float | None]:
+            rows = placed.placed_rows.spread(scores)
+            found = [self._figures(placed, rows, PREFIXES[prefix]) for prefix in self.task.judge.prefixes]
+            return {
+                f"{prefix}_{figure.name}": figures.get(figure.name)
+                for figure in self.task.figures
+                for prefix, figures in zip(self.task.judge.prefixes, found, strict=True)
+            }
+
+        return measure
+
+    def _figures(self, labels: PairLabels, rows: Tensor, split: str) -> dict[str, float | None]:
+        """What is reported of a split, without the prefix. Collective."""
+        layout, pairs = labels.placed_rows.layout, labels.sets[split]
+        comm, place = layout.grid.comm, layout.place
+        positive = self.scores_of(labels, rows, pairs)[:, 0]
+        if self.pairs.num_negatives(split):
+            lists = ListRanks.of_scores(comm, place, positive, self._scores_of_lists(labels, rows, pairs))
+            return {"mrr": lists.mean_reciprocal_rank()} | {f"hits_{count}": lists.hits(count) for count in _HITS}
+        pool = labels.sets[POOLS[split]] if POOLS[split] in labels.sets else self._drawn_pool(pairs, split)
+        ranks = PoolRanks.of(comm, place, positive, self.scores_of(labels, rows, pool)[:, 0])
+        hits = {f"hits_{count}": ranks.hits(count) for count in _HITS}
+        return {"auc": ranks.auc(), "ap": ranks.average_precision(), **hits}
+
+    def _scores_of_lists(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
+        """(num_pairs, num_negatives) scores of the negatives that were given for each pair. Collective."""
+        negative = pairs.negative
+        if negative is None:
+            raise ValueError("the pairs have no negatives of their own")
+        owner = np.repeat(np.arange(len(pairs)), negative.shape[1])
+        each = PairSet(pairs.number[owner], pairs.source[owner], negative.ravel())
+        return self.scores_of(labels, rows, each)[:, 0].view(negative.shape)
+
+    def _drawn_pool(self, pairs: PairSet, split: str) -> PairSet:
+        """As many negatives as pairs, for links that came without, the same in every run. Communicates nothing."""
+        positives = Positives(pairs.number, pairs.source, pairs.target)
+        drawn = UniformNegatives(list(PREFIXES.values()).index(split), 1, self.pairs.num_vertices).draw(-1, positives)
+        return PairSet(pairs.number, pairs.source, drawn[:, 0])
+
+    def _negatives(self, labels: PairLabels, pairs: PairSet, step: Step) -> NDArray[np.int64]:
+        """(num_pairs, negatives) int64 targets to compare the pairs of a step with. Collective."""
+        group = np.full(len(pairs), step.group)
+        positives, sampler = Positives(pairs.number, pairs.source, pairs.target, group), self._sampler(labels)
+        drawn, graph = sampler.draw(step.epoch, positives), self.graph
+        if graph is not None:
+            comm = labels.placed_rows.layout.grid.comm
+            sampler.redraw(
+                step.epoch, positives, drawn, lambda sources, targets: graph.has_entries(targets, sources), comm
+            )
+        return drawn
+
+    def _sampler(self, labels: PairLabels) -> NegativeSampler:
+        options, pairs = self.given.options, self.pairs
+        drawn = self.given.seed, int(options["negatives"]), pairs.num_vertices
+        match options["negative_sampler"]:
+            case "degree":
+                ends, count = _TrainingEnds(labels, pairs.num_pairs[TRAIN]), pairs.num_pairs[TRAIN]
+                return DegreeNegatives(*drawn, count, ends, symmetric=pairs.symmetric)
+            case "joint":
+                return JointNegatives(*drawn)
+            case _:
+                return UniformNegatives(*drawn)
+
+
+class _TrainingEnds:
+    """Ends of training pairs by number, from the ranks that have read them."""
+
+    def __init__(self, labels: PairLabels, num_pairs: int) -> None:
+        layout, read = labels.placed_rows.layout, labels.read[TRAIN]
+        comm, place = layout.grid.comm, layout.place
+        rows = place.from_numpy(np.stack([read.target, read.source], 1))
+        owners = _ReadBy(num_pairs, comm.size) if comm.size > 1 else None
+        self._num_pairs = num_pairs
+        self._exchange = RowExchange(comm, LocalNumbers.of(read.number), rows, owners, place)
+
+    def __call__(self, ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_ends,) int64 vertices; end i is the target of pair i, end ``num_pairs`` + i its source. Collective."""
+        side, number = np.divmod(ends, self._num_pairs)
+        wanted, where = np.unique(number, return_inverse=True)
+        found: NDArray[np.int64] = as_array(self._exchange.fetch(wanted))[where, side]
+        return found
+
+
+@dataclass(frozen=True)
+class _ReadBy:
+    """The rank that has read each training pair."""
+
+    num_pairs: int
+    num_ranks: int
+
+    def __getitem__(self, numbers: NDArray[np.int64], /) -> NDArray[np.int32]:
+        # See `gnnloom.storage.matrix.ranges.range_of`.
+        return (((numbers + 1) * self.num_ranks - 1) // self.num_pairs).astype(np.int32)

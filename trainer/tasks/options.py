@@ -1,0 +1,56 @@
+"""Options that the tasks on pairs of vertices share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from gnnloom.storage.option import Option
+from gnnloom.trainer.links.choices import NEGATIVE_SAMPLERS
+from gnnloom.trainer.links.decoders.registry import DECODERS
+
+#: A choice that depends on the task.
+AUTO: Final = "auto"
+
+#: How pairs are predicted, and in what steps a training takes them.
+PAIRS: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        "links": Option(kind=str, help="Key of the links, if several were made of the graph"),
+        "output_dim": Option(
+            default=64, help="Width of the vectors that the decoder gets for the ends of a pair", least=1, most=1 << 20
+        ),
+        "decoder": Option(
+            default=AUTO,
+            help="What makes scores of the vectors of a pair's ends; auto: dot for links, mlp for edges; or a class of"
+            " your own as package.module:Class",
+            choices=(AUTO, *DECODERS),
+            importable=True,
+        ),
+        **{name: option for kind in DECODERS.values() for name, option in kind.options.items()},
+        "link_batch": Option(
+            default=0,
+            help="Training pairs in a step; 0: a tenth of them if they are excluded, else all; 1024 with --mode"
+            " neighbor",
+            least=0,
+        ),
+        "exclude_targets": Option(
+            default=True,
+            help="Leave a step's training pairs out of the adjacency that the step multiplies with",
+            deniable=True,
+        ),
+    }
+)
+#: What a training on links draws to compare its pairs with.
+NEGATIVES: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        "negatives": Option(default=1, help="Negatives of each training pair", least=1),
+        "negative_sampler": Option(
+            default="uniform",
+            help="Draws other targets for the source of a pair: "
+            + "; ".join(f"{name}: {text}" for name, text in NEGATIVE_SAMPLERS.items()),
+            choices=tuple(NEGATIVE_SAMPLERS),
+        ),
+        "strict_negatives": Option(default=False, help="Draw again what is an edge of the graph"),
+    }
+)
