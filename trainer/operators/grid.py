@@ -13,9 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnloom.storage.matrix.ranges import Span
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import GEMM, SPMM, Kind
+from gnnloom.trainer.data.target_edges import Chosen, PairSource, TargetEntries, check_directions
 from gnnloom.trainer.kernels.dispatch import (
     SparseProduct,
     add_widened,
@@ -27,7 +29,10 @@ from gnnloom.trainer.kernels.dispatch import (
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 from gnnloom.trainer.layout.realignment import Realigner
+from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
+from gnnloom.trainer.operators.grid_targets import Window, grid_targets
+from gnnloom.trainer.operators.operator import LayerPlan
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,17 @@ class GridOperator(ABC):
     Weights are the same on all ranks unless ``weight_piece`` returns a piece.
     """
 
-    def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, weight_axes: tuple[str, ...]) -> None:
+    def __init__(
+        self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan, weight_axes: tuple[str, ...]
+    ) -> None:
         self.grid, self.place = grid, grid.place
         self.adjacency = adjacency
+        self._plan = plan
+        #: The orders and axes of rows whose degrees this rank needs, and their spans.
+        self._scaled_rows: dict[tuple[str, tuple[str, ...]], Span] = {}
+        self._targets: dict[tuple[int, bool], TargetEntries] = {}
+        self._degree_targets: dict[tuple[str, Span], TargetEntries] = {}
+        self._excluded: dict[tuple[int, bool], list[ExcludedBlock]] = {}
         self.weight_axes = weight_axes
         self._layouts: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Layout] = {}
         self._realigner = Realigner(adjacency)
@@ -75,6 +88,13 @@ class GridOperator(ABC):
 
         Returns:
             (num_rows, columns held) in the other of the two layouts.
+        """
+
+    @abstractmethod
+    def window(self, layer: int, *, backward: bool) -> tuple[Span, Sequence[Span], int]:
+        """What :meth:`multiply` multiplies with on this rank: rows, ranges of columns, and number of blocks of rows.
+
+        Of columns and rows, one is in one piece. Each piece has one call of :meth:`multiply_locally`, in this order.
         """
 
     @abstractmethod
@@ -153,8 +173,57 @@ class GridOperator(ABC):
         Raises:
             InputError: a degree is negative or not finite.
         """
-        self.adjacency.scaling(self.adjacency.order(layer + backward), self.rows(source_axes))
-        self.adjacency.scaling(self.adjacency.order(layer + (not backward)), self.rows(target_axes))
+        for side, axes in ((backward, source_axes), (not backward, target_axes)):
+            order, span = self.adjacency.order(layer + side), self.rows(axes)
+            self._scaled_rows[order, axes] = span
+            self.adjacency.scaling(order, span)
+
+    def prepare_targets(self, source: PairSource) -> None:
+        adjacency, symmetric = self.adjacency, self.adjacency.shards.symmetric
+        check_directions(source, symmetric=symmetric)
+        windows = [self._window(layer, backward=backward) for layer, backward in self._plan.products]
+        scaled = self._scaled_rows if adjacency.normalizes else {}
+        everything = ((0, adjacency.num_vertices),)
+        # A window has only some columns of its rows, which does not say what their degrees lose.
+        windows += [Window(span, everything, (order, order)) for (order, _), span in scaled.items()]
+        found = iter(grid_targets(self.grid.comm, source, adjacency, windows, self.place))
+        self._targets = {product: next(found) for product in self._plan.products}
+        self._degree_targets = {(order, span): next(found) for (order, _), span in scaled.items()}
+        for order, span in self._degree_targets:
+            adjacency.degree(order, span)
+
+    def _window(self, layer: int, *, backward: bool) -> Window:
+        rows, columns, row_blocks = self.window(layer, backward=backward)
+        orders = self.adjacency.order(layer + (not backward)), self.adjacency.order(layer + backward)
+        transposed = backward and not self.adjacency.shards.symmetric
+        return Window(rows, tuple(columns), orders, transposed, row_blocks)
+
+    def exclude(self, chosen: Chosen | None) -> None:
+        if chosen is None:
+            self._excluded = {}
+            self.adjacency.reduce_degrees({})
+            return
+        if not self._targets:
+            raise ValueError("exclude: call prepare_targets first")
+        # Layers and directions may share a window, and the products that are prepared for it.
+        blocks = {
+            id(targets): [ExcludedBlock(entries, self.place) for entries in targets.chosen(chosen)]
+            for targets in {id(each): each for each in self._targets.values()}.values()
+        }
+        self._excluded = {product: blocks[id(targets)] for product, targets in self._targets.items()}
+        self.adjacency.reduce_degrees(
+            {where: targets.chosen(chosen)[0].row_sums() for where, targets in self._degree_targets.items()}
+        )
+
+    def excluded(self, layer: int, number: int, *, backward: bool) -> ExcludedBlock | None:
+        """What a step excludes from the piece of this number of a layer's :meth:`window`; None for nothing."""
+        blocks = self._excluded.get((layer, backward))
+        return None if blocks is None else blocks[number]
+
+    @property
+    def excludes(self) -> bool:
+        """Whether the present step excludes edges, so that a product is one more sum."""
+        return bool(self._excluded)
 
     def gemm(self, left: Tensor, right: Tensor) -> Tensor:
         """A dense product, timed. Communicates nothing."""
@@ -202,6 +271,7 @@ class GridOperator(ABC):
         in_flight: InFlight | None = None,
         *,
         accumulate: bool,
+        excluded: ExcludedBlock | None = None,
     ) -> None:
         """Write diag(row_scale) A features to ``out``, or add it, timed; meanwhile, transfers advance.
 
@@ -209,10 +279,13 @@ class GridOperator(ABC):
             features: (num_columns, dim).
             out: (num_rows, dim) of the same dtype, or of its sums.
             row_scale: (num_rows,), or (0,) for ones.
+            excluded: the entries of A that count as zeros.
         """
         progress = in_flight.progress if in_flight is not None and in_flight.requests else None
         with self.grid.comm.traffic.timing(SPMM):
             product.multiply(features, out, row_scale, accumulate=accumulate, progress=progress)
+            if excluded is not None:
+                excluded.subtract(features, out, row_scale, progress=progress)
 
     def scaled(self, features: Tensor, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Tensor:
         """Features times the normalization's factors on the right side of a layer's matrix, contiguous.

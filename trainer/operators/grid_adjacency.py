@@ -7,6 +7,8 @@ single one, both are the same matrix. The double permutation is that of Ranjan e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
+from gnnloom.trainer.data.target_edges import remaining_degree
 from gnnloom.trainer.kernels.dispatch import (
     SparseProduct,
     SparseRows,
@@ -54,6 +57,13 @@ class GridAdjacency:
         self._listed: dict[_Key, list[SparseRows]] = {}
         self._products: dict[_Key, list[SparseProduct]] = {}
         self._scalings: dict[tuple[str, Span], Scaling] = {}
+        self._degrees: dict[tuple[str, Span], NDArray[np.float64]] = {}
+        self._reduced: dict[tuple[str, Span], Scaling] = {}
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether the factors depend on the degrees."""
+        return self._normalization != "none"
 
     def order(self, layer: int) -> str:
         """Order of the rows that enter a layer; always ``rows`` if both orders are the same."""
@@ -115,17 +125,38 @@ class GridAdjacency:
         Raises:
             InputError: a degree is negative or not finite.
         """
+        if (order, span) in self._reduced:
+            return self._reduced[order, span]
         if (order, span) not in self._scalings:
-            self._scalings[order, span] = self._read_scaling(order, span)
+            degree = self._read_degree(order, span) if self.normalizes else np.empty(0)
+            self._scalings[order, span] = self._scaling(degree)
         return self._scalings[order, span]
 
-    def _read_scaling(self, order: str, span: Span) -> Scaling:
-        where = str(self.shards.artifact.path)
-        degree = np.empty(0, np.float64)
-        if self._normalization != "none":
-            # A window has only some columns of its rows, so it cannot count their degrees.
-            degree = self.shards.vertex_data("degree", order, span, self._counter).astype(np.float64)
-        return scaling(where, self._normalization, degree, self._place)
+    def _scaling(self, degree: NDArray[np.float64]) -> Scaling:
+        return scaling(str(self.shards.artifact.path), self._normalization, degree, self._place)
+
+    def degree(self, order: str, span: Span) -> NDArray[np.float64]:
+        """(span,) float64 sums of the rows of the vertices at some positions; read once, and kept."""
+        if (order, span) not in self._degrees:
+            self._degrees[order, span] = self._read_degree(order, span)
+        return self._degrees[order, span]
+
+    def _read_degree(self, order: str, span: Span) -> NDArray[np.float64]:
+        # A window has only some columns of its rows, so it cannot count their degrees.
+        return self.shards.vertex_data("degree", order, span, self._counter).astype(np.float64)
+
+    def reduce_degrees(self, excluded: Mapping[tuple[str, Span], NDArray[np.float64]]) -> None:
+        """Have the factors of smaller degrees from now on.
+
+        Args:
+            excluded: for orders and spans, (span,) float64 what to subtract. Others have the factors of all entries.
+
+        Raises:
+            InputError: a difference is negative.
+        """
+        self._reduced = {
+            where: self._scaling(remaining_degree(self.degree(*where), sums)) for where, sums in excluded.items()
+        }
 
     def positions(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
         """(len(vertex),) int64 positions of vertices in an order."""

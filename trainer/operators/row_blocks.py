@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.comm.communicator import Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
@@ -44,7 +44,7 @@ class RowBlocks(GridOperator):
             InputError: a degree is negative or not finite.
         """
         # No two ranks hold the same rows, so the gradient of a weight is the sum over all of them.
-        super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
+        super().__init__(grid, adjacency, plan, weight_axes=tuple(grid.axes))
         self._replica_axes = tuple(axis for axis in _REPLICA if axis in grid.axes)
         self._feature_rows = _ROW + self._replica_axes
         blocks, copies = grid.axes["row"], grid.size(self._replica_axes)
@@ -60,8 +60,12 @@ class RowBlocks(GridOperator):
     def _read(self, layer: int, *, backward: bool) -> list[SparseProduct]:
         """The rank's rows in one product for the blocks of columns that its copy multiplies with at a time."""
         self.read_scaling(layer, self._feature_rows, _ROW, backward=backward)
+        rows, columns, _ = self.window(layer, backward=backward)
+        return self.adjacency.products(layer, rows, columns, transposed=backward)
+
+    def window(self, layer: int, *, backward: bool) -> tuple[Span, list[Span], int]:  # noqa: ARG002 - always the same
         columns = [(self._bounds[sources[0]][0], self._bounds[sources[-1]][1]) for sources in self._sources]
-        return self.adjacency.products(layer, self.rows(_ROW), columns, transposed=backward)
+        return self.rows(_ROW), columns, 1
 
     def release(self, layer: int) -> None:
         del self._products[layer, False]
@@ -76,7 +80,7 @@ class RowBlocks(GridOperator):
         copies, products = self.grid.group(self._replica_axes), self._products[layer, backward]
         first, last = self.rows(_ROW)
         # Several summands are added in the dtype of sums.
-        is_one = len(products) == 1 and copies.size == 1
+        is_one = len(products) == 1 and copies.size == 1 and not self.excludes
         result = self.place.empty((last - first, own.shape[1]), dtype if is_one else self.place.sum_dtype)
         if not products:
             result.zero_()
@@ -89,7 +93,10 @@ class RowBlocks(GridOperator):
             source, arrival = arriving
             arriving = self._begin_blocks(number + 1, block, kind)
             arrival.finish()
-            self.multiply_locally(product, source, result, row_scale, arriving[1], accumulate=number > 0)
+            excluded = self.excluded(layer, number, backward=backward)
+            self.multiply_locally(
+                product, source, result, row_scale, arriving[1], accumulate=number > 0, excluded=excluded
+            )
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
         return converted(self.reduce_scatter(copies, result, sizes, kind), dtype, self.place)
 

@@ -106,7 +106,7 @@ class Summa(GridOperator):
             InputError: a degree is negative or not finite.
         """
         # No two ranks hold the same rows and columns, so the gradient of a weight is the sum over all of them.
-        super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
+        super().__init__(grid, adjacency, plan, weight_axes=tuple(grid.axes))
         self._layer_axes = tuple(axis for axis in _LAYER if axis in grid.axes)
         self._feature_rows = _ROW + self._layer_axes
         self._stages, self._lists_entries = self._cut_stages(width), lists_entries
@@ -147,6 +147,10 @@ class Summa(GridOperator):
         spans = [self._stages[number].span for number in mine]
         return dict(zip(mine, self.adjacency.listed(layer, self.rows(_ROW), spans, transposed=backward), strict=True))
 
+    def window(self, layer: int, *, backward: bool) -> tuple[Span, list[Span], int]:  # noqa: ARG002 - always the same
+        # Blocks of the adjacency arrive, and so does every rank of a process row need what they exclude.
+        return self.rows(_ROW), [stage.span for stage in self._stages], 1
+
     def release(self, layer: int) -> None:
         del self._blocks[layer, False]
         kept = {id(block) for blocks in self._blocks.values() for block in blocks.values()}
@@ -163,7 +167,7 @@ class Summa(GridOperator):
         row_scale = self.row_scale(layer, _ROW, backward=backward)
         fiber = self.grid.group(self._layer_axes)
         # Several summands are added in the dtype of sums.
-        is_one = len(self._stages) == 1 and fiber.size == 1
+        is_one = len(self._stages) == 1 and fiber.size == 1 and not self.excludes
         result = self.place.empty((last - first, own.shape[1]), dtype if is_one else self.place.sum_dtype)
         if not self._stages:
             result.zero_()
@@ -174,7 +178,13 @@ class Summa(GridOperator):
             stage, arriving = arriving, self._begin_stage(number + 1, own, kind, layer, backward=backward)
             stage.finish()
             self.multiply_locally(
-                self._product(stage.block), stage.rows, result, row_scale, arriving.moving, accumulate=number > 0
+                self._product(stage.block),
+                stage.rows,
+                result,
+                row_scale,
+                arriving.moving,
+                accumulate=number > 0,
+                excluded=self.excluded(layer, number, backward=backward),
             )
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
         return converted(self.reduce_scatter(fiber, result, sizes, kind), dtype, self.place)

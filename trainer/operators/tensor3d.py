@@ -20,12 +20,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnloom.storage.matrix.ranges import Span
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, seconds_of_weight_gradients
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece
+from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
 from gnnloom.trainer.operators.operator import LayerPlan
@@ -95,7 +97,7 @@ class Tensor3D(GridOperator):
         Raises:
             InputError: a degree is negative or not finite.
         """
-        super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
+        super().__init__(grid, adjacency, plan, weight_axes=tuple(grid.axes))
         self._dims = plan.dims
         chosen = {"straight": False, "transposed": True}.get(gradient_product)
         #: For each layer, whether its weight's gradient is (dQ^T H)^T; None until it is measured.
@@ -104,18 +106,20 @@ class Tensor3D(GridOperator):
         # One more than there are layers, for the layout of the output.
         for following in (*plan.propagates_first[1:], True):
             self._roles.append(self._roles[-1].following(following))
-        self._products = {
-            (layer, backward): self._read(layer, aggregation_blocks, backward=backward)
-            for layer, backward in plan.products
-        }
+        self._num_blocks = aggregation_blocks
+        self._products = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
 
-    def _read(self, layer: int, num_blocks: int, *, backward: bool) -> list[tuple[slice, SparseProduct]]:
+    def _read(self, layer: int, *, backward: bool) -> list[tuple[slice, SparseProduct]]:
         """The plane's window in blocks of rows."""
         source, target = self._roles[layer].sides(backward=backward)
         self.read_scaling(layer, (source,), (target,), backward=backward)
-        rows, columns = self.rows((target,)), self.rows((source,))
-        (window,) = self.adjacency.blocks(layer, rows, [columns], transposed=backward)
+        rows, columns, num_blocks = self.window(layer, backward=backward)
+        (window,) = self.adjacency.blocks(layer, rows, columns, transposed=backward)
         return [(block_rows, self.adjacency.product(block)) for block_rows, block in split_rows(window, num_blocks)]
+
+    def window(self, layer: int, *, backward: bool) -> tuple[Span, list[Span], int]:
+        source, target = self._roles[layer].sides(backward=backward)
+        return self.rows((target,)), [self.rows((source,))], self._num_blocks
 
     def layout(self, layer: int) -> Layout:
         roles = self._roles[layer]
@@ -142,7 +146,10 @@ class Tensor3D(GridOperator):
             features = self._gather_input(features, kind)
         scaled = self.scaled(features, layer, (source,), backward=backward)
         row_scale = self.row_scale(layer, (target,), backward=backward)
-        products = self._products[layer, backward]
+        products = [
+            (*product, self.excluded(layer, number, backward=backward))
+            for number, product in enumerate(self._products[layer, backward])
+        ]
         # Backward, the first layer's transpose has its columns split along depth, so the reduce-scatter forms the sum
         # that the all-reduce would form, and leaves each rank the rows that it holds.
         scatters, group = takes_input and backward, self.grid.group((source,))
@@ -152,7 +159,7 @@ class Tensor3D(GridOperator):
 
     def _aggregate(
         self,
-        products: list[tuple[slice, SparseProduct]],
+        products: list[tuple[slice, SparseProduct, ExcludedBlock | None]],
         features: Tensor,
         row_scale: Tensor,
         dtype: torch.dtype,
@@ -163,14 +170,16 @@ class Tensor3D(GridOperator):
     ) -> Tensor:
         """The product of ``dtype``, or this rank's summand of it, to be summed over a group. Collective."""
         # Blocks of rows are contiguous, so each is reduced in place, and in the dtype of sums.
-        num_rows = sum(product.num_rows for _, product in products)
-        dtype = dtype if group.size == 1 else self.place.sum_dtype
+        num_rows = sum(product.num_rows for _, product, _ in products)
+        dtype = dtype if group.size == 1 and not self.excludes else self.place.sum_dtype
         result = self.place.empty((num_rows, features.shape[1]), dtype)
         requests: list[Request] = []
-        for rows, product in products:
+        for rows, product, excluded in products:
             in_flight = InFlight(group, requests, kind)
             # The left factors scale every summand alike, so scaling before the sum is right. A slice of (0,) is (0,).
-            self.multiply_locally(product, features, result[rows], row_scale[rows], in_flight, accumulate=False)
+            self.multiply_locally(
+                product, features, result[rows], row_scale[rows], in_flight, accumulate=False, excluded=excluded
+            )
             if reduces:
                 # In flight while the next block is multiplied (Plexus, section 5).
                 requests += group.begin_all_reduce(result[rows], kind)

@@ -74,7 +74,7 @@ def test_a_product_over_grid_shards_runs_without_mpi(kind: type[GridOperator], g
     shards = given.store_grid(Catalog(tmp_path), "double", grid=(3, 2)).grid_shards()
     grid = ProcessGrid(LoneCommunicator(), dict.fromkeys(GRIDS[kind], 1), Place(torch.float64))
     adjacency = GridAdjacency(shards, "symmetric", grid.place, ReadCounter())
-    check_product(kind(grid, adjacency, PLAN), given)  # type: ignore[arg-type]
+    check_product(kind(grid, adjacency, PLAN), given)  # type: ignore[call-arg]
 
 
 def test_operators_layouts_and_models_load_without_mpi() -> None:

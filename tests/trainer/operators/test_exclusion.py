@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog
+from support.covering import FEW_OR_EVERY, covering
 from support.dense import normalized
 from support.mpi import run_program
 from support.problems import problem
@@ -42,11 +43,21 @@ class Case:
     dtype: str = "float64"
     permutation: str = "double"
     on_disk: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+    options: tuple[tuple[str, int], ...] = ()
 
     @property
     def ranks(self) -> int:
         return int(np.prod(self.grid))
+
+    def shows(self) -> set[Hashable]:
+        """What a few cases must show, too."""
+        told = (self.problem, self.normalization, self.dtype, self.permutation, self.on_disk)
+        return {
+            (self.algorithm, self.ranks),
+            (self.algorithm, self.options),
+            (self.problem, self.ranks),
+            *enumerate(told),
+        }
 
     #: A pair that takes the place of the first one.
     wrong: tuple[int, int, float] | None = None
@@ -82,7 +93,7 @@ class Case:
             "dtype": self.dtype,
             "permutation": self.permutation,
             "on_disk": self.on_disk,
-            "options": self.options,
+            "options": dict(self.options),
             "pair": pairs.pair.tolist(),
             "weight": pairs.weight.tolist(),
             "symmetric": pairs.symmetric != self.other_directions,
@@ -123,10 +134,54 @@ def _row_cases(ranks: int) -> list[Case]:
     return cases
 
 
+GRIDS: dict[int, list[tuple[str, tuple[int, ...]]]] = {
+    1: [("broadcast", (1,)), ("summa", (1, 1)), ("tensor3d", (1, 1, 1))],
+    4: [
+        ("broadcast", (4,)),
+        ("replicated", (2, 2)),
+        ("summa", (2, 2)),
+        ("split3d", (2, 1, 2)),
+        ("tensor3d", (2, 2, 1)),
+    ],
+    8: [
+        ("broadcast", (8,)),
+        ("replicated", (2, 4)),
+        ("summa", (4, 2)),
+        ("split3d", (2, 2, 2)),
+        ("tensor3d", (2, 2, 2)),
+    ],
+}
+#: Every kind of graph, of normalization and of order at least once, and products in many pieces.
+VARIANTS: list[dict[str, Any]] = [
+    {"problem": "directed"},
+    {"problem": "directed", "permutation": "partition", "normalization": "mean"},
+    {"problem": "undirected", "normalization": "mean"},
+    {"problem": "undirected", "permutation": "single", "dtype": "bfloat16"},
+    {"problem": "weighted", "normalization": "none"},
+    {"problem": "weighted", "dtype": "float32"},
+    {"problem": "weighted", "permutation": "none"},
+    {"problem": "fewer-vertices-than-ranks"},
+]
+IN_PIECES = {"summa": ("summa_width", 7), "split3d": ("summa_width", 7), "tensor3d": ("aggregation_blocks", 3)}
+
+
+def _grid_cases(ranks: int) -> list[Case]:
+    cases = [
+        Case(algorithm=algorithm, grid=grid, **variant) for algorithm, grid in GRIDS[ranks] for variant in VARIANTS
+    ]
+    cases += [
+        Case("directed", algorithm, grid, options=(IN_PIECES[algorithm],))
+        for algorithm, grid in GRIDS[ranks]
+        if algorithm in IN_PIECES
+    ]
+    return cases
+
+
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     catalog = Catalog(tmp_path_factory.mktemp("exclusion") / "catalog")
     for given in PROBLEMS.values():
+        given.store_grid(catalog, "double", "single", "partition", "none", grid=(3, 2))
         given.store(catalog, *RANKS)
     return catalog
 
@@ -137,11 +192,23 @@ def _check(catalog: Catalog, folder: Path, ranks: int, cases: Sequence[Case]) ->
         case.check(result)
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-def test_products_over_row_shards_equal_those_with_a_rebuilt_graph(
-    catalog: Catalog, tmp_path: Path, ranks: int
+ROW_CASES = [case for ranks in RANKS for case in _row_cases(ranks)]
+GRID_CASES = [case for ranks in GRIDS for case in _grid_cases(ranks)]
+
+
+@pytest.mark.parametrize("every", FEW_OR_EVERY)
+@pytest.mark.parametrize(
+    ("cases", "ranks"),
+    [
+        *(pytest.param(ROW_CASES, ranks, id=f"rows-{ranks}") for ranks in RANKS),
+        *(pytest.param(GRID_CASES, ranks, id=f"grids-{ranks}") for ranks in GRIDS),
+    ],
+)
+def test_products_and_adjoints_equal_those_with_a_rebuilt_graph(
+    catalog: Catalog, tmp_path: Path, cases: list[Case], ranks: int, every: bool
 ) -> None:
-    _check(catalog, tmp_path, ranks, _row_cases(ranks))
+    chosen = cases if every else covering(cases, Case.shows, lambda case: case.ranks)
+    _check(catalog, tmp_path, ranks, [case for case in chosen if case.ranks == ranks])
 
 
 def test_pairs_of_another_graph_fail_all_ranks_with_one_error(catalog: Catalog, tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""The entries of training pairs in the windows of the permuted adjacency, on the ranks that multiply with them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.data.target_edges import Entries, PairSource, TargetEntries, read_entries, routed
+from gnnloom.trainer.data.vertex_directory import VertexDirectory
+from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
+from gnnloom.trainer.place.place import Place
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some rows and columns of the adjacency, or of its transpose, that one rank multiplies with.
+
+    Attributes:
+        rows: positions in the order of the product's output.
+        columns: ascending ranges of positions in the order of its input, one for each local product.
+        orders: names of these two orders.
+        transposed: of the transpose, which is another matrix.
+        row_blocks: ranges of rows that are multiplied one after the other.
+    """
+
+    rows: Span
+    columns: tuple[Span, ...]
+    orders: tuple[str, str]
+    transposed: bool = False
+    row_blocks: int = 1
+
+    def facts(self) -> tuple[int, int, int, int, int]:
+        """First and last row and column, and a number that stands for everything else."""
+        first, last = (self.columns[0][0], self.columns[-1][1]) if self.columns else (0, 0)
+        return *self.rows, first, last, zlib.crc32(repr(self).encode())
+
+    def numbered(self, entries: Entries) -> TargetEntries:
+        """Entries by position, of which those in the window are numbered as its blocks have them."""
+        num_rows, wide = self.rows[1] - self.rows[0], len(self.columns)
+        row_spans = [split_range(num_rows, self.row_blocks, number) for number in range(self.row_blocks)]
+        row, (row_block, row_start, _) = entries.row - self.rows[0], _within(entries.row - self.rows[0], row_spans)
+        column_block, column_start, is_inside = _within(entries.column, self.columns)
+        inside = entries._replace(row=row - row_start, column=entries.column - column_start).take(is_inside)
+        shapes = [(rows[1] - rows[0], columns[1] - columns[0]) for rows in row_spans for columns in self.columns]
+        return TargetEntries(inside, (row_block * wide + column_block)[is_inside], shapes)
+
+
+def _within(
+    positions: NDArray[np.int64], spans: Sequence[Span]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """For every position, the number of its range and where that begins, and whether it is in one."""
+    # One more, which holds nothing, for what lies behind all others.
+    starts, stops = np.array([*spans, (0, 0)], np.int64).T
+    number = np.searchsorted(stops[:-1], positions, side="right")
+    return number, starts[number], (number < len(spans)) & (positions >= starts[number])
+
+
+def grid_targets(
+    comm: Communicator,
+    source: PairSource,
+    adjacency: GridAdjacency,
+    windows: Sequence[Window],
+    place: Place,
+) -> list[TargetEntries]:
+    """Send the entries of all pairs to the ranks that have them in a window. Collective.
+
+    Args:
+        windows: the same number on every rank.
+
+    Returns:
+        The entries of each window, by its blocks; the same object for windows that are equal on all ranks.
+
+    Raises:
+        CollectiveError: a pair has no vertex of the graph, or could not be read.
+    """
+    weighted = adjacency.shards.weighted
+    announced = np.array(comm.gather_numbers([fact for window in windows for fact in window.facts()]), np.int64)
+    announced = announced.reshape(comm.size, len(windows), -1)
+    # Equal on all ranks, so that all of them send for the same windows.
+    firsts = [
+        next(before for before in range(number + 1) if np.array_equal(announced[:, before], announced[:, number]))
+        for number in range(len(windows))
+    ]
+    parts: dict[int, list[Entries]] = {number: [] for number in dict.fromkeys(firsts)}
+    positions = Positions(comm, adjacency, place)
+    for read in read_entries(comm, source, adjacency.num_vertices, weighted=weighted):
+        for number, kept in parts.items():
+            window = windows[number]
+            given = read.transposed if window.transposed else read
+            row, column = (positions.of(order, vertex) for order, vertex in zip(window.orders, given[:2], strict=True))
+            placed = given._replace(row=row, column=column)
+            kept.append(routed(comm, placed, *_receivers(placed, announced[:, number]), place))
+    numbered = {
+        number: windows[number].numbered(Entries.joined(kept, weighted=weighted)) for number, kept in parts.items()
+    }
+    return [numbered[first] for first in firsts]
+
+
+def _receivers(entries: Entries, bounds: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which entries each rank gets: their numbers, by rank, and how many for each.
+
+    Args:
+        bounds: (size, 4 or more) int64 first and last row and column of every rank's window.
+    """
+    order = np.argsort(entries.row, kind="stable")
+    edges = np.searchsorted(entries.row[order], bounds[:, :2])
+    chosen = []
+    for (start, stop), (first, last) in zip(edges.tolist(), bounds[:, 2:4].tolist(), strict=True):
+        column = entries.column[order[start:stop]]
+        chosen.append(order[start:stop][(column >= first) & (column < last)])
+    return np.concatenate(chosen), np.array([len(each) for each in chosen], np.int64)
+
+
+class Positions:
+    """Positions of any vertices in the orders of grid shards."""
+
+    def __init__(self, comm: Communicator, adjacency: GridAdjacency, place: Place) -> None:
+        """Prepare to find them. Collective."""
+        self._adjacency = adjacency
+        self._directory: VertexDirectory | None = None
+        if adjacency.shards.permutation == "partition":
+            # Stored by position, and so known by ranges of positions.
+            n, span = adjacency.num_vertices, split_range(adjacency.num_vertices, comm.size, comm.rank)
+            self._directory = VertexDirectory(
+                comm, n, adjacency.vertex_ids("rows", span), np.arange(*span, dtype=np.int64), place
+            )
+
+    def of(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_ids,) int64 positions in an order. Collective."""
+        if self._directory is not None:
+            return self._directory.find(vertex)
+        return self._adjacency.positions(order, vertex)
