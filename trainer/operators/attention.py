@@ -7,6 +7,7 @@ stored in-neighbors, including a stored self loop, like PyG's GATConv with ``add
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Traffic
+from gnnloom.trainer.data.target_edges import ExcludedEntries
 from gnnloom.trainer.kernels.dispatch import (
     EdgeSoftmax,
     Progress,
@@ -49,13 +51,33 @@ class NeighborRows:
     def __init__(self, matrix: ShardMatrix[Any], exchange: HaloExchange | None, grid: ProcessGrid) -> None:
         self.matrix, self.exchange, self._grid = matrix, exchange, grid
         self._prepared: dict[float, Attention] = {}
+        self._excluded: tuple[ExcludedEntries, ExcludedEntries] | None = None
+        self._without: dict[float, Attention] = {}
 
     def attention(self, negative_slope: float) -> Attention:
-        """Attention over these rows, prepared once."""
-        if negative_slope not in self._prepared:
+        """Attention over these rows, prepared once, or once for every step that excludes entries."""
+        prepared = self._prepared if self._excluded is None else self._without
+        if negative_slope not in prepared:
             given = self._grid.place, self._grid.comm.traffic
-            self._prepared[negative_slope] = Attention(self.matrix, negative_slope, *given)
-        return self._prepared[negative_slope]
+            prepared[negative_slope] = Attention(self._present(), negative_slope, *given)
+        return prepared[negative_slope]
+
+    def exclude(self, excluded: tuple[ExcludedEntries, ExcludedEntries] | None) -> None:
+        """Attend to all but some entries of the own and the halo columns from now on; None for all."""
+        self._excluded, self._without = excluded, {}
+
+    def _present(self) -> ShardMatrix[Any]:
+        """The matrix without what is excluded."""
+        if self._excluded is None:
+            return self.matrix
+        # It imports numba, which only attention should load.
+        from gnnloom.storage.matrix.removal import without_entries  # noqa: PLC0415
+
+        own, halo = (
+            without_entries(block, entries.row, entries.column)
+            for block, entries in zip(self.matrix.in_memory(), self._excluded, strict=True)
+        )
+        return replace(self.matrix, own=own, halo=halo)
 
 
 class Attending:

@@ -6,6 +6,7 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling
+from gnnloom.trainer.data.target_edges import ExcludedEntries
 from gnnloom.trainer.kernels.dispatch import (
     Progress,
     SparseProduct,
@@ -27,6 +29,7 @@ from gnnloom.trainer.kernels.dispatch import (
 )
 from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.operators.halo import Arrival, HaloExchange
+from gnnloom.trainer.place.place import Place
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,11 @@ class ExcludedColumns:
 
     own: ExcludedBlock
     halo: ExcludedBlock
+
+    @classmethod
+    def of(cls, blocks: Sequence[ExcludedEntries], place: Place) -> ExcludedColumns:
+        """From the entries in the own columns, and those in the halo's."""
+        return cls(*(ExcludedBlock(entries, place) for entries in blocks))
 
     @property
     def is_weighted(self) -> bool:

@@ -25,7 +25,6 @@ from gnnloom.trainer.data.target_edges import (
     remaining_degree,
 )
 from gnnloom.trainer.operators.attention import NeighborRows
-from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.operators.halo_product import ExcludedColumns, HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
@@ -94,21 +93,25 @@ class PointToPoint(WholeRows):
         self._degree = self._degrees(self.matrix)
 
     def exclude(self, chosen: Chosen | None) -> None:
-        found: list[ExcludedColumns | None] = [None]
+        if chosen is None:
+            self._multiply_without(None, None, self._sides)
+            return
+        if not self._targets:
+            raise ValueError("exclude: call prepare_targets first")
+        forward, *backward = (ExcludedColumns.of(targets.chosen(chosen), self.place) for targets in self._targets)
         sides = self._sides
-        if chosen is not None:
-            if not self._targets:
-                raise ValueError("exclude: call prepare_targets first")
-            found = [
-                ExcludedColumns(*(ExcludedBlock(block, self.place) for block in targets.chosen(chosen)))
-                for targets in self._targets
-            ]
-            if found[0] is not None and self._normalization != "none":
-                sides = self._scaling(remaining_degree(self._degree, found[0].row_sums()))
-        self.forward_product.exclude(found[0], sides)
+        if self._normalization != "none":
+            sides = self._scaling(remaining_degree(self._degree, forward.row_sums()))
+        # The transpose of a symmetric adjacency lacks the same entries.
+        self._multiply_without(forward, backward[0] if backward else forward, sides)
+
+    def _multiply_without(
+        self, forward: ExcludedColumns | None, backward: ExcludedColumns | None, sides: Scaling
+    ) -> None:
+        self._neighbors.exclude(None if forward is None else (forward.own.entries, forward.halo.entries))
+        self.forward_product.exclude(forward, sides)
         if self.backward_product is not None:
-            # The transpose of a symmetric adjacency lacks the same entries.
-            self.backward_product.exclude(found[-1], sides.transposed)
+            self.backward_product.exclude(backward, sides.transposed)
 
     def _adjoint(self, shard: RowShard, products: LocalProducts, sides: Scaling) -> HaloProduct:
         """The product with the transpose, whose pattern and exchange are the same if the adjacency is symmetric."""

@@ -28,6 +28,7 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
     _anneal(graph)
     _unload_a_part()
     _sample(graph)
+    _exclude_entries(graph)
     _read_ids(folder)
 
 
@@ -144,6 +145,14 @@ def _sample(graph: Graph) -> None:
     for matrix in (whole.matrix, next(iter(graph.blocks()))):
         # The matrix of a shard may be written, and that of a whole graph may not.
         restrict(matrix, row[: matrix.num_rows], 0, row % 2, row // 2, len(row[::2]))
+
+
+def _exclude_entries(graph: Graph) -> None:
+    """Copy rows without some entries, as attention does that must not see the edges that it is to predict."""
+    from gnnloom.storage.matrix.removal import without_entries
+
+    rows = next(iter(graph.blocks()))
+    without_entries(rows, rows.indices[:0], rows.indices[:0])
 
 
 def read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) -> None:
