@@ -1,0 +1,200 @@
+"""Filtered ranks equal brute force, ties included, and are the same on any number of ranks and in any blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.links.bilinear import Cosine, DistMult, Dot
+from gnnloom.trainer.links.decoder import Decoder
+from gnnloom.trainer.links.filtered import filtered_ranks
+from gnnloom.trainer.links.pair_rows import PairRows
+from gnnloom.trainer.links.perceptron import Perceptron
+from gnnloom.trainer.links.ranking import ListRanks
+from gnnloom.trainer.links.scoring import AllTargets, BlockSizes, Lists, score_all
+from gnnloom.trainer.place.place import Place
+from support.thread_ranks import on_thread_ranks
+
+DIM, NUM_VERTICES = 6, 300
+SMALL = BlockSizes(sources=7, listed=20, targets=32)
+
+
+class Distance(Decoder):
+    """A class of the user: the negative distance, without a kernel of its own."""
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        return -(source - target).abs().sum(1)
+
+
+def made(kind: type[Decoder]) -> Decoder:
+    decoder = kind(DIM, Place(), 1)
+    if kind is DistMult:
+        with torch.no_grad():
+            decoder.get_parameter("weight").copy_(torch.arange(-2.0, 4.0))
+    return decoder
+
+
+def whole(kind: str) -> Tensor:
+    """Rows of small integers, whose scores tie often; or rows of which each occurs twice."""
+    rng = np.random.default_rng(0)
+    if kind == "integers":
+        return torch.from_numpy(rng.integers(-2, 3, (NUM_VERTICES, DIM)).astype(np.float32))
+    rows = rng.standard_normal((NUM_VERTICES // 2, DIM)).astype(np.float32)
+    return torch.from_numpy(np.concatenate([rows, rows[::-1]]))
+
+
+def given_pairs(count: int) -> np.ndarray:
+    pairs = np.random.default_rng(1).integers(0, NUM_VERTICES, (count, 2))
+    pairs[:3, 1] = pairs[:3, 0]
+    return pairs
+
+
+def known_of(source: int) -> np.ndarray:
+    """Known targets of a vertex; of some very many, of others none."""
+    count = (0, 3, 11, 250)[source % 4]
+    return np.random.default_rng(source).permutation(NUM_VERTICES)[:count]
+
+
+def part_of(ranks: int) -> np.ndarray:
+    """Owners; of several ranks the last one has no vertex."""
+    return np.random.default_rng(2).integers(0, max(1, ranks - 1), NUM_VERTICES).astype(np.int32)
+
+
+def targets_of(comm: Communicator, rows: Tensor, decoder: Decoder, sizes: BlockSizes | None = None) -> AllTargets:
+    """On row shards."""
+    part = part_of(comm.size)
+    grid = ProcessGrid(comm, {"row": comm.size}, Place(rows.dtype))
+    # In no order of their ids, as in shards of another order.
+    vertex = np.random.default_rng(3).permutation(np.flatnonzero(part == comm.rank))
+    layout = Layout(grid, vertex, ("row",))
+    pair_rows = PairRows(layout, DIM, NUM_VERTICES, part if comm.size > 1 else None)
+    return AllTargets(pair_rows, rows[vertex], decoder, sizes)
+
+
+def on_ranks(
+    ranks: int, rows: Tensor, decoder: Decoder, pairs: np.ndarray, sizes: BlockSizes | None
+) -> tuple[np.ndarray, list[float | None]]:
+    """(2, num_pairs) counts, and figures."""
+    # Rank 0 has most of the pairs, and of several ranks the last one none.
+    owner = np.minimum(np.random.default_rng(4).geometric(0.5, len(pairs)) - 1, max(0, ranks - 2))
+
+    def on_rank(comm: Communicator) -> tuple[np.ndarray, list[float | None]]:
+        mine = pairs[owner == comm.rank]
+        known = Lists.of([known_of(source) for source in mine[:, 0]])
+        higher = filtered_ranks(targets_of(comm, rows, decoder, sizes), mine, known)
+        found = ListRanks.of(comm, Place(), higher)
+        figures = [found.mean_reciprocal_rank(), found.hits(1), found.hits(10)]
+        return np.stack([higher.above, higher.at_least]), figures
+
+    found = on_thread_ranks(ranks, on_rank)
+    counts = np.empty((2, len(pairs)), np.int64)
+    for rank, (mine, figures) in enumerate(found):
+        counts[:, owner == rank] = mine
+        assert figures == found[0][1]
+    return counts, found[0][1]
+
+
+def brute_force(pairs: np.ndarray, scores_of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """(2, num_pairs) counts by comparison with all vertices, pair after pair."""
+    every = scores_of(pairs[:, 0])
+    counts = []
+    for (source, target), scores in zip(pairs, every, strict=True):
+        counted = np.ones(NUM_VERTICES, bool)
+        counted[known_of(source)] = False
+        counted[[source, target]] = False
+        counts.append([(scores > scores[target])[counted].sum(), (scores >= scores[target])[counted].sum()])
+    return np.array(counts).T
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_ten_thousand_ranks_equal_brute_force(ranks: int) -> None:
+    rows, pairs = whole("integers"), given_pairs(10_000)
+    counts, figures = on_ranks(ranks, rows, made(Dot), pairs, None)
+    exact = rows.double().numpy()
+    expected = brute_force(pairs, lambda sources: exact[sources] @ exact.T)
+    assert np.array_equal(counts, expected)
+    assert (expected[0] < expected[1]).mean() > 0.5
+    place = expected.sum(0) / 2 + 1
+    assert figures[0] == pytest.approx((1 / place).mean(), rel=1e-14)
+    assert figures[1:] == [(place <= count).mean() for count in (1, 10)]
+
+
+def in_order(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Products of all rows, added in the order of the columns."""
+    total = np.zeros((len(left), len(right)), left.dtype)
+    for column in range(left.shape[1]):
+        total += left[:, column, None] * right[None, :, column]
+    return total
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_rows_that_occur_twice_tie_on_any_rank(ranks: int) -> None:
+    rows, pairs = whole("twice"), given_pairs(500)
+    counts, _ = on_ranks(ranks, rows, made(Dot), pairs, SMALL)
+    expected = brute_force(pairs, lambda sources: in_order(rows.numpy()[sources], rows.numpy()))
+    assert np.array_equal(counts, expected)
+    # The twin of most targets counts.
+    assert (expected[1] - expected[0]).mean() > 0.5
+
+
+@pytest.mark.parametrize("kind", [Cosine, DistMult, Perceptron, Distance])
+def test_ranks_are_the_same_with_every_decoder_on_any_number_of_ranks(kind: type[Decoder]) -> None:
+    rows, pairs = whole("twice"), given_pairs(60)
+    first, _ = on_ranks(1, rows, made(kind), pairs, None)
+    for ranks in (2, 3, 4):
+        assert np.array_equal(on_ranks(ranks, rows, made(kind), pairs, SMALL)[0], first)
+    assert (first[1] - first[0]).mean() > 0.5
+    decoder, exact = made(kind).double(), rows.double()
+
+    def scores_of(sources: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            scores = [decoder(exact[source].expand_as(exact), exact).numpy() for source in sources.tolist()]
+        # Twins tie, wherever torch computed them.
+        return np.round(scores, 9)
+
+    # In float32, scores that differ may tie or change places, but few do.
+    expected = brute_force(pairs, scores_of)
+    assert (first == expected).mean() > 0.95
+
+
+def test_what_is_not_a_number_never_helps() -> None:
+    rows, pairs = whole("integers"), np.array([[0, 1], [2, 3]])
+    rows[1] = torch.nan
+    rows[4] = torch.nan
+    counts, _ = on_ranks(2, rows, made(Dot), pairs, SMALL)
+    known = [{0, 1, *known_of(0).tolist()}, {2, 3, *known_of(2).tolist()}]
+    # All others are above the first target; the vertices 1 and 4 are above the second.
+    assert counts[:, 0].tolist() == [NUM_VERTICES - len(known[0])] * 2
+    exact = rows.double().numpy()
+    others = [exact[2] @ exact[v] > exact[2] @ exact[3] for v in range(NUM_VERTICES) if v not in known[1] | {1, 4}]
+    assert counts[0, 1] == sum(others) + len({1, 4} - known[1])
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_scores_of_pairs_are_those_of_blocks(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnloom.trainer.links.scoring._PAIRS", 11)
+    rows, pairs, decoder = whole("twice"), given_pairs(100), made(Cosine)
+
+    def on_rank(comm: Communicator) -> None:
+        mine = pairs[comm.rank :: comm.size][: 100 * comm.rank if comm.size > 1 else 100]
+        targets = targets_of(comm, rows, decoder)
+        found = score_all(targets.pair_rows, targets.rows, decoder, mine)
+        block = decoder.scores_of_block(rows, rows)
+        assert torch.equal(found, block[mine[:, 0], mine[:, 1]])
+
+    on_thread_ranks(ranks, on_rank)
+
+
+def test_blocks_are_cut_by_sources_and_by_their_lists() -> None:
+    sizes = BlockSizes(sources=3, listed=10)
+    assert sizes.cut(np.array([0])) == []
+    assert sizes.cut(np.arange(8)) == [(0, 3), (3, 6), (6, 7)]
+    # A list of 50 is alone; the next two have 10 together.
+    assert sizes.cut(np.array([0, 4, 54, 58, 64, 65])) == [(0, 1), (1, 2), (2, 4), (4, 5)]
