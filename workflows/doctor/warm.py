@@ -242,8 +242,11 @@ def _call_trainer() -> list[str]:
         SoftmaxState,
         edge_softmax,
         rectify,
+        score_block,
+        score_pairs,
         sparse_product,
     )
+    from gnnloom.trainer.links.negatives import Positives, UniformNegatives
     from gnnloom.trainer.place.place import Place
 
     indptr, indices = np.array([0, 2, 3]), np.array([0, 1, 1], np.int32)
@@ -263,11 +266,14 @@ def _call_trainer() -> list[str]:
         gradient = SoftmaxGradient(scores, scores, values, scores)
         softmax.add_target_gradient(values, scores, scores, gradient, torch.zeros_like(scores))
         softmax.add_source_gradient(values, scores, scores, gradient, values.clone(), scores.clone())
+        for kernel in (score_block, score_pairs):
+            kernel(dense, dense, place)
     stored = torch.ones((2, 4), dtype=torch.bfloat16, requires_grad=True)
     dropped = dropout.apply(stored, np.arange(2), 0, 0, 0)
     for mask in (None, dropout.mask(np.arange(2), 0, 0, 0)):
         dropped = rectify(dropped, torch.ones(4), mask, place)
     dropped.sum().backward()  # type: ignore[no-untyped-call]
+    UniformNegatives(0, 1, 2).draw(0, Positives(*np.zeros((3, 1), np.int64)))
     return []
 
 

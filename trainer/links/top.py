@@ -1,0 +1,114 @@
+"""The targets with the highest scores for each source, among all vertices but some, such as those already linked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Request
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.links.scoring import AllTargets, Lists, SourceBlock
+from gnnloom.trainer.place.arrays import as_array
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Targets of the sources of a block: at most so many for each, the best ones first.
+
+    Attributes:
+        vertex: (num_sources, count) int64, -1 for none.
+        score: (num_sources, count), -inf for none.
+    """
+
+    vertex: Tensor
+    score: Tensor
+
+
+def top_targets(
+    targets: AllTargets, sources: NDArray[np.int64], count: int, known: Lists
+) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+    """The best targets of this rank's sources. Collective; ranks may have different numbers of sources.
+
+    The source itself is never among them. A score that is not a number counts as the lowest. Scores have the same bits
+    on any number of ranks, and so does the result.
+
+    Args:
+        count: targets for each source.
+        known: vertices that are left out for each source.
+
+    Returns:
+        (num_sources, count) int64 vertices and (num_sources, count) their scores: the highest first, of equal ones the
+        lower vertex. If there are fewer, -1 and -inf follow.
+    """
+    comm, place, dtype = targets.comm, targets.place, targets.rows.dtype
+    vertex = place.lasting((len(sources), count), torch.int64)
+    score = place.lasting((len(sources), count), dtype)
+    for block in targets.blocks(sources, known):
+        mine = _best_here(targets, block, count)
+        if block.rank != comm.rank:
+            sent = (mine.vertex, mine.score)
+            comm.wait([request for each in sent for request in comm.send(each, block.rank, Kind.PREDICTION)])
+            continue
+        span = slice(*block.span)
+        found = _gathered(targets, mine)
+        vertex[span], score[span] = found.vertex, found.score
+    return as_array(vertex), as_array(score)
+
+
+def _none(targets: AllTargets, num_sources: int, count: int) -> _Found:
+    place = targets.place
+    vertex = place.empty((num_sources, count), torch.int64).fill_(-1)
+    return _Found(vertex, place.empty((num_sources, count), targets.rows.dtype).fill_(-torch.inf))
+
+
+def _best_here(targets: AllTargets, block: SourceBlock, count: int) -> _Found:
+    """The best of this rank's vertices. Communicates nothing."""
+    best = _none(targets, len(block.rows), count)
+    ids = targets.place.from_numpy(targets.pair_rows.vertex)
+    for start, scores in targets.scores(block, -torch.inf):
+        # Few scores of a block reach the lowest of the best so far, after the first block.
+        counted = scores.masked_fill(scores.isnan(), -torch.inf)
+        highest = counted.topk(min(count, scores.shape[1])).values[:, -1:]
+        limit = best.score[:, -1:] if scores.shape[1] < count else torch.maximum(best.score[:, -1:], highest)
+        source, column = (scores >= limit).nonzero(as_tuple=True)
+        best = _merged(targets, best, source, ids[column + start], scores[source, column])
+    return best
+
+
+def _gathered(targets: AllTargets, mine: _Found) -> _Found:
+    """The best of all ranks' vertices, on the rank that has the sources; the others send theirs."""
+    comm, best = targets.comm, mine
+    requests: dict[int, list[Request]] = {}
+    arriving = {rank: _none(targets, *mine.vertex.shape) for rank in range(comm.size) if rank != comm.rank}
+    for rank, each in arriving.items():
+        requests[rank] = [*comm.receive(each.vertex, rank), *comm.receive(each.score, rank)]
+    for rank, each in arriving.items():
+        comm.wait(requests[rank])
+        source, column = (each.vertex >= 0).nonzero(as_tuple=True)
+        best = _merged(targets, best, source, each.vertex[source, column], each.score[source, column])
+    return best
+
+
+def _merged(targets: AllTargets, best: _Found, source: Tensor, vertex: Tensor, score: Tensor) -> _Found:
+    """The best of what was found and of further targets.
+
+    Args:
+        source: (num_further,) numbers of their sources in the block.
+        vertex, score: (num_further,).
+    """
+    held, column = (best.vertex >= 0).nonzero(as_tuple=True)
+    parts = ((held, source), (best.vertex[held, column], vertex), (best.score[held, column], score))
+    sources, vertices, scores = (as_array(torch.cat(both)) for both in parts)
+    # By source, then from the highest score on, then from the lowest vertex on.
+    order = np.lexsort((vertices, -scores, sources))
+    sources, vertices, scores = sources[order], vertices[order], scores[order]
+    position = np.arange(len(order)) - np.searchsorted(sources, sources)
+    kept = position < best.vertex.shape[1]
+    found = _none(targets, *best.vertex.shape)
+    as_array(found.vertex)[sources[kept], position[kept]] = vertices[kept]
+    as_array(found.score)[sources[kept], position[kept]] = scores[kept]
+    return found
