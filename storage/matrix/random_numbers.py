@@ -67,6 +67,14 @@ def _fill_normal(key: np.uint64, start: int, out: NDArray[np.float32]) -> None:
             k += 1
 
 
+@njit(cache=True, nogil=True)
+def _fill_normal_rows(
+    key: np.uint64, rows: NDArray[np.int64], width: int, first: int, out: NDArray[np.float32]
+) -> None:
+    for row in range(len(rows)):
+        _fill_normal(key, rows[row] * width + first, out[row])
+
+
 def uniform(key: np.uint64, start: int, stop: int) -> NDArray[np.float64]:
     """(stop - start,) float64 numbers of the stream from ``start`` on, uniform in [0, 1)."""
     out = np.empty(stop - start, np.float64)
@@ -78,4 +86,20 @@ def normal(key: np.uint64, start: int, stop: int) -> NDArray[Any]:
     """(stop - start,) float32 numbers of the stream from ``start`` on, standard normal."""
     out = np.empty(stop - start, np.float32)
     _fill_normal(key, start, out)
+    return out
+
+
+def normal_rows(key: np.uint64, rows: NDArray[np.int64], width: int, start: int, stop: int) -> NDArray[Any]:
+    """Columns ``start`` to ``stop`` of some rows of a matrix of standard normal numbers, ``width`` to a row.
+
+    Row r has the numbers of the stream from ``r * width`` on.
+
+    Args:
+        rows: (num_rows,) int64.
+
+    Returns:
+        (num_rows, stop - start) float32.
+    """
+    out = np.empty((len(rows), stop - start), np.float32)
+    _fill_normal_rows(key, rows, width, start, out)
     return out

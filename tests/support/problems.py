@@ -22,6 +22,7 @@ class Problem:
     Attributes:
         crowded: all vertices are on the first two ranks, so the other ranks have none.
         gathered: all training vertices are on the first rank.
+        bare: the features are not stored.
     """
 
     name: str
@@ -33,12 +34,18 @@ class Problem:
     weighted: bool = False
     crowded: bool = False
     gathered: bool = False
+    bare: bool = False
 
     @property
     def training(self) -> np.ndarray:
         """(n,) bool: the labeled vertices of the training split."""
         chosen: np.ndarray = np.logical_and(self.split == 1, self.label >= 0)
         return chosen
+
+    @property
+    def stored_feature(self) -> np.ndarray | None:
+        """The features to store, if any."""
+        return None if self.bare else self.feature
 
     def part(self, num_parts: int) -> np.ndarray:
         """(n,) rank of every vertex, random."""
@@ -55,7 +62,7 @@ class Problem:
                 self.part(num_parts),
                 num_parts,
                 symmetric=self.symmetric,
-                feature=self.feature,
+                feature=self.stored_feature,
                 label=self.label,
                 split=self.split,
                 num_classes=3,
@@ -67,7 +74,7 @@ class Problem:
         """Store the graph and its grid shards."""
         dataset = catalog.create(self.name)
         graph = store_graph(dataset, self.adjacency, symmetric=self.symmetric, weighted=self.weighted)
-        store_vertices(dataset, self.feature, self.label, self.split)
+        store_vertices(dataset, self.stored_feature, self.label, self.split)
         for permutation in permutations:
             by_part = store_partition(dataset, graph, self.part(3), 3) if permutation == "partition" else None
             options = GridOptions(grid, permutation, seed=5)

@@ -17,7 +17,7 @@ def store_for_sampling(catalog: Catalog, given: Problem, *parts: int, shards: bo
     """Store a problem with partitions, and row shards of them if asked for, for each of these numbers of ranks."""
     dataset = catalog.create(given.name)
     graph = store_graph(dataset, given.adjacency, symmetric=given.symmetric, weighted=given.weighted)
-    store_vertices(dataset, given.feature, given.label, given.split)
+    store_vertices(dataset, given.stored_feature, given.label, given.split)
     for num_parts in parts:
         partition = store_partition(dataset, graph, given.part(num_parts), num_parts)
         if shards:
@@ -29,7 +29,7 @@ def store_whole(catalog: Catalog, given: Problem, *parts: int) -> None:
     """Store the graph and the vertices of a problem, and row shards that no stage made: quicker, without partitions."""
     dataset = catalog.create(given.name)
     store_graph(dataset, given.adjacency, symmetric=given.symmetric, weighted=given.weighted)
-    store_vertices(dataset, given.feature, given.label, given.split)
+    store_vertices(dataset, given.stored_feature, given.label, given.split)
     given.store(catalog, *parts)
 
 

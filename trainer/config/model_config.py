@@ -67,6 +67,13 @@ class ModelConfig(Config):
         choices=("auto", *NORMALIZATIONS),
     )
     train_features: bool = _option(False, "Train the input features too")
+    embed: int = _option(
+        0,
+        "Width of input features that are learned from random numbers on; stored features are not read. 0: none",
+        free=True,
+        least=0,
+        most=_MOST_COLUMNS,
+    )
     dropout: float = _option(0.0, "Probability of dropping a feature between layers", is_common=True, below=1.0)
     input_dropout: bool = _option(True, "Apply dropout to the input features too")
     precision: str = _option(
@@ -100,6 +107,11 @@ class ModelConfig(Config):
             raise InputError(f"residual: hidden {self.hidden} has no two consecutive layers of equal width")
         if self.unit_embedding and not self.hidden:
             raise InputError("unit_embedding: a model without hidden layers has no embedding")
+        if self.embed and self.train_features:
+            raise InputError(
+                f"train_features: reads stored features and trains them, but with embed {self.embed} none are read;"
+                " remove one of the two"
+            )
 
     @property
     def dtype(self) -> str:
@@ -135,9 +147,14 @@ class ModelConfig(Config):
         return own_values(self, ModelConfig, options, given)
 
     @property
+    def input_is_trained(self) -> bool:
+        """The input features are parameters, of which every rank has those of its vertices."""
+        return self.train_features or self.embed > 0
+
+    @property
     def input_has_gradient(self) -> bool:
         """A gradient of the input features is formed: they are trained, or it is requested for comparison."""
-        return self.train_features or not self.skip_input_gradient
+        return self.input_is_trained or not self.skip_input_gradient
 
     @property
     def input_is_cached(self) -> bool:
@@ -146,9 +163,13 @@ class ModelConfig(Config):
         return self.cache_input_product and self.product_order != "transform-first" and not changes
 
     def options_of_model(self, num_features: int, num_outputs: int) -> ModelOptions:
-        """Everything that determines the model except its weights."""
+        """Everything that determines the model except its weights.
+
+        Args:
+            num_features: number of stored features of a vertex; without effect if features are learned instead.
+        """
         return ModelOptions(
-            dims=(num_features, *self.hidden, num_outputs),
+            dims=(self.embed or num_features, *self.hidden, num_outputs),
             bias=self.bias,
             input_dropout=self.input_dropout,
             product_order=self.product_order,

@@ -25,6 +25,7 @@ from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingConfig
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.modes.registry import MODES
 
 #: Hexadecimal digits of the hash in a name: 32 bits, which make a collision among the runs of a dataset unlikely.
 _DIGITS = 8
@@ -67,6 +68,11 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+#: Free fields that decide the result if they are given. The names of runs are those that they had before there were
+#: such fields.
+_IF_GIVEN = ("mode_options", "embed")
+
+
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(
@@ -83,9 +89,11 @@ class TrainConfig(
             if not needs <= self.chosen_algorithm.capabilities:
                 able = ", ".join(algorithms_with(needs))
                 raise InputError(f"algorithm {self.algorithm!r}: {what} {getattr(self, what)} runs on {able} only")
-        if self.mode_kind.is_sampled and self.input_has_gradient:
+        if self.mode_kind.is_sampled and (self.train_features or not self.skip_input_gradient):
             what = "train_features" if self.train_features else "skip_input_gradient"
             raise InputError(f"{what}: mode {self.mode} forms no gradient of the input features; use mode full")
+        if self.embed:
+            self._check_embed()
         if self.samples is not None and self.save_embeddings:
             message = "training from samples does not predict; run `gnnloom predict` afterwards"
             raise InputError(f"save_embeddings: {message}")
@@ -93,6 +101,25 @@ class TrainConfig(
         # The layers of the user's own model are known only where it is built.
         if self.model in MODELS and self.mode_kind.check_layers:
             self.mode_kind.check_layers(self.own_mode_options(), len(self.hidden) + 1)
+
+    def _check_embed(self) -> None:
+        """Refuse what would do nothing, or cannot be, if the input features are learned.
+
+        Raises:
+            InputError: see above.
+        """
+        if self.mode_kind.is_sampled and not self.mode_kind.learns_features:
+            able = ", ".join(kind.name for kind in MODES.values() if kind.learns_features)
+            raise InputError(f"embed {self.embed}: mode {self.mode} learns no input features; choose {able}")
+        if self.samples is not None:
+            raise InputError(
+                f"samples {self.samples!r}: batches on disk hold stored features, which embed {self.embed} does not"
+                " use; let the run draw its batches (without --samples)"
+            )
+        for name, why in (("feature_norm", "are not scaled"), ("cache_memory", "change, so no rank keeps copies")):
+            value, default = getattr(self, name), options_of(TrainConfig)[name].default
+            if value not in {default, "none"}:
+                raise InputError(f"{name} {value!r}: learned input features (embed {self.embed}) {why}")
 
     def _check_adjacency(self) -> None:
         if self.adjacency == "memory":
@@ -168,8 +195,7 @@ class TrainConfig(
         """Names of the fields that determine the result."""
         decides = {field.name for field in dataclasses.fields(self) if not field.metadata["free"]}
         decides |= {"ranks"} if self.mode_kind.ranks_decide else set()
-        decides |= {"mode_options"} if self.mode_options else set()
-        decides |= self.task_options
+        decides |= {name for name in _IF_GIVEN if getattr(self, name)} | self.task_options
         return decides | ({"eval_every"} if self.lr_follows_evaluations else set())
 
     def changes_since(self, before: TrainConfig) -> list[str]:

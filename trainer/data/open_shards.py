@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from gnnloom.storage.artifacts.grid_shards import GridShards
 
 
+#: What an error says of features that are missing.
+LEARNED: Final = "; or learn features instead, with `gnnloom train --embed WIDTH`"
+
+
 class VertexRows(Protocol):
     """Some rows of the vertex data of shards."""
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.open_shards import VertexRows
+from gnnloom.trainer.data.open_shards import LEARNED, VertexRows
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 
@@ -100,5 +100,6 @@ def read_array(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) 
         raise InputError(
             f"{rows.shards.artifact.path}: the shards have no {name}; add one with `gnnloom features {dataset} ...`"
             " (or ingest a source that has it) and run `gnnloom shard` again"
+            f"{LEARNED if name == 'feature' else ''}"
         )
     return rows.read(name, dtype)

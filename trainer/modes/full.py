@@ -11,4 +11,5 @@ MODE = ModeKind(
     source="Kipf, Welling, ICLR 2017, section 3.2",
     place=("gnnloom.trainer.modes.epochs.mode", "FullMode"),
     is_sampled=False,
+    learns_features=True,
 )

@@ -245,7 +245,7 @@ def _sizes(config: TrainConfig, graph: GraphFacts, way: _Way) -> ShardSizes:
         "weighted": graph.weighted,
     }
     matrix = graph.nnz * _INDEX_BYTES + n * _POINTER_BYTES
-    vertex = n * (4 * graph.num_features + _POINTER_BYTES)
+    vertex = n * (4 * (0 if config.embed else graph.num_features) + _POINTER_BYTES)
     if config.chosen_algorithm.reads is not ROW_SHARDS:
         is_double = config.permutation in {None, "double"}
         stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())

@@ -51,7 +51,8 @@ def _forecast(begun: Begun) -> dict[str, Any]:
             "fits": fitting,
         }
     else:
-        situation = situation_of(dataset, shards.artifact.inputs.get("graph"), begun.num_training, config)
+        graph = shards.artifact.inputs.get("graph")
+        situation = situation_of(dataset, graph, begun.num_training, config)
         plan = plan_of(config, situation, profile, shards.artifact.inputs.get("partition", ""))
         content = replace(plan, peak_memory=memory, fits=fitting).to_json()
     return {**content, "profile": profile.name, "clock": profile.clock}

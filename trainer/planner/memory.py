@@ -56,7 +56,7 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
     process = process_memory(config)
     busiest = max(found, key=lambda rank: rank.total)
     predicted = prediction_bytes(shards, config, embeddings=True) if config.save_embeddings else 0
-    weights = _num_weights(config, options) + (shards.num_vertices * options.dims[0] if config.train_features else 0)
+    weights = _num_weights(config, options) + (shards.num_vertices * options.dims[0] if config.input_is_trained else 0)
     checkpoint = _COPIES[config.optimizer] * weights * np.dtype(config.dtype).itemsize
     return TrainProjection(
         dataset=config.dataset,
@@ -108,7 +108,7 @@ class _Rank:
         stays = first.held * n * width
         kept = first.product * n * width if options.input_is_kept else 0.0
         copies = _COPIES[config.optimizer]
-        trained = 2 * copies * stays if config.train_features else 0
+        trained = 2 * copies * stays if config.input_is_trained else 0
         self.adjacency = int(matrix_bytes)
         self.features = int((0.0 if kept else stays) + trained + _ROW_BYTES * max(each.rows for each in layers) * n)
         self.batches = 0 if sizes is None else _prepared(config, sizes, rows.row_bytes)

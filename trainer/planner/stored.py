@@ -15,6 +15,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import LEARNED
 from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
 from gnnloom.trainer.planner.describe import GraphFacts, count_training, exchanges_of
 from gnnloom.trainer.planner.law import KnownPartition
@@ -22,14 +23,14 @@ from gnnloom.trainer.planner.profile import LOCAL, open_profile
 
 
 def situation_of(
-    dataset: Dataset, graph_key: str | None = None, num_training: int | None = None, given: LossConfig | None = None
+    dataset: Dataset, graph_key: str | None = None, num_training: int | None = None, given: TrainConfig | None = None
 ) -> Situation:
     """What is known about a dataset; reads manifests, the split and the labels.
 
     Args:
         graph_key: chooses between several graphs.
         num_training: labeled training vertices, if they are known already: then split and labels are not read.
-        given: the task and its options; None for what the vertex data suggest.
+        given: says what is predicted, and whether input features are learned; None for what the vertex data suggest.
 
     Raises:
         NotFoundError: the dataset has no graph or no vertex data.
@@ -37,11 +38,14 @@ def situation_of(
     """
     graph = dataset.graph(graph_key)
     vertices = dataset.vertices(graph=graph.artifact.key)
-    given = given or LossConfig()
-    predicted = given.task_of(vertices.artifact, vertices, vertices.artifact.path)
-    num_outputs = given.output_width(predicted, vertices)
-    if not vertices.num_features or not num_outputs:
-        raise InputError(f"{vertices.artifact.path}: the dataset lacks features or labels; there is nothing to train")
+    task, embed = given or LossConfig(), given.embed if given else 0
+    predicted = task.task_of(vertices.artifact, vertices, vertices.artifact.path)
+    num_outputs = task.output_width(predicted, vertices)
+    if not (embed or vertices.num_features) or not num_outputs:
+        raise InputError(
+            f"{vertices.artifact.path}: the dataset lacks features or labels; there is nothing to train"
+            f"{LEARNED if num_outputs else ''}"
+        )
     facts = GraphFacts(
         num_vertices=graph.num_vertices,
         nnz=graph.nnz,

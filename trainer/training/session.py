@@ -44,7 +44,8 @@ class Session:
     Attributes:
         objective: the task; a training adds the weights of classes and the user's loss.
         label_rows: the rows of the last layer's output, whose labels this rank has.
-        feature: (num_rows, num_features) the input features that this rank read; None after :meth:`take_inputs`.
+        feature: (num_rows, num_features) the input features that this rank read; None after :meth:`take_inputs`, and if
+            they are learned instead.
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
         feature_norm: how the features are scaled; ``auto`` until :meth:`take_inputs` has settled it.
         load_seconds: wall-clock time of reading the shards.
@@ -78,7 +79,7 @@ class Session:
         return seeded(derived_seed(self.config.seed, draws, epoch, self.comm.rank))
 
     def take_inputs(self) -> Inputs:
-        """The model's input: the features, or the constant part of the first layer. Collective.
+        """The model's input: the features, those to learn, or the constant part of the first layer. Collective.
 
         The session drops the features, so they are freed as soon as nothing else needs them.
         """
@@ -86,6 +87,8 @@ class Session:
             norm, by_row = self.config.feature_norm, not self.samples.has_negative_feature
             self.feature_norm = norm if norm != "auto" else "row" if by_row else "none"
             return Inputs(self.place.lasting((0, self.samples.num_features), self.model.dtype))
+        if self.config.embed:
+            return Inputs(self._learned())
         if self.feature is None:
             raise ValueError("the inputs of a session can be taken only once")
         layout = self.operator.layout(0)
@@ -104,6 +107,16 @@ class Session:
             return Inputs(feature)
         with torch.no_grad():
             return self.model.keep(feature)
+
+    def _learned(self) -> torch.nn.Parameter:
+        """Input features to learn, as they start. Communicates nothing."""
+        # It imports numba, which a job on row shards need not load.
+        from gnnloom.trainer.data.learned_features import first_features  # noqa: PLC0415
+
+        self.feature_norm = "none"
+        layout, width = self.operator.layout(0), self.config.embed
+        feature = first_features(layout.vertex, layout.columns(width), width, self.config.seed, self.place)
+        return self.model.train_features(feature, self.opened.shards.shards.num_vertices)
 
     def mode_context(self, inputs: Inputs, labels: Labels, loss: StepLoss, first_epoch: int) -> ModeContext:
         """What the mode may use; for arguments and attributes see :class:`ModeContext`."""
@@ -257,7 +270,8 @@ def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
     first, last = operator.layout(0), operator.layout(plan.num_layers)
     # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
     # and exchange columns in `take_inputs`.
-    feature = read_feature(_vertex_rows(shards, first, first.row_axes + first.column_axes), place)
+    axes = first.row_axes + first.column_axes
+    feature = None if config.embed else read_feature(_vertex_rows(shards, first, axes), place)
     return Session(comm, opened, objective, options, operator, _vertex_rows(shards, last, last.row_axes), feature)
 
 

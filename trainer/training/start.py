@@ -118,6 +118,11 @@ def begin_run(opened: OpenedRun, lines: Sequence[Mapping[str, Any]], num_threads
         # The name of a run may be derived from the name that the dataset had. Both stay, so that the run is found.
         if not config.changes_since(TrainConfig.of_run(run)):
             content |= {name: stored.get(name) for name in ("dataset", "run")}
+    unread = opened.shards.shards.num_features
+    if config.embed and unread:
+        logger.info(
+            "run %s: learns %d features per vertex; the %d stored ones are not read", run.name, config.embed, unread
+        )
     if first:
         logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
     run.start(content, first, opened.inputs)

@@ -117,6 +117,7 @@ class TrainKeywords(TypedDict, total=False):
     negative_slope: float
     normalization: str
     train_features: bool
+    embed: int
     dropout: float
     input_dropout: bool
     precision: str

@@ -236,6 +236,7 @@ def _call_trainer() -> list[str]:
     import torch
 
     from gnnloom.storage.matrix.csr import CSR
+    from gnnloom.trainer.data.learned_features import first_features
     from gnnloom.trainer.kernels.dispatch import (
         Dropout,
         SoftmaxGradient,
@@ -260,6 +261,7 @@ def _call_trainer() -> list[str]:
         for mask in (None, dropout.mask(np.arange(2), 0, 0, 0)):
             dropped = rectify(dropped, torch.ones(4, dtype=tensor_dtype), mask, place)
         dropped.sum().backward()  # type: ignore[no-untyped-call]
+        first_features(np.arange(2), slice(0, 4), 4, 0, place)
         values, scores = torch.ones((2, 1, 4), dtype=tensor_dtype), torch.ones((2, 1), dtype=tensor_dtype)
         softmax = edge_softmax(CSR(0, indptr, indices, None, 2), 0.2, place)
         softmax.accumulate(values, scores, scores, SoftmaxState.begin(values.shape, tensor_dtype, place))

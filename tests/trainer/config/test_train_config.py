@@ -57,6 +57,13 @@ def test_options_that_do_not_decide_the_result_do_not_change_the_name() -> None:
     assert config(**same).changes_since(config()) == []
 
 
+def test_options_that_came_later_change_the_name_only_if_they_are_given() -> None:
+    assert config(embed=0).run_name == config().run_name != config(embed=4).run_name
+    for before, after in ((0, 4), (4, 0), (4, 8)):
+        changes = [f"embed {before} (now {after})"]
+        assert config(embed=after).changes_since(config(embed=before)) == changes
+
+
 def test_options_of_other_packages_are_named() -> None:
     with pytest.raises(InputError, match="algorithm_options 'toy=1': expected name=value"):
         config(algorithm_options=("toy=1",))

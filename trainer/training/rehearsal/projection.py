@@ -21,7 +21,7 @@ from gnnloom.trainer.config.continuation import OpenedRun, find_start, with_its_
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import ROW_SHARDS, open_samples
+from gnnloom.trainer.data.open_shards import LEARNED, ROW_SHARDS, open_samples
 from gnnloom.trainer.training.rehearsal.shard_sizes import RowSizes, ShardSizes, sizes_of
 
 #: A rank without any data, as measured at the end of a run: interpreter, torch, MPI, kernels in C, state of autograd,
@@ -94,8 +94,11 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     opened = OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks)
     shards = opened.shards.shards
     sizes = sizes_of(shards, config)
-    if not sizes.num_features or not sizes.num_outputs:
-        raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
+    if not (config.embed or sizes.num_features) or not sizes.num_outputs:
+        raise InputError(
+            f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train"
+            f"{LEARNED if sizes.num_outputs else ''}"
+        )
     start = find_start(opened.run, config, opened.inputs, restart=restart)
     seconds, measured = _known_seconds(opened)
     drawn = replace(opened, config=with_drawn_options(config, dataset, shards.artifact))
@@ -185,7 +188,7 @@ def prediction_bytes(shards: ShardSizes, config: ModelConfig, *, embeddings: boo
 #: Fields that decide how long an epoch takes.
 _SIZE_FIELDS = (
     "algorithm", "ranks", "grid", "model", "hidden", "heads", "precision", "norm", "dropout", "input_dropout",
-    "product_order", "train_features", "threads", "adjacency",
+    "product_order", "train_features", "embed", "threads", "adjacency",
     *(field.name for field in fields(ModeConfig) if not field.metadata["free"]),
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Fields of a training that decide what an epoch takes, besides its algorithm.
 MODEL_FIELDS = (
     "model", "mode", "hidden", "heads", "precision", "norm", "residual", "dropout", "product_order",
-    "train_features", "permutation",
+    "train_features", "embed", "permutation",
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def plan_command(
     from gnnloom.trainer.planner.stored import situation_of
 
     catalog = current_catalog()
-    situation = situation_of(catalog.dataset(name), graph)
+    situation = situation_of(catalog.dataset(name), graph, embed=options["embed"])
     machine = open_profile(catalog.root, profile)
     config = model_config(options, dataset=name, ranks=ranks)
     is_open = click.get_current_context().get_parameter_source("precision") is ParameterSource.DEFAULT

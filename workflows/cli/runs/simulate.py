@@ -160,7 +160,7 @@ def _situation(name: str | None, options: dict[str, Any]) -> Situation:
     if (name is None) != is_size or (name is not None and (sizes["vertices"] or sizes["edges"])):
         raise click.UsageError("give the NAME of a dataset, or --vertices and --edges")
     if name is not None:
-        return situation_of(current_catalog().dataset(name), graph)
+        return situation_of(current_catalog().dataset(name), graph, embed=options["embed"])
     facts = GraphFacts(
         num_vertices=sizes["vertices"],
         nnz=sizes["edges"],

@@ -1,0 +1,37 @@
+"""Input features that are learned: the random numbers that they start from."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.matrix.random_numbers import normal_rows, stream_key
+from gnnloom.trainer.place.arrays import array_dtype
+from gnnloom.trainer.place.place import Place
+
+
+def first_features(vertices: NDArray[np.int64], columns: slice, width: int, seed: int, place: Place) -> Tensor:
+    """The numbers from which the features of some vertices are learned. Communicates nothing.
+
+    Normal, with the standard deviation ``1 / sqrt(width)``: rows have a length of about 1, for graphs of any size. Each
+    number is a function of the seed, the vertex and the column, so it is the same on every layout, and in every
+    precision before it is rounded.
+
+    Args:
+        vertices: (num_rows,) int64 global ids.
+        columns: the columns that are wanted.
+        width: number of all columns.
+
+    Returns:
+        (num_rows, number of columns) of the dtype of sums.
+    """
+    shape = len(vertices), columns.stop - columns.start
+    if place.rehearses:
+        return place.lasting(shape, place.sum_dtype)
+    rows = normal_rows(stream_key(seed, "learned features"), vertices, width, columns.start, columns.stop)
+    rows = rows.astype(array_dtype(place.sum_dtype), copy=False)
+    rows *= 1 / math.sqrt(width)
+    return place.from_numpy(rows)
