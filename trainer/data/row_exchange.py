@@ -58,6 +58,11 @@ class RowExchange:
         """(0, dim) rows of no vertex."""
         return self._rows[:0]
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self._rows.shape[1] * self._rows.element_size()
+
     def local(self, vertices: NDArray[np.int64]) -> Tensor:
         """(num_vertices,) int64 which of this rank's rows belong to some of its vertices."""
         return self._place.from_numpy(self._own(vertices))

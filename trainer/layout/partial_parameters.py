@@ -1,7 +1,7 @@
 """Parameters of which every rank holds a piece, and how checkpoints assemble them.
 
 A plain ``nn.Parameter`` is the same on all ranks, and its gradient is the sum of those that the ranks compute. A
-:class:`PartialParameter` is a rectangle of a matrix; its rank computes its complete gradient.
+:class:`PartialParameter` is a rectangle of a matrix; its rank computes its complete gradient, or that of some rows.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,55 @@ class ParameterPiece:
         return whole
 
 
+@dataclass(frozen=True)
+class RowGradient:
+    """The gradient of a piece that is 0 except for some rows, as of a batch of vertices.
+
+    Attributes:
+        rows: (num_given,) int64 distinct rows of the piece.
+        values: (num_given, num_columns) their gradients.
+    """
+
+    rows: Tensor
+    values: Tensor
+
+    @classmethod
+    def summed(cls, rows: Tensor, values: Tensor, place: Place) -> RowGradient:
+        """The gradient from parts of it: those of one row are added up in the order in which they are listed.
+
+        Args:
+            rows: (num_parts,) int64 row of each part; any row may occur several times.
+            values: (num_parts, num_columns).
+        """
+        given = as_array(rows)
+        # Stable, so that the parts of a row stay in their order.
+        order = np.argsort(given, kind="stable")
+        first = np.flatnonzero(np.diff(given[order], prepend=-1))
+        counts = np.diff(first, append=len(order))
+        if len(first) == len(given):
+            return cls(rows, values)
+
+        def parts(places: NDArray[np.int64]) -> Tensor:
+            out = place.empty((len(places), values.shape[1]), values.dtype)
+            return torch.index_select(values, 0, place.from_numpy(order[places]), out=out)
+
+        total = parts(first)
+        for number in range(1, int(counts.max())):
+            more = np.flatnonzero(counts > number)
+            # No row is twice among these, so each number is the sum of two, whatever the order.
+            total.index_add_(0, place.from_numpy(more), parts(first[more] + number))
+        return cls(place.from_numpy(given[order[first]]), total)
+
+
 class PartialParameter(nn.Parameter):
-    """A rank's piece of a parameter."""
+    """A rank's piece of a parameter.
+
+    Attributes:
+        row_gradient: its gradient, in place of ``grad``, if only some rows have one; the optimizer takes it.
+    """
 
     piece: ParameterPiece
+    row_gradient: RowGradient | None = None
 
     @classmethod
     def cut(cls, whole: Tensor, piece: ParameterPiece) -> PartialParameter:

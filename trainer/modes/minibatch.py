@@ -36,6 +36,7 @@ MODE = ModeKind(
     place=("gnnloom.trainer.modes.epochs.minibatch", "MinibatchMode"),
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     rows_in_memory=True,
+    learns_features=True,
     batch=batch,
     options={"batch_size": BATCH_SIZE, **AHEAD},
 )

@@ -59,6 +59,7 @@ MODE = ModeKind(
     ranks_decide=True,
     # Only row shards say which rank owns a vertex.
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
+    learns_features=True,
     # Batches are drawn from the graph, which all processes of a machine map.
     rows_evaluate=True,
     batch=batch,

@@ -27,6 +27,7 @@ MODE = ModeKind(
     place=("gnnloom.trainer.modes.epochs.subgraph", "SubgraphMode"),
     ranks_decide=True,
     needs=frozenset({ONE_LAYOUT}),
+    learns_features=True,
     batch=batch,
     options={
         "batch_size": BATCH_SIZE,

@@ -52,7 +52,7 @@ def _forecast(begun: Begun) -> dict[str, Any]:
         }
     else:
         graph = shards.artifact.inputs.get("graph")
-        situation = situation_of(dataset, graph, begun.num_training, config)
+        situation = situation_of(dataset, graph, begun.num_training, config, config.embed)
         plan = plan_of(config, situation, profile, shards.artifact.inputs.get("partition", ""))
         content = replace(plan, peak_memory=memory, fits=fitting).to_json()
     return {**content, "profile": profile.name, "clock": profile.clock}

@@ -23,14 +23,19 @@ from gnnloom.trainer.planner.profile import LOCAL, open_profile
 
 
 def situation_of(
-    dataset: Dataset, graph_key: str | None = None, num_training: int | None = None, given: TrainConfig | None = None
+    dataset: Dataset,
+    graph_key: str | None = None,
+    num_training: int | None = None,
+    given: LossConfig | None = None,
+    embed: int = 0,
 ) -> Situation:
     """What is known about a dataset; reads manifests, the split and the labels.
 
     Args:
         graph_key: chooses between several graphs.
         num_training: labeled training vertices, if they are known already: then split and labels are not read.
-        given: says what is predicted, and whether input features are learned; None for what the vertex data suggest.
+        given: the task and its options; None for what the vertex data suggest.
+        embed: width of input features that are learned; 0 if those of the dataset are read.
 
     Raises:
         NotFoundError: the dataset has no graph or no vertex data.
@@ -38,7 +43,7 @@ def situation_of(
     """
     graph = dataset.graph(graph_key)
     vertices = dataset.vertices(graph=graph.artifact.key)
-    task, embed = given or LossConfig(), given.embed if given else 0
+    task = given or LossConfig()
     predicted = task.task_of(vertices.artifact, vertices, vertices.artifact.path)
     num_outputs = task.output_width(predicted, vertices)
     if not (embed or vertices.num_features) or not num_outputs:
@@ -107,7 +112,7 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
         return fields
     config = TrainConfig.from_json({**fields, "ranks": fields.get("ranks") or ranks or 1})
     profile = open_profile(Catalog(fields["catalog"]).root, LOCAL)
-    plans = make_plans(config, situation_of(dataset, given=config), profile)
+    plans = make_plans(config, situation_of(dataset, given=config, embed=config.embed), profile)
     plan = next((each for each in plans if each.fits and _has_shards(dataset, each)), None)
     if plan is None:
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ def config(catalog: Catalog, run: str, name: str = "bare", **options: Any) -> Tr
 
 def first_numbers(count: int, width: int = WIDTH) -> NDArray[Any]:
     """(count, width) float64 the numbers that the features of a graph start from."""
-    numbers = normal(stream_key(SEED, "learned features"), 0, count * width).astype(np.float64)
-    return numbers.reshape(count, width) / np.sqrt(width)
+    numbers: NDArray[Any] = normal(stream_key(SEED, "learned features"), 0, count * width).astype(np.float64)
+    return numbers.reshape(count, width) / math.sqrt(width)
 
 
 def first_model(catalog: Catalog, name: str = "bare") -> DenseGCN:

@@ -21,7 +21,9 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.batch_share import EpochShare
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.gat import NeighborOperator
+from gnnloom.trainer.modes.epochs.learned_rows import gradient_of
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, awaited
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
@@ -121,8 +123,12 @@ class MinibatchMode(Mode):
         """
         context, model = self.context, self.context.model
         model.zero_grad()
-        feature = context.inputs.value.index_select(0, share.members)
+        learned = context.learned
+        feature = context.inputs.value.detach().index_select(0, share.members).requires_grad_(learned is not None)
         total = add_gradients(model, share.number, share.operator, feature, share.loss, num_terms)
+        if learned is not None:
+            # The exchange of halos has returned what other ranks add to the gradients of these rows.
+            learned.row_gradient = RowGradient(share.members, gradient_of(feature))
         update()
         return total / context.loss.num_terms
 

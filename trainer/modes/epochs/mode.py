@@ -19,6 +19,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import SAMPLING, Traffic
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.layout.partial_parameters import PartialParameter
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
@@ -69,6 +70,12 @@ class ModeContext:
     loss: StepLoss
     samples: Samples | None
     counter: ReadCounter
+
+    @property
+    def learned(self) -> PartialParameter | None:
+        """The input features of this rank's rows, if they are learned; every step sets their ``row_gradient``."""
+        value = self.inputs.value
+        return value if isinstance(value, PartialParameter) else None
 
     @property
     def comm(self) -> Communicator:

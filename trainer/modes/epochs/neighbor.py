@@ -11,6 +11,7 @@ from contextlib import closing
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples
@@ -24,6 +25,7 @@ from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
+from gnnloom.trainer.modes.epochs.learned_rows import LearnedRows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, awaited, multiplying_by
 from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.layered import Layered
@@ -44,6 +46,7 @@ class NeighborMode(Mode):
         comm, model = context.comm, context.model
         self._samples = context.samples
         self._fanouts = together(comm, lambda: _checked(context))
+        self._learned: LearnedRows | None = None
         self._operator = Layered(comm, model.num_layers, context.normalization, context.place)
         self._batches = self._draw() if self._samples is None else self._read(self._samples)
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
@@ -67,10 +70,9 @@ class NeighborMode(Mode):
     def _draw(self) -> Batches:
         """Batches that are drawn during training. Collective."""
         context = self.context
-        options, feature = context.options, context.model.as_features(context.inputs.value)
+        options = context.options
         graph, owner = together(context.comm, lambda: map_graph(context))
         vertex = context.operator.layout(0).vertex
-        own = LocalNumbers.of(vertex)
         seeds = np.sort(vertex[as_array(context.vertex_objective.known(context.labels, "train"))])
 
         def make() -> NeighborSampler | None:
@@ -80,7 +82,7 @@ class NeighborMode(Mode):
             return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, replace=again)
 
         sampler = together(context.comm, make)
-        exchange = RowExchange(context.comm, own, feature, owner, context.place)
+        exchange = self._exchange(owner)
         batches = DrawnBatches(
             graph,
             sampler,
@@ -90,8 +92,19 @@ class NeighborMode(Mode):
             options["sampler_threads"],
             options["pool"],
         )
-        batches.keep_frequent(options["cache_memory"], feature.shape[1] * feature.element_size())
+        if self._learned is None:
+            batches.keep_frequent(options["cache_memory"], exchange.row_bytes)
         return batches
+
+    def _exchange(self, owner: NDArray[np.int32] | None) -> RowExchange:
+        """What fetches features of vertices. Communicates nothing."""
+        context = self.context
+        if context.learned is not None:
+            self._learned = LearnedRows(context, context.learned, owner)
+            return self._learned.exchange
+        feature = context.model.as_features(context.inputs.value)
+        own = LocalNumbers.of(context.operator.layout(0).vertex)
+        return RowExchange(context.comm, own, feature, owner, context.place)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         total, terms = 0.0, 0.0
@@ -118,7 +131,8 @@ class NeighborMode(Mode):
     def _step(self, drawn: Drawn) -> tuple[float, float]:
         """Form the gradients of a batch; returns this rank's contribution to the loss, and its terms. Collective."""
         model = self.context.model
-        feature = self._batches.inputs(drawn)
+        vertices, learned = drawn.batch.vertices, self._learned
+        feature = self._batches.inputs(drawn) if learned is None else learned.fetch(vertices)
         self._operator.load(drawn.batch)
         model.zero_grad()
         loss = self._loss(drawn)
@@ -126,6 +140,8 @@ class NeighborMode(Mode):
             return 0.0, 0.0
         contribution = loss(model(Inputs(feature)))
         contribution.backward()  # type: ignore[no-untyped-call]
+        if learned is not None:
+            learned.give_back(vertices, feature)
         return float(contribution.detach()), loss.num_terms
 
     def _loss(self, drawn: Drawn) -> MaskedLoss:

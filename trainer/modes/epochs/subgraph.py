@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
@@ -27,6 +29,8 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.batch_data import VertexTable, subgraph_rows
+from gnnloom.trainer.modes.epochs.layerwise import map_graph
+from gnnloom.trainer.modes.epochs.learned_rows import LearnedRows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, awaited
 from gnnloom.trainer.modes.options import AUTO, sampler_arguments
 from gnnloom.trainer.operators.p2p import SampledRows
@@ -42,11 +46,14 @@ class _Subgraph:
 
     Attributes:
         number: of the batch, among those of all ranks and epochs.
+        vertices: (num_rows,) int64 global ids.
+        feature: of the vertices; without rows if they are learned, and so fetched in the step.
         loss: over the training vertices of the batch.
     """
 
     number: int
     operator: SampledRows
+    vertices: NDArray[np.int64]
     feature: Tensor
     loss: MaskedLoss
 
@@ -63,6 +70,7 @@ class SubgraphMode(Mode):
         """
         super().__init__(context)
         options = context.options
+        self._learned: LearnedRows | None = None
         self._graph, self._table, self._sampler, self._balance = together(context.comm, self._open)
         # A grid of this rank alone: a subgraph is not spread over ranks.
         self._grid = ProcessGrid(context.operator.grid.group(()), {AXIS: 1}, context.place)
@@ -73,7 +81,11 @@ class SubgraphMode(Mode):
     def _open(self) -> tuple[WholeGraph, VertexTable, SubgraphSampler, Normalization | None]:
         context, options = self.context, self.context.options
         inputs = context.shards.artifact.inputs
-        graph = map_whole_graph(context.dataset.graph(inputs["graph"]))
+        if context.learned is None:
+            graph = map_whole_graph(context.dataset.graph(inputs["graph"]))
+        else:
+            graph, owner = map_graph(context)
+            self._learned = LearnedRows(context, context.learned, owner)
         vertices = map_vertices(context.dataset.vertices(inputs["vertices"]))
         label = context.vertex_objective.task.array, context.labels.label.dtype
         table = VertexTable(vertices, context.feature_norm, context.place, label)
@@ -117,7 +129,8 @@ class SubgraphMode(Mode):
         )
         operator = SampledRows(self._grid, rows, multiplies=type(context.model).multiplies)
         loss = self._batch_loss(sample, operator, weights)
-        return _Subgraph(number, operator, self._table.feature(sample.vertices), loss)
+        feature = self._table.feature(sample.vertices) if self._learned is None else context.inputs.value.detach()[:0]
+        return _Subgraph(number, operator, sample.vertices, feature, loss)
 
     def _batch_loss(self, sample: Sample, operator: SampledRows, weights: Weights | None) -> MaskedLoss:
         context = self.context
@@ -139,11 +152,25 @@ class SubgraphMode(Mode):
             if not terms:
                 continue
             model.zero_grad()
-            if batch is not None:
-                total += add_gradients(model, batch.number, batch.operator, batch.feature, batch.loss, terms)
+            total += self._train_batch(batch, terms)
             update()
             num_terms += terms
         return total / num_terms if num_terms else 0.0
+
+    def _train_batch(self, batch: _Subgraph | None, num_terms: float) -> float:
+        """Form the gradients of this rank's batch, if it has one; returns the sum of its losses. Collective."""
+        learned = self._learned
+        if learned is None:
+            return 0.0 if batch is None else self._add_gradients(batch, batch.feature, num_terms)
+        # A rank without a batch still has rows that others need.
+        vertices = np.empty(0, np.int64) if batch is None else batch.vertices
+        feature = learned.fetch(vertices)
+        total = 0.0 if batch is None else self._add_gradients(batch, feature, num_terms)
+        learned.give_back(vertices, feature)
+        return total
+
+    def _add_gradients(self, batch: _Subgraph, feature: Tensor, num_terms: float) -> float:
+        return add_gradients(self.context.model, batch.number, batch.operator, feature, batch.loss, num_terms)
 
     def _terms(self, batch: _Subgraph | None, in_step: int) -> float:
         """What the sum of the losses of a step is divided by, the same on every rank. Collective."""

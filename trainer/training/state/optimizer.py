@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.layout.partial_parameters import PartialParameter
+from gnnloom.trainer.layout.partial_parameters import PartialParameter, RowGradient
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
 
@@ -45,17 +45,26 @@ def clip_gradients(parameters: list[nn.Parameter], limit: float, grid: ProcessGr
     for parameter in parameters:
         # One rank counts a parameter that all hold, and one a piece of which there are copies.
         counts = parameter.piece.speaks if isinstance(parameter, PartialParameter) else comm.rank == 0
-        if counts and parameter.grad is not None:
-            total += parameter.grad.square().sum(dtype=torch.float64)
+        gradient = _any_gradient(parameter)
+        if counts and gradient is not None:
+            total += gradient.square().sum(dtype=torch.float64)
     comm.all_reduce(total, Kind.GRADIENT)
     length = float(total.sqrt())
     # As in torch.nn.utils.clip_grad_norm_. A length that is not finite scales nothing; the loss then reports it.
     scale = limit / (length + _EPSILON)
     if scale < 1:
         for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad.mul_(scale)
+            gradient = _any_gradient(parameter)
+            if gradient is not None:
+                gradient.mul_(scale)
     return length
+
+
+def _any_gradient(parameter: nn.Parameter) -> Tensor | None:
+    """The gradient, of all rows or of some."""
+    if isinstance(parameter, PartialParameter) and parameter.row_gradient is not None:
+        return parameter.row_gradient.values
+    return parameter.grad
 
 
 #: Moments that an optimizer may keep for every parameter; its state has them as ``PARAMETER/MOMENT``.
@@ -66,6 +75,9 @@ STEP = "step"
 
 class Optimizer(Protocol):
     """Updates parameters from their gradients; as in torch, one without a gradient stays as it is.
+
+    Of a parameter with a :class:`~gnnloom.trainer.layout.partial_parameters.RowGradient`, only the rows that it has are
+    updated, and their moments; these rows do not decay.
 
     Attributes:
         lr: learning rate of the next update.
@@ -92,13 +104,18 @@ class SGD:
     @torch.no_grad()
     def step(self) -> None:
         for name, parameter in self._parameters.items():
-            gradient = _gradient(parameter, self._decay[name], self._place)
-            if gradient is not None:
+            gradient = _rows_or_whole(parameter, self._decay[name], self._place)
+            if isinstance(gradient, RowGradient):
+                parameter.index_add_(0, gradient.rows, gradient.values, alpha=-self.lr)
+            elif gradient is not None:
                 parameter.sub_(gradient, alpha=self.lr)
 
 
 class Adam:
-    """Kingma, Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), Algorithm 1; L2 decay in the gradient."""
+    """Kingma, Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), Algorithm 1; L2 decay in the gradient.
+
+    Rows with gradients of their own are updated as by ``torch.optim.SparseAdam``: all rows count the parameter's steps.
+    """
 
     # The defaults of the paper and of torch.
     BETAS = (0.9, 0.999)
@@ -118,16 +135,33 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         for number, (name, parameter) in enumerate(self._parameters.items()):
-            gradient = _gradient(parameter, self._decay[name], self._place)
+            gradient = _rows_or_whole(parameter, self._decay[name], self._place)
             if gradient is None:
                 continue
             self.state[STEP][number] += 1
             corrections = [1 - beta ** int(self.state[STEP][number]) for beta in self.BETAS]
             first, second = self.state[f"{name}/first"], self.state[f"{name}/second"]
+            if isinstance(gradient, RowGradient):
+                lr = self.lr * math.sqrt(corrections[1]) / corrections[0]
+                self._update_rows(parameter, gradient, first, second, lr)
+                continue
             first.lerp_(gradient, 1 - self.BETAS[0])
             second.mul_(self.BETAS[1]).addcmul_(gradient, gradient, value=1 - self.BETAS[1])
             size = torch.sqrt(second, out=self._place.like(second)).div_(math.sqrt(corrections[1])).add_(self.EPSILON)
             parameter.addcdiv_(first, size, value=-self.lr / corrections[0])
+
+    def _update_rows(self, parameter: Tensor, some: RowGradient, first: Tensor, second: Tensor, lr: float) -> None:
+        """Update some rows and their moments; ``lr`` is corrected for the bias of the moments, as torch does it."""
+        rows, gradient = some.rows, some.values
+
+        def taken(whole: Tensor) -> Tensor:
+            return torch.index_select(whole, 0, rows, out=self._place.like(gradient))
+
+        mean, square = taken(first), taken(second)
+        first.index_copy_(0, rows, mean.lerp_(gradient, 1 - self.BETAS[0]))
+        square.mul_(self.BETAS[1]).addcmul_(gradient, gradient, value=1 - self.BETAS[1])
+        second.index_copy_(0, rows, square)
+        parameter.index_add_(0, rows, mean.div_(square.sqrt_().add_(self.EPSILON)), alpha=-lr)
 
 
 OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
@@ -208,6 +242,14 @@ def _flat_gradient(parameter: nn.Parameter, place: Place) -> Tensor:
 def _is_absent(summed: Tensor) -> bool:
     first = float(summed[0])
     return first == 0 and math.copysign(1, first) < 0
+
+
+def _rows_or_whole(parameter: nn.Parameter, decay: float, place: Place) -> RowGradient | Tensor | None:
+    """The gradient of some rows, which the parameter then has no more, or of the whole, with decay."""
+    if isinstance(parameter, PartialParameter) and parameter.row_gradient is not None:
+        found, parameter.row_gradient = parameter.row_gradient, None
+        return found
+    return _gradient(parameter, decay, place)
 
 
 def _gradient(parameter: nn.Parameter, decay: float, place: Place) -> Tensor | None:

@@ -1,0 +1,202 @@
+"""Input features that are learned from batches: only rows of a batch change, as ``torch.optim.SparseAdam`` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.matrix.random_numbers import normal, stream_key
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.storage.sampling.vertex import VertexSampler
+from gnnloom.storage.sampling.walk import WalkSampler
+from gnnloom.trainer.config.train_config import TrainConfig
+from support.dense_models import DenseModel
+from support.lone_training import lone_session
+from support.mpi import train_all
+from support.problems import problem
+from support.sampled import sampled_config, store_for_sampling
+from support.samples import in_memory
+from support.tolerance import ADAM_BITS, assert_close
+
+WIDTH, SEED, LR = 6, 3, 0.02
+#: Epochs of a run: 20 steps or more.
+EPOCHS = 8
+GIVEN = problem("bare", 60, 240, symmetric=False, bare=True)
+DENSE = GIVEN.adjacency.toarray()
+RANKS = (1, 2, 4)
+#: Options of the runs of each mode.
+MODES: dict[str, dict[str, Any]] = {
+    "neighbor": {"fanout": (ALL, ALL), "batch_size": 2},
+    "minibatch": {"batch_size": 20},
+    "subgraph": {"sampler": "walk", "walk_length": 2, "batch_size": 20, "batches": 10},
+}
+
+
+class Step(NamedTuple):
+    """A step of training.
+
+    Attributes:
+        parts: of each batch, the vertices of its graph and which of them are in the loss.
+        rows: the vertices whose features have a gradient.
+    """
+
+    parts: list[tuple[NDArray[Any], NDArray[Any]]]
+    rows: NDArray[Any]
+
+
+def config(catalog: Catalog, run: str, mode: str, **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {"embed": WIDTH, "seed": SEED, "lr": LR, "epochs": EPOCHS, "eval_every": 0}
+    given = {**fixed, **MODES[mode], **options}
+    if given["ranks"] > 1 and mode == "subgraph":
+        # The same number of steps as on one rank, of which each is a mean over as many batches as there are ranks.
+        given["batches"] *= given["ranks"]
+    return sampled_config(catalog, "bare", mode, run, **given)
+
+
+def graph() -> WholeGraph:
+    return in_memory(GIVEN.adjacency)
+
+
+def neighbor_steps(ranks: int) -> Iterator[list[Step]]:
+    """The steps of every epoch, each of one batch of every rank; all neighbors are drawn."""
+    part, everyone = GIVEN.part(ranks), np.arange(len(GIVEN.label))
+    seeds_of = [np.flatnonzero(GIVEN.training & (part == rank)) for rank in range(ranks)]
+    samplers = [NeighborSampler(graph(), SEED, seeds, (ALL, ALL), 2) for seeds in seeds_of if len(seeds)]
+    reached = np.linalg.matrix_power((DENSE != 0) + np.eye(len(DENSE)), 2) > 0
+    for epoch in range(EPOCHS):
+        steps = []
+        for number in range(max(sampler.num_batches for sampler in samplers)):
+            drawn = [sampler.draw(epoch, number) for sampler in samplers if number < sampler.num_batches]
+            seeds = [np.isin(everyone, each) for each in drawn]
+            rows = np.flatnonzero(reached[np.concatenate(drawn)].any(0))
+            steps.append(Step([(everyone, mask) for mask in seeds], rows))
+        yield steps
+
+
+def minibatch_steps(ranks: int) -> Iterator[list[Step]]:
+    sampler = VertexSampler(graph(), SEED, 20)
+    for epoch in range(EPOCHS):
+        batches = [np.asarray(sampler.draw(epoch, number)) for number in range(sampler.num_batches)]
+        yield [Step([(ids, GIVEN.training[ids])], ids) for ids in batches]
+
+
+def subgraph_steps(ranks: int) -> Iterator[list[Step]]:
+    sampler = WalkSampler(graph(), SEED, 20, 2)
+    for epoch in range(EPOCHS):
+        steps = []
+        for number in range(epoch * 10, (epoch + 1) * 10):
+            of_all = range(number * ranks, (number + 1) * ranks)
+            drawn = [sampler.sample(*divmod(each, sampler.num_batches)).vertices for each in of_all]
+            steps.append(Step([(ids, GIVEN.training[ids]) for ids in drawn], np.unique(np.concatenate(drawn))))
+        yield steps
+
+
+STEPS: dict[str, Callable[[int], Iterator[list[Step]]]] = {
+    "neighbor": neighbor_steps, "minibatch": minibatch_steps, "subgraph": subgraph_steps
+}  # fmt: skip
+
+
+def dense_training(
+    catalog: Catalog, mode: str, ranks: int, optimizer: str, clip: float
+) -> tuple[list[float], DenseModel]:
+    """Losses of training in dense torch, and the model, whose parameter ``feature`` has the features."""
+    model = lone_session(config(catalog, "never", mode, ranks=1)).model
+    arrays = {f"parameter/{name}": value.detach().numpy().copy() for name, value in model.named_parameters()}
+    numbers = normal(stream_key(SEED, "learned features"), 0, len(DENSE) * WIDTH).reshape(-1, WIDTH)
+    arrays["parameter/feature"] = numbers.astype(np.float64) / np.sqrt(WIDTH)
+    dense = DenseModel.from_arrays("gcn", DENSE, arrays)
+    feature = dense.parameters["feature"]
+    weights = [value for value in dense.parameters.values() if value is not feature]
+    if optimizer == "adam":
+        peers: list[Any] = [torch.optim.Adam(weights, lr=LR), torch.optim.SparseAdam([feature], lr=LR)]
+    else:
+        peers = [torch.optim.SGD(weights, lr=LR), torch.optim.SGD([feature], lr=LR)]
+    label, losses, num_steps = torch.tensor(GIVEN.label), [], 0
+    for steps in STEPS[mode](ranks):
+        total, terms = 0.0, 0
+        for step in steps:
+            count = sum(int(mask.sum()) for _, mask in step.parts)
+            if not count:
+                continue
+            for each in dense.parameters.values():
+                each.grad = None
+            loss = torch.zeros((), dtype=torch.float64)
+            for ids, mask in step.parts:
+                dense.adjacency = DENSE[np.ix_(ids, ids)]
+                scores = dense.scores(feature[ids])[mask]
+                loss = loss + torch.nn.functional.cross_entropy(scores, label[ids][mask], reduction="sum")
+            (loss / count).backward()  # type: ignore[no-untyped-call]
+            if clip:
+                torch.nn.utils.clip_grad_norm_(dense.parameters.values(), clip)
+            assert feature.grad is not None
+            rows = torch.tensor(step.rows)
+            # torch warns if nobody says whether to check.
+            with torch.sparse.check_sparse_tensor_invariants():  # type: ignore[no-untyped-call]
+                feature.grad = torch.sparse_coo_tensor(rows[None], feature.grad[rows], feature.shape)
+                for peer in peers:
+                    peer.step()
+            total, terms, num_steps = total + float(loss.detach()), terms + count, num_steps + 1
+        losses.append(total / terms)
+    assert num_steps >= 20
+    return losses, dense
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("learned") / "catalog")
+    store_for_sampling(catalog, GIVEN, *RANKS)
+    return catalog
+
+
+#: Optimizer and limit of the gradient's length of the runs on each number of ranks.
+OPTIMIZERS = {1: ("adam", 0.0), 2: ("sgd", 0.0), 4: ("adam", 0.3)}
+
+
+@pytest.fixture(scope="module")
+def losses(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int, int], list[float]]:
+    """Of each mode and number of ranks, twice."""
+    keys, configs = [], []
+    for mode in MODES:
+        for ranks, (optimizer, clip) in OPTIMIZERS.items():
+            for again in range(2):
+                run = f"{mode}-{ranks}-{again}"
+                given = config(
+                    catalog, run, mode, ranks=ranks, optimizer=optimizer, clip_norm=clip, sampler_threads=again
+                )
+                keys.append((mode, ranks, again))
+                configs.append(given)
+    results = train_all(tmp_path_factory.mktemp("runs"), configs)
+    assert not [result for result in results if "error" in result]
+    return {key: result["loss"] for key, result in zip(keys, results, strict=True)}
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("mode", MODES)
+def test_steps_are_those_of_sparse_optimizers_of_torch(
+    catalog: Catalog, losses: dict[tuple[str, int, int], list[float]], mode: str, ranks: int
+) -> None:
+    expected, dense = dense_training(catalog, mode, ranks, *OPTIMIZERS[ranks])
+    assert_close(losses[mode, ranks, 0], expected, steps=10 * EPOCHS, bits=ADAM_BITS)
+    arrays = read_checkpoint(catalog["bare"].run_path(f"{mode}-{ranks}-0") / "checkpoint").arrays
+    for name, value in dense.parameters.items():
+        found, bits = arrays[f"parameter/{name}"], ADAM_BITS + 4
+        assert_close(found, value.detach().numpy(), steps=10 * EPOCHS, bits=bits, message=name)
+
+
+def test_a_run_repeats_bit_for_bit(catalog: Catalog, losses: dict[tuple[str, int, int], list[float]]) -> None:
+    for (mode, ranks, again), found in losses.items():
+        assert found == losses[mode, ranks, 0], (mode, ranks)
+        arrays, before = (
+            read_checkpoint(catalog["bare"].run_path(f"{mode}-{ranks}-{each}") / "checkpoint").arrays
+            for each in (again, 0)
+        )
+        assert all(np.array_equal(arrays[name], before[name]) for name in before)
