@@ -19,32 +19,32 @@ def without_entries(matrix: CSR, row: NDArray[Any], column: NDArray[Any]) -> CSR
         row, column: (k,) the entries, each once, ascending by row and column; rows count from the first one.
 
     Raises:
-        ValueError: the matrix does not have one of them.
+        ValueError: the matrix does not have one of them, or they do not ascend.
     """
-    kept = matrix.nnz - len(row)
-    indptr, indices = np.zeros(len(matrix.indptr), np.int64), np.empty(max(kept, 0), matrix.indices.dtype)
-    if _copy_others(matrix.indptr, matrix.indices, row, column, indptr, indices) != len(row):
-        raise ValueError("entries to remove that the matrix does not have, or that are not ascending")
-    return CSR(matrix.row_offset, indptr, indices, None, matrix.num_columns)
+    removed = entry_positions(matrix, row, column)
+    if len(removed) and (removed[0] < 0 or (removed[1:] <= removed[:-1]).any()):
+        raise ValueError("entries to remove that the matrix does not have, or that do not ascend")
+    indptr = matrix.indptr - np.searchsorted(removed, matrix.indptr)
+    return CSR(matrix.row_offset, indptr, np.delete(matrix.indices, removed), None, matrix.num_columns)
+
+
+def entry_positions(matrix: CSR, row: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
+    """(k,) int64 positions of entries among those of a matrix; -1 for an entry that it does not have.
+
+    Args:
+        row, column: (k,) integers; rows count from the first one.
+    """
+    return _positions(matrix.indptr, matrix.indices, row, column)
 
 
 @njit(cache=True, nogil=True)
-def _copy_others(
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
-    row: NDArray[Any],
-    column: NDArray[Any],
-    out_indptr: NDArray[np.int64],
-    out_indices: NDArray[Any],
-) -> int:
-    """Copy what is not to be removed, and return how many entries were removed."""
-    removed = 0
-    for number in range(len(indptr) - 1):
-        for entry in range(indptr[number], indptr[number + 1]):
-            is_removed = removed < len(row) and row[removed] == number and column[removed] == indices[entry]
-            if is_removed:
-                removed += 1
-            elif entry - removed < len(out_indices):
-                out_indices[entry - removed] = indices[entry]
-        out_indptr[number + 1] = indptr[number + 1] - removed
-    return removed
+def _positions(
+    indptr: NDArray[np.int64], indices: NDArray[Any], row: NDArray[Any], column: NDArray[Any]
+) -> NDArray[np.int64]:
+    found = np.empty(len(row), np.int64)
+    for k in range(len(row)):
+        first, last = indptr[row[k]], indptr[row[k] + 1]
+        # The columns of a row ascend.
+        position = first + np.searchsorted(indices[first:last], column[k])
+        found[k] = position if position < last and indices[position] == column[k] else -1
+    return found

@@ -10,29 +10,69 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.layered import LayeredBatch
+from gnnloom.storage.matrix.removal import entry_positions
 from gnnloom.storage.sampling.sampler import Sample
 
 
-def layered_batch(graph: WholeGraph, sample: Sample) -> LayeredBatch:
-    """The batch of a layered sample of this graph."""
-    matrix, vertices = graph.matrix, sample.vertices
-    row_nnz = matrix.indptr[vertices + 1] - matrix.indptr[vertices]
-    degree = whole_degree(graph, vertices)
+def excluded_entries(graph: WholeGraph, row: NDArray[np.int64], column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(num_excluded,) int64 positions of entries in the graph's matrix, ascending, each once.
+
+    Args:
+        row, column: (num_given,) int64 vertices in any order, such as both directions of a batch's target edges. What
+            is no entry of the graph is left out.
+    """
+    found = np.sort(entry_positions(graph.matrix, row, column))
+    is_first = np.ones(len(found), bool)
+    is_first[1:] = found[1:] != found[:-1]
+    return found[is_first & (found >= 0)]
+
+
+def layered_batch(graph: WholeGraph, sample: Sample, excluded: NDArray[np.int64] | None = None) -> LayeredBatch:
+    """The batch of a layered sample of this graph.
+
+    Args:
+        excluded: as the sample was drawn with; see :meth:`gnnloom.storage.sampling.neighbor.NeighborSampler.sample_of`.
+    """
+    vertices, excluded = sample.vertices, np.empty(0, np.int64) if excluded is None else excluded
+    row_nnz = _row_lengths(graph, vertices, excluded)
+    degree = whole_degree(graph, vertices, excluded)
     return LayeredBatch(vertices, tuple(block.matrix for block in sample.blocks), row_nnz, degree)
 
 
-def whole_degree(graph: WholeGraph, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(num_vertices,) float64 sums of the graph's rows of some vertices."""
-    matrix = graph.matrix
+def _row_lengths(graph: WholeGraph, vertices: NDArray[np.int64], excluded: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(num_vertices,) int64 nonzeros of the graph's rows of some vertices that are not excluded."""
+    start, stop = graph.matrix.indptr[vertices], graph.matrix.indptr[vertices + 1]
+    if not len(excluded):
+        return stop - start
+    return stop - start - (np.searchsorted(excluded, stop) - np.searchsorted(excluded, start))
+
+
+def whole_degree(
+    graph: WholeGraph, vertices: NDArray[np.int64], excluded: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
+    """(num_vertices,) float64 sums of the graph's rows of some vertices.
+
+    Args:
+        excluded: positions of entries that do not count, ascending.
+    """
+    matrix, excluded = graph.matrix, np.empty(0, np.int64) if excluded is None else excluded
     if matrix.data is None:
-        return (matrix.indptr[vertices + 1] - matrix.indptr[vertices]).astype(np.float64)
-    return _row_sums(matrix.indptr, matrix.data, vertices)
+        return _row_lengths(graph, vertices, excluded).astype(np.float64)
+    return _row_sums(matrix.indptr, matrix.data, vertices, excluded)
 
 
 @njit(cache=True, nogil=True)
-def _row_sums(indptr: NDArray[np.int64], data: NDArray[Any], vertices: NDArray[np.int64]) -> NDArray[np.float64]:
+def _row_sums(
+    indptr: NDArray[np.int64], data: NDArray[Any], vertices: NDArray[np.int64], excluded: NDArray[np.int64]
+) -> NDArray[np.float64]:
     sums = np.zeros(len(vertices), np.float64)
     for number in range(len(vertices)):
-        for position in range(indptr[vertices[number]], indptr[vertices[number] + 1]):
-            sums[number] += data[position]
+        start, stop = indptr[vertices[number]], indptr[vertices[number] + 1]
+        following = np.searchsorted(excluded, start)
+        # Added up anew: a difference would leave noise in rows without other entries.
+        for position in range(start, stop):
+            if following < len(excluded) and excluded[following] == position:
+                following += 1
+            else:
+                sums[number] += data[position]
     return sums

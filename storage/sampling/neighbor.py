@@ -78,17 +78,31 @@ class NeighborSampler(Sampler):
         return self.seeds[members(len(self.seeds), self.batch_size, self.seed, epoch, batch)]
 
     def sample(self, epoch: int, batch: int) -> Sample:
-        vertices = self.draw(epoch, batch)
-        key, blocks = self._key(epoch, batch), []
+        return self.sample_of(self.draw(epoch, batch), epoch, batch)
+
+    def sample_of(
+        self, seeds: NDArray[np.int64], epoch: int, batch: int, excluded: NDArray[np.int64] | None = None
+    ) -> Sample:
+        """Draw neighbors for a batch of given seeds, as if the graph lacked some entries.
+
+        Args:
+            seeds: (num_drawn,) int64, ascending.
+            excluded: (num_excluded,) int64 positions of entries in the graph's matrix, ascending; see
+                :func:`gnnloom.storage.sampling.layered.excluded_entries`. None for no entry.
+        """
+        vertices, key, blocks = seeds, self._key(epoch, batch), []
+        excluded = np.empty(0, np.int64) if excluded is None else excluded
         for layer, fanout in enumerate(self.fanouts):
-            vertices, block = self._expand(np.uint64(mix(key + np.uint64(layer + 1))), vertices, fanout)
+            vertices, block = self._expand(np.uint64(mix(key + np.uint64(layer + 1))), vertices, fanout, excluded)
             blocks.append(block)
         return Sample(vertices, tuple(reversed(blocks)))
 
-    def _expand(self, key: np.uint64, vertices: NDArray[np.int64], fanout: int) -> tuple[NDArray[np.int64], Block]:
+    def _expand(
+        self, key: np.uint64, vertices: NDArray[np.int64], fanout: int, excluded: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Block]:
         """Draw neighbors of all vertices; return the vertices with the new ones after them, and the rows."""
         matrix, count = self.graph.matrix, len(vertices)
-        indptr, row_nnz, entry = _draw_entries(key, matrix.indptr, vertices, fanout, self.replace)
+        indptr, row_nnz, entry = _draw_entries(key, matrix.indptr, vertices, fanout, self.replace, excluded)
         columns, found, slots = _number(matrix.indices, vertices, entry)
         if count + len(found) > INT32_WIDTH:
             raise InputError(f"a batch of {count + len(found):,} vertices: use smaller fan-outs or batches")
@@ -101,13 +115,23 @@ class NeighborSampler(Sampler):
 
 @njit(cache=True, nogil=True)
 def _draw_entries(
-    key: np.uint64, indptr: NDArray[np.int64], vertices: NDArray[np.int64], fanout: int, replace: bool
+    key: np.uint64,
+    indptr: NDArray[np.int64],
+    vertices: NDArray[np.int64],
+    fanout: int,
+    replace: bool,
+    excluded: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the row pointers of the drawn rows, the nonzeros of the whole rows, and the positions that are drawn."""
+    """Return the row pointers of the drawn rows, the nonzeros of the whole rows, and the positions that are drawn.
+
+    Rows are whole without what is excluded.
+    """
     count = len(vertices)
     row_nnz, out_indptr = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
     for row in range(count):
         size = indptr[vertices[row] + 1] - indptr[vertices[row]]
+        if len(excluded):
+            size -= len(_within(excluded, indptr[vertices[row]], indptr[vertices[row] + 1]))
         row_nnz[row] = size
         takes_all = fanout == ALL or size == 0 or (size <= fanout and not replace)
         out_indptr[row + 1] = out_indptr[row] + (size if takes_all else fanout)
@@ -125,7 +149,30 @@ def _draw_entries(
                 drawn[k] = start + below(stream, k, size)
         else:
             _choose(stream, start, size, drawn)
+        if len(excluded):
+            _skip(_within(excluded, start, indptr[vertices[row] + 1]), drawn)
     return out_indptr, row_nnz, entry
+
+
+@njit(cache=True, nogil=True)
+def _within(excluded: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
+    """The excluded positions from ``start`` to ``stop``."""
+    return excluded[np.searchsorted(excluded, start) : np.searchsorted(excluded, stop)]
+
+
+@njit(cache=True, nogil=True)
+def _skip(excluded: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+    """Turn positions in a row without its excluded entries into positions in the whole row."""
+    for k in range(len(drawn)):
+        # As many excluded entries are before it as there are with a number of others before them that is not larger.
+        low, high = 0, len(excluded)
+        while low < high:
+            middle = (low + high) // 2
+            if excluded[middle] - middle <= drawn[k]:
+                low = middle + 1
+            else:
+                high = middle
+        drawn[k] += low
 
 
 @njit(cache=True, nogil=True)

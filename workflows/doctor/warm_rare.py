@@ -28,7 +28,6 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
     _anneal(graph)
     _unload_a_part()
     _sample(graph)
-    _exclude_entries(graph)
     _read_ids(folder)
 
 
@@ -125,9 +124,10 @@ def _unload_a_part() -> None:
 def _sample(graph: Graph) -> None:
     """Draw a batch of every layout, with and without replacement and weights, count batches, and restrict a matrix."""
     from gnnloom.storage.artifacts.whole_graph import read_whole_graph, whole_graph
+    from gnnloom.storage.matrix.removal import without_entries
     from gnnloom.storage.sampling.edge import EdgeSampler
     from gnnloom.storage.sampling.induction import restrict
-    from gnnloom.storage.sampling.layered import layered_batch
+    from gnnloom.storage.sampling.layered import excluded_entries, layered_batch
     from gnnloom.storage.sampling.neighbor import NeighborSampler
     from gnnloom.storage.sampling.normalization import count_samples
     from gnnloom.storage.sampling.vertex import VertexSampler
@@ -137,6 +137,8 @@ def _sample(graph: Graph) -> None:
         NeighborSampler(whole, 0, np.arange(20), (2, 2), 10, replace=replace).sample(0, 0)
     weighted = whole_graph(dataclasses.replace(whole.matrix, data=np.ones(whole.matrix.nnz, np.float32)))
     layered_batch(weighted, NeighborSampler(weighted, 0, np.arange(20), (2, 2), 10).sample(0, 0))
+    excluded = excluded_entries(whole, np.arange(20), np.arange(20))
+    NeighborSampler(whole, 0, np.arange(20), (2, 2), 10).sample_of(np.arange(5), 0, 0, excluded)
     count_samples(VertexSampler(whole, 0, 10), 2)
     edges = EdgeSampler(whole, 0, 10)
     for symmetric in (False, True):
@@ -145,14 +147,8 @@ def _sample(graph: Graph) -> None:
     for matrix in (whole.matrix, next(iter(graph.blocks()))):
         # The matrix of a shard may be written, and that of a whole graph may not.
         restrict(matrix, row[: matrix.num_rows], 0, row % 2, row // 2, len(row[::2]))
-
-
-def _exclude_entries(graph: Graph) -> None:
-    """Copy rows without some entries, as attention does that must not see the edges that it is to predict."""
-    from gnnloom.storage.matrix.removal import without_entries
-
-    rows = next(iter(graph.blocks()))
-    without_entries(rows, rows.indices[:0], rows.indices[:0])
+        # Attention that must not see the edges that it is to predict.
+        without_entries(matrix, matrix.indices[:0], matrix.indices[:0])
 
 
 def read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) -> None:

@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.sampling.layered import excluded_entries, layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from support.graphs import random_adjacency
 from support.samples import in_memory
@@ -137,3 +138,38 @@ def test_a_vertex_draws_the_same_whatever_else_is_in_the_batch() -> None:
     some = NeighborSampler(graph, 0, np.arange(10), [5], 300).sample(2, 0)
     everything = NeighborSampler(graph, 0, np.arange(300), [5], 300).sample(2, 0)
     np.testing.assert_array_equal(some.blocks[0].entry.reshape(10, 5), everything.blocks[0].entry.reshape(300, 5)[:10])
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_batch_without_some_entries_is_that_of_a_graph_that_lacks_them(weighted: bool, replace: bool) -> None:
+    adjacency = scipy.sparse.block_diag(
+        [random_adjacency(200, 1500, 1, symmetric=True), random_adjacency(80, 6000, 2, symmetric=True)]
+    ).tocsr()
+    rng, n = np.random.default_rng(4), adjacency.shape[0]
+    adjacency.data[:] = rng.uniform(0.1, 2, adjacency.nnz).astype(np.float32) if weighted else 1
+    row, column = adjacency.nonzero()
+    chosen = rng.choice(len(row), len(row) // 3)
+    # Every entry of a row, and entries that the graph does not have.
+    row, column = np.append(row[chosen], np.full(n, 7)), np.append(column[chosen], np.arange(n))
+    without = adjacency.toarray()
+    without[row, column] = 0
+    rebuilt = scipy.sparse.csr_array(without)
+    graph, rest = (in_memory(each, weighted=weighted) for each in (adjacency, rebuilt))
+    excluded = excluded_entries(graph, row.astype(np.int64), column.astype(np.int64))
+    assert len(excluded) == adjacency.nnz - rebuilt.nnz
+    seeds = np.arange(0, n, 3)
+    for fanouts in ([2, 3], [ALL, 5]):
+        sampler, other = (NeighborSampler(each, 5, seeds, fanouts, 30, replace=replace) for each in (graph, rest))
+        for number in range(sampler.num_batches):
+            given = sampler.draw(1, number)
+            sample = sampler.sample_of(given, 1, number, excluded)
+            found, expected = layered_batch(graph, sample, excluded), layered_batch(rest, other.sample(1, number))
+            assert np.array_equal(found.vertices, expected.vertices)
+            assert np.array_equal(found.row_nnz, expected.row_nnz)
+            assert np.array_equal(found.degree, expected.degree)
+            for mine, theirs, block in zip(found.blocks, expected.blocks, sample.blocks, strict=True):
+                assert np.array_equal(mine.indptr, theirs.indptr)
+                assert np.array_equal(mine.indices, theirs.indices)
+                assert np.array_equal(block.row_nnz, found.row_nnz[: mine.num_rows])
+                assert np.array_equal(dense(mine), dense(theirs))
