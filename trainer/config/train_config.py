@@ -97,6 +97,11 @@ class TrainConfig(
         if self.samples is not None and self.save_embeddings:
             message = "training from samples does not predict; run `gnnloom predict` afterwards"
             raise InputError(f"save_embeddings: {message}")
+        if self.on_pairs and not self.mode_kind.takes_pairs:
+            able = ", ".join(name for name, kind in MODES.items() if kind.takes_pairs)
+            raise InputError(f"task {self.task!r}: mode {self.mode} trains tasks on vertices only; use mode {able}")
+        if self.on_pairs and self.samples is not None:
+            raise InputError(f"samples: they were drawn for vertices, and task {self.task} trains on pairs")
         self._check_adjacency()
         # The layers of the user's own model are known only where it is built.
         if self.model in MODELS and self.mode_kind.check_layers:

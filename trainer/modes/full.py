@@ -11,5 +11,6 @@ MODE = ModeKind(
     source="Kipf, Welling, ICLR 2017, section 3.2",
     place=("gnnloom.trainer.modes.epochs.mode", "FullMode"),
     is_sampled=False,
+    takes_pairs=True,
     learns_features=True,
 )

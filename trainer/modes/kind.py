@@ -83,6 +83,7 @@ class ModeKind(Placed):
             rows; None for the whole graph, or if they are not known, and with them the memory.
         check_layers: refuses (InputError) options of the mode that do not fit a model of so many layers; None if all
             do.
+        takes_pairs: it trains tasks on pairs of vertices, too.
         options: the mode's own options by name. Modes that share a name share the option.
     """
 
@@ -98,4 +99,5 @@ class ModeKind(Placed):
     rows_evaluate: bool = False
     batch: Callable[[Mapping[str, Any], int, RankRows], BatchSizes] | None = None
     check_layers: Callable[[Mapping[str, Any], int], object] | None = None
+    takes_pairs: bool = False
     options: Mapping[str, Option] = field(default_factory=dict)

@@ -55,6 +55,7 @@ MODE = ModeKind(
     order=3,
     help="Batches of training vertices with sampled neighbors, layer by layer",
     source="Hamilton, Ying, Leskovec, NeurIPS 2017, appendix A",
+    takes_pairs=True,
     place=("gnnloom.trainer.modes.epochs.neighbor", "NeighborMode"),
     ranks_decide=True,
     # Only row shards say which rank owns a vertex.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
@@ -27,10 +28,12 @@ from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.modes.epochs.learned_rows import LearnedRows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, awaited, multiplying_by
+from gnnloom.trainer.modes.epochs.pair_batches import DrawnPairs, PairBatches
 from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.place.arrays import as_array
-from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
+from gnnloom.trainer.tasks.objectives.objective import StepLoss
+from gnnloom.trainer.tasks.objectives.pairs import PairObjective
 
 
 class NeighborMode(Mode):
@@ -48,7 +51,7 @@ class NeighborMode(Mode):
         self._fanouts = together(comm, lambda: _checked(context))
         self._learned: LearnedRows | None = None
         self._operator = Layered(comm, model.num_layers, context.normalization, context.place)
-        self._batches = self._draw() if self._samples is None else self._read(self._samples)
+        self._batches: Batches = self._draw() if self._samples is None else self._read(self._samples)
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
 
     def _read(self, samples: Samples) -> Batches:
@@ -70,9 +73,23 @@ class NeighborMode(Mode):
     def _draw(self) -> Batches:
         """Batches that are drawn during training. Collective."""
         context = self.context
-        options = context.options
         graph, owner = together(context.comm, lambda: map_graph(context))
-        vertex = context.operator.layout(0).vertex
+        exchange = self._exchange(owner)
+        batches = self._draw_pairs(graph, exchange) or self._draw_seeds(graph, exchange)
+        if self._learned is None:
+            batches.keep_frequent(context.options["cache_memory"], exchange.row_bytes)
+        return batches
+
+    def _draw_pairs(self, graph: WholeGraph, exchange: RowExchange) -> PairBatches | None:
+        """Batches of pairs, if the task is on pairs. Collective."""
+        if not isinstance(self.context.objective, PairObjective):
+            return None
+        return PairBatches(self.context, self.context.objective, graph, exchange, self._fanouts)
+
+    def _draw_seeds(self, graph: WholeGraph, exchange: RowExchange) -> DrawnBatches:
+        """Batches of training vertices. Collective."""
+        context = self.context
+        options, vertex = context.options, context.operator.layout(0).vertex
         seeds = np.sort(vertex[as_array(context.vertex_objective.known(context.labels, "train"))])
 
         def make() -> NeighborSampler | None:
@@ -82,8 +99,7 @@ class NeighborMode(Mode):
             return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, replace=again)
 
         sampler = together(context.comm, make)
-        exchange = self._exchange(owner)
-        batches = DrawnBatches(
+        return DrawnBatches(
             graph,
             sampler,
             len(self._fanouts),
@@ -92,9 +108,6 @@ class NeighborMode(Mode):
             options["sampler_threads"],
             options["pool"],
         )
-        if self._learned is None:
-            batches.keep_frequent(options["cache_memory"], exchange.row_bytes)
-        return batches
 
     def _exchange(self, owner: NDArray[np.int32] | None) -> RowExchange:
         """What fetches features of vertices. Communicates nothing."""
@@ -144,8 +157,10 @@ class NeighborMode(Mode):
             learned.give_back(vertices, feature)
         return float(contribution.detach()), loss.num_terms
 
-    def _loss(self, drawn: Drawn) -> MaskedLoss:
-        """The mean loss over the seeds of all ranks' batches. Collective."""
+    def _loss(self, drawn: Drawn) -> StepLoss:
+        """The mean loss over the seeds, or pairs, of all ranks' batches. Collective."""
+        if isinstance(self._batches, PairBatches) and isinstance(drawn, DrawnPairs):
+            return self._batches.loss(drawn)
         context, operator = self.context, self._operator
         split = operator.grid.place.zeros((drawn.batch.num_seeds,), torch.uint8).fill_(SPLIT["train"])
         layout = operator.layout(context.model.num_layers)

@@ -22,6 +22,7 @@ from gnnloom.trainer.tasks.objectives.pairs import (
     TEST,
     TRAIN,
     VALID,
+    Ends,
     PairLabels,
     PairObjective,
     PairSet,
@@ -55,12 +56,12 @@ class EdgeObjective(PairObjective):
     def _rows(self) -> VertexObjective:
         return self.by_row(self.task, self.num_scores)
 
-    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step) -> PairStepLoss:
+    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step, ends: Ends) -> PairStepLoss:
         layout, known = _as_rows(labels, [pairs], [step.split])
         loss = self._rows.loss(layout, known, step.split)
 
         def contribute(rows: Tensor) -> Tensor:
-            source, target = labels.placed_rows.ends(rows, pairs.source, pairs.target)
+            source, target = ends(rows, pairs.source, pairs.target)
             return loss(self.decode(source, target).view(len(pairs), self.num_scores))
 
         return PairStepLoss(labels, loss.num_examples, loss.num_terms, contribute)

@@ -28,6 +28,7 @@ from gnnloom.trainer.tasks.objectives.objective import Metrics, TaskContext
 from gnnloom.trainer.tasks.objectives.pairs import (
     POOLS,
     TRAIN,
+    Ends,
     PairLabels,
     PairObjective,
     PairSet,
@@ -58,13 +59,20 @@ class Links(PairObjective):
             return objective
         return replace(objective, graph=map_whole_graph(context.dataset.graph(context.shards.artifact.inputs["graph"])))
 
-    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step) -> PairStepLoss:
+    def compared(self, labels: PairLabels, pairs: PairSet, step: Step, group: NDArray[np.int64] | None) -> PairSet:
+        if step.split != TRAIN and pairs.negative is not None:
+            return pairs
+        return replace(pairs, negative=self._negatives(labels, pairs, step.epoch, group))
+
+    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step, ends: Ends) -> PairStepLoss:
         loss = LOSSES[self.task.losses[0] if self.given.loss == "auto" else self.given.loss]
-        negative = self._negatives(labels, pairs, step)
+        negative = pairs.negative
+        if negative is None:
+            raise ValueError("pairs without negatives to compare them with")
         num_terms = loss.num_terms(step.count, negative.shape[1])
 
         def contribute(rows: Tensor) -> Tensor:
-            source, target, others = labels.placed_rows.ends(rows, pairs.source, pairs.target, negative)
+            source, target, others = ends(rows, pairs.source, pairs.target, negative)
             repeated = source.unsqueeze(1).expand_as(others).reshape(-1, self.num_outputs)
             against = self.decode(repeated, others.view(-1, self.num_outputs)).view(negative.shape)
             return loss(self.decode(source, target), against, num_terms)
@@ -117,16 +125,16 @@ class Links(PairObjective):
         drawn = UniformNegatives(list(PREFIXES.values()).index(split), 1, self.pairs.num_vertices).draw(-1, positives)
         return PairSet(pairs.number, pairs.source, drawn[:, 0])
 
-    def _negatives(self, labels: PairLabels, pairs: PairSet, step: Step) -> NDArray[np.int64]:
-        """(num_pairs, negatives) int64 targets to compare the pairs of a step with. Collective."""
-        group = np.full(len(pairs), step.group)
+    def _negatives(
+        self, labels: PairLabels, pairs: PairSet, epoch: int, group: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """(num_pairs, negatives) int64 targets to compare pairs with. Collective."""
+        group = np.zeros(len(pairs), np.int64) if group is None else group
         positives, sampler = Positives(pairs.number, pairs.source, pairs.target, group), self._sampler(labels)
-        drawn, graph = sampler.draw(step.epoch, positives), self.graph
+        drawn, graph = sampler.draw(epoch, positives), self.graph
         if graph is not None:
             comm = labels.placed_rows.layout.grid.comm
-            sampler.redraw(
-                step.epoch, positives, drawn, lambda sources, targets: graph.has_entries(targets, sources), comm
-            )
+            sampler.redraw(epoch, positives, drawn, lambda sources, targets: graph.has_entries(targets, sources), comm)
         return drawn
 
     def _sampler(self, labels: PairLabels) -> NegativeSampler:

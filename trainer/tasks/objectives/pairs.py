@@ -73,6 +73,11 @@ class PairSet:
     def __len__(self) -> int:
         return len(self.number)
 
+    @property
+    def ends(self) -> list[NDArray[np.int64]]:
+        """The vertices whose vectors a loss needs: the sources, the targets and, if there are any, the negatives."""
+        return [self.source, self.target] + ([] if self.negative is None else [self.negative])
+
     def take(self, which: NDArray[Any] | slice) -> PairSet:
         """Those at some positions, or where a mask is True."""
         return self.changed(lambda array: array[which])
@@ -92,13 +97,11 @@ class Step:
         split: that they are from.
         count: their number over all ranks.
         epoch: that they are drawn in; -1 outside of any.
-        group: number of their step in the epoch.
     """
 
     split: str
     count: int
     epoch: int = -1
-    group: int = 0
 
 
 @dataclass(frozen=True)
@@ -304,7 +307,7 @@ class PairObjective(Objective):
                 if excluding is not None:
                     excluding.exclude(_of_step(order, size, step))
                 count = min(size, self.pairs.num_pairs[TRAIN] - step * size)
-                yield self.step_loss(labels, pairs.take(step_of == step), Step(TRAIN, count, epoch, step))
+                yield self._whole_loss(labels, pairs.take(step_of == step), Step(TRAIN, count, epoch), step)
         finally:
             if excluding is not None:
                 excluding.exclude(None)
@@ -317,11 +320,36 @@ class PairObjective(Objective):
     def loss(self, layout: Layout, labels: Labels, split: str = TRAIN) -> StepLoss:  # noqa: ARG002 - labels know it
         """See :meth:`Objective.loss`."""
         placed = of_pairs(labels)
-        return self.step_loss(placed, placed.sets[split], Step(split, self.pairs.num_pairs[split]))
+        return self._whole_loss(placed, placed.sets[split], Step(split, self.pairs.num_pairs[split]))
+
+    def _whole_loss(self, labels: PairLabels, pairs: PairSet, step: Step, group: int = 0) -> StepLoss:
+        """The loss over some pairs, of the model's output on the whole graph. Collective."""
+        rows = labels.placed_rows
+        pairs = self.compared(labels, pairs, step, np.full(len(pairs), group))
+        return self.step_loss(labels, pairs, step, rows.ends).after(rows.spread)
+
+    def compared(
+        self,
+        labels: PairLabels,  # noqa: ARG002 - for subclasses
+        pairs: PairSet,
+        step: Step,  # noqa: ARG002 - as above
+        group: NDArray[np.int64] | None,  # noqa: ARG002 - as above
+    ) -> PairSet:
+        """Some pairs with the negatives that a loss compares them with, if it does. Collective.
+
+        Args:
+            group: (num_pairs,) int64 steps or batches of the pairs, numbered over all ranks; None for one.
+        """
+        return pairs
 
     @abstractmethod
-    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step) -> PairStepLoss:
-        """The loss over some pairs of this rank. Collective."""
+    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step, ends: Ends) -> PairStepLoss:
+        """The loss over some pairs of this rank. Collective.
+
+        Args:
+            pairs: as :meth:`compared` returns them.
+            ends: finds the vectors of vertices in what the loss is called with.
+        """
 
     def scores_of(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
         """(num_pairs, num_scores) scores of some pairs of this rank, without gradients. Collective.
@@ -363,8 +391,13 @@ class PairObjective(Objective):
         return {"vector": self.whole(layout, scores)}
 
 
+#: From the vectors of some vertices, and arrays of vertices of any shapes, the vectors of each; differentiable.
+#: Collective.
+Ends = Callable[..., list[Tensor]]
+
+
 class PairStepLoss:
-    """A mean over pairs of all ranks.
+    """A mean over pairs of all ranks; see :class:`StepLoss`.
 
     Attributes:
         num_examples: pairs of all ranks.
@@ -378,13 +411,18 @@ class PairStepLoss:
         """Communicates nothing.
 
         Args:
-            contribute: from this rank's rows of the vectors to the sum over its pairs, divided by ``num_terms``.
+            contribute: from the vectors to the sum over this rank's pairs, divided by ``num_terms``. Collective.
         """
         self.num_examples, self.num_terms, self.labels, self._contribute = count, num_terms, labels, contribute
 
     def __call__(self, scores: Tensor) -> Tensor:
         """See :meth:`StepLoss.__call__`."""
-        return self._contribute(self.labels.placed_rows.spread(scores))
+        return self._contribute(scores)
+
+    def after(self, change: Callable[[Tensor], Tensor]) -> PairStepLoss:
+        """The same loss of vectors that are changed first. Communicates nothing."""
+        before = self._contribute
+        return PairStepLoss(self.labels, self.num_examples, self.num_terms, lambda scores: before(change(scores)))
 
 
 def find_links(context: TaskContext, graph: str, key: str | None) -> Links:

@@ -1,0 +1,143 @@
+"""Batches of a rank's training pairs: the neighbors of all ends are drawn, and none over the pairs of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.matrix.layered import empty_batch
+from gnnloom.storage.sampling.ahead import prepare_ahead
+from gnnloom.storage.sampling.hot_rows import hot_vertices
+from gnnloom.storage.sampling.layered import excluded_entries, layered_batch
+from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.data.neighbor_batches import Drawn
+from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.links.pair_rows import taken_rows
+from gnnloom.trainer.modes.epochs.mode import ModeContext
+from gnnloom.trainer.tasks.objectives.pairs import TRAIN, PairObjective, PairSet, PairStepLoss, Step, of_pairs
+
+#: Training pairs of a batch, unless an option says.
+BATCH_PAIRS: Final = 1024
+
+
+@dataclass(frozen=True)
+class DrawnPairs(Drawn):
+    """One batch of pairs; its seeds are their ends.
+
+    Attributes:
+        pairs: with the negatives that they are compared with, if any.
+    """
+
+    pairs: PairSet
+
+
+class PairBatches:
+    """See :class:`gnnloom.trainer.data.neighbor_batches.Batches`."""
+
+    def __init__(
+        self,
+        context: ModeContext,
+        objective: PairObjective,
+        graph: WholeGraph,
+        exchange: RowExchange,
+        fanouts: tuple[int, ...],
+    ) -> None:
+        """Prepare the sampler. Collective.
+
+        Args:
+            exchange: fetches the features of vertices from the ranks that own them.
+
+        Raises:
+            CollectiveError: the fan-outs are out of their range.
+        """
+        self._context, self._objective, self._graph, self._exchange = context, objective, graph, exchange
+        self._fanouts, self._labels = fanouts, of_pairs(context.labels)
+        self._pairs = self._labels.sets[TRAIN]
+        self._size = objective.given.options["link_batch"] or BATCH_PAIRS
+        self.num_batches = -(-len(self._pairs) // self._size)
+        self._sampler = together(context.comm, self._make_sampler)
+
+    def _make_sampler(self) -> NeighborSampler | None:
+        if not len(self._pairs):
+            return None
+        ends = np.unique(np.concatenate([self._pairs.source, self._pairs.target]))
+        again = self._context.options["replace"]
+        return NeighborSampler(self._graph, self._context.seed, ends, self._fanouts, self._size, replace=again)
+
+    def keep_frequent(self, memory: int, row_bytes: int) -> None:
+        """Keep frequent rows of other ranks from now on. Collective.
+
+        Args:
+            memory: bytes for these rows.
+        """
+        found = np.empty(0, np.int64)
+        if self._sampler is not None:
+            found = hot_vertices(self._sampler, memory // max(1, row_bytes), self._exchange.is_remote)
+        self._exchange.cache(found)
+
+    def begin(self, epoch: int) -> Generator[DrawnPairs, None, None]:
+        """The batches of an epoch, prepared ahead of their use; close it to end what prepares them. Collective."""
+        pairs, objective, rank = self._pairs, self._objective, self._context.comm.rank
+        order = np.argsort(objective.order(epoch).forward(pairs.number))
+        pairs = pairs.take(order)
+        # Batches of all ranks have numbers of their own, for what the pairs of a batch share.
+        group = np.arange(len(pairs)) // self._size * self._context.comm.size + rank
+        # For all batches at once, as ranks may have to ask each other.
+        return self._prepared(epoch, objective.compared(self._labels, pairs, Step(TRAIN, len(pairs), epoch), group))
+
+    def _prepared(self, epoch: int, pairs: PairSet) -> Generator[DrawnPairs, None, None]:
+        sampler, options = self._sampler, self._context.options
+        if sampler is None:
+            return
+
+        def draw(number: int) -> DrawnPairs:
+            batch = pairs.take(slice(number * self._size, (number + 1) * self._size))
+            ends = np.unique(np.concatenate([each.ravel() for each in batch.ends]))
+            excluded = self._excluded(batch)
+            sample = sampler.sample_of(ends, epoch, number, excluded)
+            drawn = layered_batch(self._graph, sample, excluded)
+            return DrawnPairs(drawn, self._context.labels.label, self._exchange.nothing, batch)
+
+        batches = prepare_ahead(draw, range(self.num_batches), options["sampler_threads"], options["pool"])
+        try:
+            yield from batches
+        finally:
+            batches.close()
+
+    def _excluded(self, pairs: PairSet) -> NDArray[np.int64] | None:
+        """Positions of the entries of some pairs in the graph's matrix."""
+        if not self._objective.given.options["exclude_targets"]:
+            return None
+        row, column = pairs.target, pairs.source
+        if self._objective.pairs.symmetric:
+            row, column = np.concatenate([row, column]), np.concatenate([column, row])
+        return excluded_entries(self._graph, row, column)
+
+    def nothing(self) -> DrawnPairs:
+        """A batch of no pairs, for steps in which only other ranks have one."""
+        batch = empty_batch(len(self._fanouts))
+        pairs = self._objective.compared(self._labels, self._pairs.take(slice(0)), Step(TRAIN, 0), None)
+        return DrawnPairs(batch, self._context.labels.label, self._exchange.nothing, pairs)
+
+    def inputs(self, drawn: Drawn) -> Tensor:
+        """(num_vertices, num_features) input features of a batch, normalized. Collective."""
+        return self._exchange.fetch(drawn.batch.vertices)
+
+    def loss(self, drawn: DrawnPairs) -> PairStepLoss:
+        """The mean loss over the pairs of all ranks' batches. Collective."""
+        count = int(self._context.comm.gather_numbers([len(drawn.pairs)]).sum())
+        seeds, place = drawn.batch.seeds, self._context.place
+
+        def ends(rows: Tensor, *ends: NDArray[np.int64]) -> list[Tensor]:
+            numbers = [np.searchsorted(seeds, each.ravel()) for each in ends]
+            taken = [taken_rows(rows, each, place) for each in numbers]
+            return [each.view(*end.shape, rows.shape[1]) for each, end in zip(taken, ends, strict=True)]
+
+        return self._objective.step_loss(self._labels, drawn.pairs, Step(TRAIN, count), ends)
