@@ -88,25 +88,34 @@ class PairRows:
         result: Tensor = _Fetch.apply(rows, exchange, vertices, self._place)  # type: ignore[no-untyped-call]
         return result
 
-    def ends(self, rows: Tensor, *ends: NDArray[np.int64]) -> list[Tensor]:
-        """The rows of vertices that may repeat, such as all sources and all targets; differentiable. Collective.
+    def numbered(self, rows: Tensor, *ends: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
+        """Rows of vertices that may repeat, such as all sources and all targets; differentiable. Collective.
 
-        Every row is fetched once, however often its vertex occurs.
+        Every row is fetched once, however often its vertex occurs. On one rank, the rows stay where they are.
 
         Args:
             rows: (num_mine, dim) of :meth:`spread`.
             ends: arrays of vertices of any shapes.
 
         Returns:
+            (num_fetched, dim) rows, and for each array, in its shape, the numbers of its vertices among them.
+        """
+        if self._owners is None:
+            return rows, [self.local(each) for each in ends]
+        vertices, numbers = np.unique(np.concatenate([each.ravel() for each in ends]), return_inverse=True)
+        parts = np.split(numbers, np.cumsum([each.size for each in ends])[:-1])
+        return self.fetch(rows, vertices), [part.reshape(each.shape) for part, each in zip(parts, ends, strict=True)]
+
+    def ends(self, rows: Tensor, *ends: NDArray[np.int64]) -> list[Tensor]:
+        """Like :meth:`numbered`, but every array's rows in its shape. Collective.
+
+        Takes memory for a row of every element; see :mod:`gnnloom.trainer.links.pair_sums` for what takes less.
+
+        Returns:
             For each array, a tensor of its shape and ``dim``.
         """
-        vertices, numbers = np.unique(np.concatenate([each.ravel() for each in ends]), return_inverse=True)
-        fetched = self.fetch(rows, vertices)
-        bounds = np.cumsum([each.size for each in ends])[:-1]
-        return [
-            taken_rows(fetched, part, self._place).view(*each.shape, self.dim)
-            for part, each in zip(np.split(numbers, bounds), ends, strict=True)
-        ]
+        fetched, numbers = self.numbered(rows, *ends)
+        return [taken_rows(fetched, each.ravel(), self._place).view(*each.shape, self.dim) for each in numbers]
 
 
 class GridOwners:

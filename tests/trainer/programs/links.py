@@ -18,8 +18,9 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.bilinear import Dot
 from gnnloom.trainer.links.filtered import filtered_ranks
 from gnnloom.trainer.links.losses import LOSSES
-from gnnloom.trainer.links.negatives import JointNegatives, Positives, UniformNegatives
+from gnnloom.trainer.links.negatives import JointNegatives, NegativeSampler, Positives, UniformNegatives
 from gnnloom.trainer.links.pair_rows import PairRows
+from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
 from gnnloom.trainer.links.scoring import AllTargets, BlockSizes, Lists
 from gnnloom.trainer.links.top import top_targets
@@ -45,16 +46,18 @@ def found_on(comm: Communicator, ranks: int) -> dict[str, Any]:
     positives = Positives(number, pairs[number, 0], pairs[number, 1], number // 16)
     decoder, result = Dot(DIM, grid.place, 0), dict[str, Any]()
     with comm.traffic.recording() as counts:
-        for sampler in (UniformNegatives(3, 2, NUM_VERTICES), JointNegatives(3, 2, NUM_VERTICES)):
-            negatives = sampler.draw(1, positives)
-            source, target, negative = pair_rows.ends(rows, positives.source, positives.target, negatives)
-            scores = (
-                decoder(source, target),
-                decoder(source.repeat_interleave(2, 0), negative.flatten(0, 1)).view(-1, 2),
-            )
-            loss = LOSSES["bce"](*scores, LOSSES["bce"].num_terms(NUM_PAIRS, 2))
-            loss.backward()  # type: ignore[no-untyped-call]
-            result[f"{sampler.name} loss"] = comm.gather_numbers([float(loss.detach())]).sum()
+        sampler: NegativeSampler = UniformNegatives(3, 2, NUM_VERTICES)
+        given = positives.source, positives.target, sampler.draw(1, positives)
+        loss = pair_loss(decoder, LOSSES["bpr"], *pair_rows.numbered(rows, *given), NUM_PAIRS * 2)
+        loss.backward()  # type: ignore[no-untyped-call]
+        result["uniform loss"] = comm.gather_numbers([float(loss.detach())]).sum()
+        sampler = JointNegatives(3, 2, NUM_VERTICES)
+        given = positives.source, positives.target, sampler.draw(1, positives)
+        source, target, negatives = pair_rows.ends(rows, *given)
+        scores = decoder(source, target), decoder(source.repeat_interleave(2, 0), negatives.flatten(0, 1)).view(-1, 2)
+        loss = LOSSES["bce"](*scores, LOSSES["bce"].num_terms(NUM_PAIRS, 2))
+        loss.backward()  # type: ignore[no-untyped-call]
+        result["joint loss"] = comm.gather_numbers([float(loss.detach())]).sum()
     assert rows.grad is not None
     positive, negative = (each.detach() for each in scores)
     sent = [counts.bytes[kind] for kind in (Kind.ROWS, Kind.ROW_GRADIENTS)]
