@@ -95,7 +95,8 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        found = ctx.gradients
+        # Nothing else holds the gradients, so autograd may keep them as they are instead of copying them.
+        found, ctx.gradients = ctx.gradients, None
         # The sum itself is what is differentiated most of the time, and its factor is 1.
         if float(gradient) != 1:
             found = [None if each is None else each.mul_(gradient.to(each.dtype)) for each in found]
