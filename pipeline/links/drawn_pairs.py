@@ -29,8 +29,8 @@ class SplitTask(Task):
 
     Attributes:
         edges: of the graph.
-        thresholds: highest keys of the splits in the order of ``KEY_ORDER``. With two, all other edges are for
-            training; with three, the others are pairs of no split.
+        thresholds: highest keys of the splits, except perhaps the last one, which then gets all others; if it has a
+            threshold too, the others are pairs of no split.
         splits: where the pairs of each split go, and the lane of the task.
     """
 
@@ -82,7 +82,7 @@ def split_block(task: SplitTask) -> int:
         for found in task.edges.read(task.block):
             total += len(found.key)
             number = np.searchsorted(ends, found.key)
-            for place, split in enumerate(KEY_ORDER):
+            for place, split in enumerate(task.splits):
                 own = np.flatnonzero(number == place)
                 if not len(own):
                     continue

@@ -204,7 +204,7 @@ def _mark(
         end = min(pointers[row + 1], stop)
         at, last = held_offsets[row], held_offsets[row + 1]
         # The entries may begin in the middle of a row.
-        at += count_below(held[at:last], np.int64(columns[position - start]))
+        at += count_below(held[at:last], int(columns[position - start]))
         for k in range(position - start, end - start):
             column = np.int64(columns[k])
             while at < last and held[at] < column:

@@ -1,16 +1,21 @@
-"""The options of links that are drawn from a graph."""
+"""The options of links: those that are drawn from a graph, and those that files give."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+from gnnloom.storage.artifacts.links import CLASS, NUMBER
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, check_options, option
 
 _option = partial(option, group=Group.SAMPLING)
+_file = partial(option, None, kind=Path, group=Group.INPUT, metavar="FILE")
+#: Kinds of values that pairs in files may have.
+VALUES: Final = (CLASS, NUMBER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +65,45 @@ class DrawOptions:
         for count in counts.values():
             ends.append((ends[-1] if ends else 0) + count)
         return tuple(ends)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """Files with pairs, in any format of edges, and arrays of negatives."""
+
+    train: str | None = _file(
+        "Pairs to train on.", is_common=True, default_text="all edges of the graph that are not held out"
+    )
+    valid: str | None = _file("Pairs for validation.", is_common=True)
+    test: str | None = _file("Pairs for testing.", is_common=True)
+    valid_negatives: str | None = _file("Pairs that are negatives of all pairs for validation.")
+    test_negatives: str | None = _file("Pairs that are negatives of all pairs for testing.")
+    valid_targets: str | None = _file("NumPy array with a row of negatives, targets, for each pair for validation.")
+    test_targets: str | None = _file("NumPy array with a row of negatives, targets, for each pair for testing.")
+    values: str | None = option(
+        None,
+        "Read a class or a number of each pair (text and Parquet: the third column).",
+        group=Group.INPUT,
+        choices=VALUES,
+    )
+    format: str | None = option(
+        None, "Format of the files with pairs.", group=Group.INPUT, default_text="by the file name"
+    )
+    columns: str | None = option(
+        None, "Names of the columns.", group=Group.INPUT, metavar="SRC,DST[,VALUE]", default_text="the first"
+    )
+    header: bool | None = option(
+        None,
+        "Whether the first line of text names the columns; by default, if it is recognized.",
+        group=Group.INPUT,
+        kind=bool,
+        deniable=True,
+    )
+    extra_columns: bool = option(False, "Ignore columns of text after those that are needed.", group=Group.INPUT)
+    allow_overlap: bool = option(False, "Accept pairs that are in several splits.", group=Group.INPUT)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        missing = [split for split in ("valid", "test") if getattr(self, split) is None]
+        if missing:
+            raise InputError(f"{' and '.join(missing)}: no pairs; give a file of them with --{missing[0]}")

@@ -1,4 +1,4 @@
-"""The arrays of a split: ranges of its routed pairs, in the order in which they were routed."""
+"""The arrays of a split: ranges of its routed pairs, in the order in which they were routed, or by their positions."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class PairArray:
         plan: how the pairs are routed.
         columns: the columns of the shuffle that are its columns; none for an array that is the same for all pairs.
         constant: the number that is the same for all pairs.
+        is_placed: every number of the array has a position of its own, row after row, and the shuffle one column.
+        is_sorted: the numbers of a row ascend.
     """
 
     path: str
@@ -41,6 +43,8 @@ class PairArray:
     plan: ShufflePlan
     columns: tuple[str, ...]
     constant: int = 0
+    is_placed: bool = False
+    is_sorted: bool = False
 
     @property
     def task_rows(self) -> int:
@@ -59,9 +63,14 @@ class PairArray:
         for number, start in enumerate(range(0, max(1, total), step)):
             stop = min(start + step, total)
             num_bytes = (stop - start) * width
-            needs = Needs(num_bytes, num_bytes, self.plan.opens((0, 1)), 2 * num_bytes)
+            numbers = prod(self.shape[1:])
+            positions = (start * numbers, stop * numbers) if self.is_placed else (0, 1)
+            # By position, each number comes with it, and both are put into their order.
+            memory = num_bytes * (6 if self.is_placed else 2)
+            needs = Needs(num_bytes, num_bytes, self.plan.opens(positions), memory)
             how = self.path, self.dtype, self.shape[1:], self.plan.shuffle, self.columns, self.constant
-            tasks.append(PairRowsTask(writer, f"{self.path}/{number:05d}", needs, *how, start, stop))
+            form = self.is_placed, self.is_sorted
+            tasks.append(PairRowsTask(writer, f"{self.path}/{number:05d}", needs, *how, *form, start, stop))
         return tasks
 
 
@@ -75,11 +84,16 @@ class PairRowsTask(Task):
     pairs: Shuffle
     columns: tuple[str, ...]
     constant: int
+    is_placed: bool
+    is_sorted: bool
     start: int
     stop: int
 
     def rows(self) -> NDArray[Any]:
         """The rows, in memory."""
+        if self.is_placed:
+            rows = self._placed_rows()
+            return np.sort(rows, axis=1) if self.is_sorted else rows
         rows = np.full((self.stop - self.start, *self.trailing), self.constant, self.dtype)
         with OpenFiles(self.writer.work) as files:
             for place, name in enumerate(self.columns):
@@ -90,6 +104,12 @@ class PairRowsTask(Task):
                     column[done : done + len(block)] = block
                     done += len(block)
         return rows
+
+    def _placed_rows(self) -> NDArray[Any]:
+        width, (name,) = prod(self.trailing), self.columns
+        with OpenFiles(self.writer.work) as files:
+            found = self.pairs.rows(self.writer.work, files).read(self.start * width, self.stop * width)
+            return found.column(name).astype(self.dtype, copy=False).reshape(-1, *self.trailing)
 
 
 def array_phase(writer: ArtifactWriter, arrays: Iterable[PairArray]) -> Phase:
@@ -121,6 +141,7 @@ def drawn_arrays(
     arrays = [
         PairArray(f"{split}/pair", (num_pairs[split], 2), "int64", ("pair", "end"), plans[split], ends)
         for split in LINK_SPLITS
+        if split in plans
     ]
     # A pair that is an edge of an unweighted graph has the entry 1.
     columns = ("weight",) if weight_dtype and not disjoint else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
@@ -62,7 +63,7 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
     cluster = for_few(cluster, graph.nnz)
     with ArtifactWriter.begin(dataset.path, "links", options.parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
-            return _with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
+            return with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
         try:
             written = _draw(writer, graph, options, cluster)
         except InputError:
@@ -121,16 +122,30 @@ def publish(dataset: Dataset, graph: Graph, writer: ArtifactWriter, written: Wri
 
     In this order, so that links whose graph was never made do not exist.
     """
-    recorded = writer.recorded_of(written.tasks)
-    arrays = {record.path: record for record in merge_pieces(a for each in recorded.values() for a in each.arrays)}
+    arrays = written_arrays(writer, written.tasks)
     held_out = held_out_splits(train=written.facts["train_held_out"])
     pairs = [arrays[f"{split}/pair"] for split in held_out]
     message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, cluster)
+    return commit_links(writer, graph, message, written)
+
+
+def written_arrays(writer: ArtifactWriter, tasks: Sequence[str]) -> dict[str, ArrayRecord]:
+    """The arrays that finished tasks wrote, by path."""
+    recorded = writer.recorded_of(tasks)
+    return {record.path: record for record in merge_pieces(a for each in recorded.values() for a in each.arrays)}
+
+
+def commit_links(writer: ArtifactWriter, graph: Graph, message: Graph, written: WrittenPairs) -> Links:
+    """Publish the links.
+
+    Args:
+        message: the graph without the held-out edges.
+    """
     facts = {
         "num_pairs": dict(written.num_pairs),
         "message_graph": message.artifact.key,
         "symmetric": graph.symmetric,
-        "held_out_entries": message.artifact.facts["held_out"],
+        "held_out_entries": graph.nnz - message.nnz,
         **written.facts,
     }
     return Links(writer.commit(written.tasks, {"vertex": graph.num_vertices}, facts))
@@ -141,7 +156,7 @@ def held_out_splits(*, train: bool) -> list[str]:
     return [split for split in LINK_SPLITS if split != "train" or train]
 
 
-def _with_message_graph(dataset: Dataset, graph: Graph, links: Links, cluster: Cluster) -> Links:
+def with_message_graph(dataset: Dataset, graph: Graph, links: Links, cluster: Cluster) -> Links:
     """The links, whose graph is made again if it was removed."""
     if links.message_graph != links.graph:
         splits = held_out_splits(train=links.artifact.facts["train_held_out"])
@@ -151,7 +166,7 @@ def _with_message_graph(dataset: Dataset, graph: Graph, links: Links, cluster: C
 
 
 def make_message_graph(
-    dataset: Dataset, graph: Graph, links: Any, links_key: str, pairs: Sequence[ArrayRecord], cluster: Cluster
+    dataset: Dataset, graph: Graph, links: Path, links_key: str, pairs: Sequence[ArrayRecord], cluster: Cluster
 ) -> Graph:
     """Make the graph without held-out pairs as another graph of the dataset, or find it.
 

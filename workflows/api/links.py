@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.given_stage import open_lists, store_links
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.stage import draw_links as draw
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph
@@ -17,9 +18,10 @@ from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.keywords import check_known, with_options
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.option_types import DrawKeywords
+    from gnnloom.workflows.api.option_types import DrawKeywords, LinksKeywords
 
 _OPTIONS = options_of(DrawOptions)
+_FILE_OPTIONS = options_of(FileOptions)
 
 
 @with_options({**_OPTIONS, **CLUSTER})
@@ -55,6 +57,40 @@ def draw_links(
     return once_per_job(lambda: store_drawn(found, find_linked(found, graph), settings, cluster))
 
 
+@with_options({**_FILE_OPTIONS, **CLUSTER})
+def read_links(
+    dataset: DatasetLike,
+    *,
+    graph: str | None = None,
+    catalog: CatalogLike = None,
+    **options: Unpack[LinksKeywords],
+) -> Links:
+    """Store pairs of vertices from files, and the graph without those edges that are for validation and testing.
+
+    Ids are those of the files that the graph was made from: numbers or names.
+
+    Args:
+        dataset: the dataset or its name.
+        graph: key, to choose between several graphs; by default the only one that was made from files.
+        catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
+        options: as in ``gnnloom links NAME file --help``: the files ``train``, ``valid`` and ``test``, and more.
+
+    Returns:
+        The pairs; ``dataset.graph(result.message_graph)`` is the graph without those that are held out.
+
+    Raises:
+        InputError: an option is unknown, something in a file is not a pair of vertices of the graph, or pairs are in
+            several splits.
+        NotFoundError: the dataset, its graph or a file does not exist.
+        BudgetError: the memory per worker is too small.
+    """
+    found = as_dataset(dataset, catalog)
+    cluster, others = choose_cluster(options)
+    check_known("read_links", others, _FILE_OPTIONS)
+    settings = FileOptions(**others)
+    return once_per_job(lambda: store_given(found, find_linked(found, graph), settings, cluster))
+
+
 def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
     """The graph to draw links from: by default, the only one that was made from a source.
 
@@ -78,3 +114,10 @@ def store_drawn(dataset: StoredDataset, graph: Graph, options: DrawOptions, clus
     """Draw links on a cluster that is open as long as this takes."""
     with open_cluster(cluster) as opened:
         return draw(dataset, graph, options, opened)
+
+
+def store_given(dataset: StoredDataset, graph: Graph, options: FileOptions, cluster: ClusterOptions) -> Links:
+    """Store links from files on a cluster that is open as long as this takes."""
+    lists = open_lists(options)
+    with open_cluster(cluster) as opened:
+        return store_links(dataset, graph, lists, opened, values=options.values, allow_overlap=options.allow_overlap)

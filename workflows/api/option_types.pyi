@@ -76,6 +76,21 @@ class DrawKeywords(ClusterKeywords, total=False):
     disjoint: float
     seed: int
 
+class LinksKeywords(ClusterKeywords, total=False):
+    train: Path | str | None
+    valid: Path | str | None
+    test: Path | str | None
+    valid_negatives: Path | str | None
+    test_negatives: Path | str | None
+    valid_targets: Path | str | None
+    test_targets: Path | str | None
+    values: str | None
+    format: str | None
+    columns: str | Sequence[str] | None
+    header: bool | None
+    extra_columns: bool
+    allow_overlap: bool
+
 class TrainKeywords(TypedDict, total=False):
     ranks: int
     algorithm: str

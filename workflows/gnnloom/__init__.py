@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnnloom.storage.errors import GnnloomError
     from gnnloom.workflows.api.catalog import Catalog, Dataset
     from gnnloom.workflows.api.ingest import features, generate, ingest
-    from gnnloom.workflows.api.links import draw_links
+    from gnnloom.workflows.api.links import draw_links, read_links
     from gnnloom.workflows.api.partition import partition, shard
     from gnnloom.workflows.api.recipe import run
     from gnnloom.workflows.api.run import Run
@@ -47,6 +47,7 @@ __all__ = [
     "ingest",
     "partition",
     "predict",
+    "read_links",
     "run",
     "sample",
     "shard",
@@ -67,6 +68,7 @@ _HOMES = {
     "ingest": f"{_API}.ingest",
     "partition": f"{_API}.partition",
     "predict": f"{_API}.train",
+    "read_links": f"{_API}.links",
     "run": f"{_API}.recipe",
     "sample": f"{_API}.sample",
     "shard": f"{_API}.partition",

@@ -19,6 +19,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.workflows.cli.main import cli
 from support.commands import artifact_digests
 from support.graphs import random_adjacency, store_graph
+from support.links import pairs_of
 from support.stopping import StoppingCluster
 
 
@@ -91,3 +92,32 @@ def test_wrong_fractions_and_graphs_are_refused_in_one_line(root: Path) -> None:
     made = answer(root, "links", "web", "random", "--workers", "0")
     with pytest.raises(NotFoundError, match=f"draw links from the graph that it was made from, {made['graph']}"):
         run(root, "links", "web", "random", "--graph", made["message_graph"])
+
+
+def test_pairs_from_files_are_stored_and_found_again(root: Path, tmp_path: Path) -> None:
+    dataset = Catalog(root)["web"]
+    pairs = pairs_of(dataset.graph().to_scipy(), symmetric=True)
+    files = {
+        "valid": pairs[:20],
+        "test": pairs[20:50],
+        "test-negatives": np.stack([pairs[:9, 0], pairs[5:14, 1]], axis=1),
+    }
+    words = ["links", "web", "file"]
+    for name, some in files.items():
+        np.savetxt(tmp_path / f"{name}.csv", some, "%d", ",")
+        words += [f"--{name}", str(tmp_path / f"{name}.csv")]
+    made = answer(root, *words, "--workers", "0")
+    assert (made["valid"], made["test"], made["train"]) == (20, 30, len(pairs) - 50)
+    assert (made["held_out_entries"], made["shared"], made["classes"], made["negatives"]) == (100, 0, 0, 9)
+    adjacency = dataset.graph(made["graph"]).to_scipy().toarray()
+    negative = files["test-negatives"]
+    assert made["negatives_that_are_edges"] == (adjacency[negative[:, 1], negative[:, 0]] != 0).sum()
+    before = artifact_digests(dataset)
+    keywords: dict[str, Any] = {name.replace("-", "_"): tmp_path / f"{name}.csv" for name in files}
+    links = gnnloom.read_links("web", catalog=root, workers=0, **keywords)
+    assert links.artifact.key == made["key"]
+    assert artifact_digests(dataset) == before
+    with pytest.raises(InputError, match="read_links: no option tset; did you mean test"):
+        gnnloom.read_links("web", catalog=root, tset="x")  # type: ignore[call-arg]
+    with pytest.raises(InputError, match="test: no pairs; give a file of them with --test"):
+        run(root, "links", "web", "file", "--valid", "x")

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.projection import project_links
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.links import Links
-from gnnloom.workflows.api.links import find_linked, store_drawn
+from gnnloom.workflows.api.links import find_linked, store_drawn, store_given
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     cluster_options,
@@ -36,6 +36,7 @@ def links_command(name: str) -> None:
     \b
     Example:
       gnnloom links web random --valid 0.05 --test 0.1
+      gnnloom links web file --valid valid.txt --test test.txt
     """
 
 
@@ -68,6 +69,29 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
     show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
 
 
+@links_command.command("file", cls=GroupedCommand)
+@object_option("options", FileOptions)
+@key_option("graph")
+@cluster_options
+@json_option
+def file_command(options: FileOptions, graph: str | None, cluster: ClusterOptions, as_json: bool) -> None:
+    """Read pairs from files, in any format of edges.
+
+    A pair "u v" is the edge from u to v; ids are those of the files that the graph was made from. Pairs for validation
+    and testing that are edges are held out of the graph. Negatives that are edges or pairs are counted.
+
+    \b
+    Example:
+      gnnloom links web file --valid valid.txt --test test.txt
+      gnnloom links web file --train train.csv --valid valid.csv --test test.csv --values class
+      gnnloom links web file --valid v.npy --test t.npy --test-targets negatives.npy
+    """
+    dataset = _dataset()
+    with shown_progress():
+        links = store_given(dataset, find_linked(dataset, graph), options, cluster)
+    show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
+
+
 def _dataset() -> Dataset:
     """The dataset that the command before the method names."""
     context = click.get_current_context().parent
@@ -88,7 +112,24 @@ def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
         **links.num_pairs,
         "held_out_entries": artifact.facts["held_out_entries"],
         "message_nnz": message.nnz,
+        **_given(links),
         "bytes": artifact.stored_bytes(),
         "seconds": sum(artifact.measured["task_seconds"].values()),
         "peak_memory": artifact.measured["peak_memory"],
+    }
+
+
+def _given(links: Links) -> dict[str, Any]:
+    """What was found about links from files."""
+    edges = links.artifact.facts.get("edges")
+    if edges is None:
+        return {}
+    negative = {path: count for path, count in edges.items() if not path.endswith("/pair")}
+    return {
+        "shared": links.artifact.facts["shared"],
+        "classes": links.num_classes,
+        "negatives": sum(
+            links.num_pooled(split) + links.num_pairs[split] * links.num_negatives(split) for split in links.num_pairs
+        ),
+        "negatives_that_are_edges": sum(negative.values()),
     }

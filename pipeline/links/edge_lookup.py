@@ -1,0 +1,430 @@
+"""Which pairs are edges of a graph: pairs are routed to the row blocks, looked up there, and their entries routed back.
+
+The same pass finds pairs that are in two splits: equal pairs meet in one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.links.pair_arrays import PairArray
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.gathered import Gathered
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, working_memory
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles, records_of
+from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.errors import BudgetError, InputError
+from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.storage.kernels import count_at_most, count_below
+
+#: Entries of a block that are read at a time, unless a stored chunk has more.
+STEP_ENTRIES: Final = 1 << 20
+#: Pairs that are looked up at a time, unless one row has more; bytes of each in a file, and in memory: row, column,
+#: list, number, place and entry, as read and sorted.
+LOOKED_UP: Final = 1 << 17
+_FILED_BYTES: Final = 25
+_PAIR_BYTES: Final = 128
+#: Lists whose pairs are links; those of all others are negatives. Their codes are their places here.
+_LINKS: Final = tuple(f"{split}/pair" for split in LINK_SPLITS)
+_TRAIN: Final = _LINKS.index("train/pair")
+
+
+@dataclass(frozen=True)
+class AskTask(Task):
+    """Routes the pairs of a piece of an array to their rows.
+
+    Attributes:
+        links: folder of the links artifact.
+        array: the array, and the piece of it that the task reads.
+        pairs: for negatives of each pair, the array with the pairs.
+        code: of the list.
+        symmetric: (u, v) and (v, u) are the same pair.
+    """
+
+    links: Path
+    array: ArrayRecord
+    pairs: ArrayRecord | None
+    code: int
+    symmetric: bool
+    asked: Shuffle
+    lane: Lane
+
+
+def ask(task: AskTask) -> int:
+    """Route some pairs; returns their number.
+
+    Raises:
+        InputError: a link is a loop.
+    """
+    (piece,) = task.array.pieces
+    reader = ArrayReader(task.links, task.array)
+    pairs = None if task.pairs is None else ArrayReader(task.links, task.pairs)
+    count = 0
+    with task.writer.task(task.name) as output, task.asked.routed(output, task.lane) as out:
+        for start in range(piece.start, piece.stop, reader.chunk_rows):
+            rows = reader.read(start, min(start + reader.chunk_rows, piece.stop))
+            if pairs is None:
+                column, row = rows[:, 0], rows[:, 1]
+                _check_loops(task, row, column, start)
+            else:
+                column = np.repeat(pairs.read(start, start + len(rows))[:, 0], rows.shape[1])
+                row = rows.reshape(-1)
+            if task.symmetric:
+                row, column = np.maximum(row, column), np.minimum(row, column)
+            order = np.argsort(row, kind="stable")
+            first = start * (1 if pairs is None else rows.shape[1])
+            values = {
+                "column": column[order],
+                "list": np.full(len(row), task.code, np.uint8),
+                "number": first + order.astype(np.int64),
+            }
+            out.add(Index.of_positions(row[order]), values)
+            count += len(row)
+    return count
+
+
+def _check_loops(task: AskTask, row: NDArray[np.int64], column: NDArray[np.int64], first: int) -> None:
+    loops = np.flatnonzero(row == column) if task.code < len(_LINKS) else row[:0]
+    if len(loops):
+        split, number = task.array.path.partition("/")[0], first + int(loops[0])
+        raise InputError(
+            f"{split} pairs, row {number:,}: a loop at vertex {row[loops[0]]} of the graph; remove such pairs"
+        )
+
+
+@dataclass(frozen=True)
+class AnswerTask(Task):
+    """Looks up the pairs of a row block.
+
+    Attributes:
+        graph: folder of the graph artifact.
+        num_lists: lists of pairs.
+        answered: where the entries of the pairs for training go, by their number, and the lane; None without such.
+        memory: bytes that the worker may use.
+    """
+
+    graph: Path
+    number: int
+    num_lists: int
+    asked: Shuffle
+    answered: tuple[Shuffle, Lane] | None
+    memory: int
+
+
+def answer(task: AnswerTask) -> int:
+    """Look up the pairs of a block; returns their number.
+
+    Records how many pairs of each list are edges, how many links occur in several splits, and one of these.
+
+    Raises:
+        BudgetError: a row has more pairs than fit in memory.
+    """
+    graph, total = Graph(Artifact(task.graph)), 0
+    edges, shared, example = np.zeros(task.num_lists, np.int64), 0, None
+    with ExitStack() as opened:
+        output = opened.enter_context(task.writer.task(task.name))
+        files = opened.enter_context(OpenFiles(task.writer.work))
+        out = None
+        if task.answered is not None:
+            shuffle, lane = task.answered
+            out = opened.enter_context(shuffle.routed(output, lane))
+        for found in _looked_up(task, graph, files):
+            total += len(found.row)
+            edges += found.count(task.num_lists)
+            shared, example = shared + found.num_shared, example or found.example
+            if out is not None:
+                out.add(*found.train_entries())
+        output.facts |= {"edges": edges.tolist(), "shared": shared, "example": example}
+    return total
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Pairs by row, column and list, and their entries.
+
+    Attributes:
+        row, column, number: (num_pairs,) int64.
+        code: (num_pairs,) uint8, of the list.
+        entry: (num_pairs,) entry of the graph; 0 for a pair that is not an edge.
+        is_edge: (num_pairs,) bool.
+    """
+
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    code: NDArray[np.uint8]
+    number: NDArray[np.int64]
+    entry: NDArray[Any]
+    is_edge: NDArray[np.bool_]
+
+    @cached_property
+    def _group(self) -> NDArray[np.int64]:
+        """(num_pairs,) int64 number of each among distinct pairs."""
+        new = np.ones(len(self.row), np.bool_)
+        new[1:] = (self.row[1:] != self.row[:-1]) | (self.column[1:] != self.column[:-1])
+        return np.cumsum(new, dtype=np.int64) - 1
+
+    def _has(self, some: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(num_pairs,) bool; whether some of the pairs that are equal to each are among these."""
+        found = np.zeros(int(self._group[-1]) + 1 if len(self._group) else 0, np.bool_)
+        found[self._group[some]] = True
+        return found[self._group]
+
+    def count(self, num_lists: int) -> NDArray[np.int64]:
+        """(num_lists,) int64 pairs of each list that are edges; of negatives, those that are links count as well."""
+        is_link = self.code < len(_LINKS)
+        positive = np.where(is_link, self.is_edge, self.is_edge | self._has(is_link))
+        return np.bincount(self.code[positive], minlength=num_lists)
+
+    @cached_property
+    def _shared(self) -> NDArray[np.int64]:
+        """Links that are equal to the one before them, of another split."""
+        link = np.flatnonzero(self.code < len(_LINKS))
+        same = (self._group[link][1:] == self._group[link][:-1]) & (self.code[link][1:] != self.code[link][:-1])
+        return link[1:][same]
+
+    @property
+    def num_shared(self) -> int:
+        return len(self._shared)
+
+    @property
+    def example(self) -> list[int] | None:
+        """Source and target of a link in several splits, and the codes of two of them."""
+        if not len(self._shared):
+            return None
+        at = int(self._shared[0])
+        before = int(np.flatnonzero((self._group == self._group[at]) & (self.code < self.code[at]))[-1])
+        return [int(self.column[at]), int(self.row[at]), int(self.code[before]), int(self.code[at])]
+
+    def train_entries(self) -> tuple[Index, dict[str, NDArray[Any]]]:
+        """The entries that the pairs for training have in the graph without held-out edges, by number."""
+        held_out = self._has((self.code < len(_LINKS)) & (self.code != _TRAIN))
+        entry = np.where(held_out, self.entry.dtype.type(0), self.entry)
+        own = np.flatnonzero(self.code == _TRAIN)
+        own = own[np.argsort(self.number[own])]
+        return Index.of_positions(self.number[own]), {"weight": entry[own]}
+
+
+def _looked_up(task: AnswerTask, graph: Graph, files: OpenFiles) -> Iterator[_Found]:
+    asked = task.asked.rows(task.writer.work, files)
+    columns, weights = graph.columns(task.number), graph.weights(task.number)
+    for span in row_ranges(graph, task.number):
+        last = span.first + len(span.pointers) - 1
+        for some in asked.steps(_FILED_BYTES * LOOKED_UP, span.first, last) if last > span.first else ():
+            if not some.num_rows:
+                continue
+            _check_memory(task, some)
+            first, stop = some.positions
+            pointers = span.pointers[first - span.first : stop - span.first + 1]
+            row, column, code, number = _sorted(some)
+            offsets = np.searchsorted(row, np.arange(first, stop + 1))
+            entry = np.zeros(len(row), np.uint8 if weights is None else weights.dtype)
+            is_edge = np.zeros(len(row), np.bool_)
+            for begin, end in columns.ranges(STEP_ENTRIES, int(pointers[0]), int(pointers[-1])):
+                place = np.full(len(row), -1, np.int64)
+                _find(pointers, begin, columns.read(begin, end), offsets, column, place)
+                own = np.flatnonzero(place >= 0)
+                is_edge[own] = True
+                entry[own] = 1 if weights is None else weights.read(begin, end)[place[own]]
+            yield _Found(row, column, code, number, entry, is_edge)
+
+
+def _sorted(some: Gathered) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
+    """Rows, columns, lists and numbers, by row, column and list."""
+    row, column, code, number = some.position, *(some.column(name) for name in ("column", "list", "number"))
+    order = np.lexsort((number, code, column, row))
+    return row[order], column[order], code[order], number[order]
+
+
+def _check_memory(task: AnswerTask, some: Gathered) -> None:
+    if some.num_rows > LOOKED_UP:
+        most = LOOKED_UP + (working_memory(task.memory) - task.needs.memory) // _PAIR_BYTES
+        if some.num_rows > most:
+            raise BudgetError(
+                f"{task.graph}: {some.num_rows:,} pairs of vertex {some.positions[0]} are given, too many for"
+                f" {task.memory // MIB:,} MiB per worker; increase --memory"
+            )
+
+
+@njit(cache=True, nogil=True)
+def _find(
+    pointers: NDArray[np.int64],
+    start: int,
+    columns: NDArray[Any],
+    offsets: NDArray[np.int64],
+    asked: NDArray[np.int64],
+    place: NDArray[np.int64],
+) -> None:
+    """Find columns among consecutive entries of a block.
+
+    Args:
+        pointers: (num_rows + 1,) int64 positions of rows.
+        start: position of the first of these entries, which may lie within a row.
+        columns: (num_entries,) their columns, ascending within a row.
+        offsets: (num_rows + 1,) int64 where the columns that are asked for in each row begin.
+        asked: these columns, ascending within a row, possibly repeated.
+        place: (num_asked,) int64, gets the place among these entries of those that are found.
+    """
+    row = count_at_most(pointers, start) - 1
+    position, stop = start, start + len(columns)
+    while position < stop:
+        while pointers[row + 1] <= position:
+            row += 1
+        end = min(pointers[row + 1], stop)
+        at, last = offsets[row], offsets[row + 1]
+        at += count_below(asked[at:last], int(columns[position - start]))
+        k = position - start
+        while at < last and k < end - start:
+            column = np.int64(columns[k])
+            if asked[at] < column:
+                at += 1
+            elif asked[at] == column:
+                place[at] = k
+                at += 1
+            else:
+                k += 1
+        position = end
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """What is known of given pairs.
+
+    Attributes:
+        edges: pairs of each list, by the path of its array, that are edges of the graph or, of negatives, links.
+        shared: links that are in several splits.
+        example: source and target of such a link, and the paths of two of the arrays; None if there is none.
+    """
+
+    edges: Mapping[str, int]
+    shared: int
+    example: tuple[int, int, str, str] | None
+
+
+@dataclass(frozen=True, eq=False)
+class LookupPlan:
+    """The phases that look pairs up.
+
+    Attributes:
+        writer: of the links.
+        records: arrays of pairs, pools and negatives by path.
+        graph: folder of the graph artifact.
+        sizes: of the graph.
+        weight_dtype: dtype of the entries; None for an unweighted graph.
+        memory: bytes that a worker may use.
+    """
+
+    writer: ArtifactWriter
+    records: Mapping[str, ArrayRecord]
+    graph: Path
+    sizes: GraphSizes
+    weight_dtype: str | None
+    memory: int
+
+    @property
+    def names(self) -> list[str]:
+        """Paths of the arrays by their codes."""
+        return [*_LINKS, *(path for path in self.records if path not in _LINKS)]
+
+    @cached_property
+    def _pieces(self) -> list[tuple[int, ArrayRecord]]:
+        return [
+            (code, ArrayRecord(found.path, found.shape, found.dtype, found.dims, (piece,)))
+            for code, path in enumerate(self.names)
+            if path in self.records
+            for found in [self.records[path]]
+            for piece in found.pieces
+        ]
+
+    @cached_property
+    def _asked(self) -> ShufflePlan:
+        columns = (Column("column", "int64"), Column("list", "uint8"), Column("number", "int64"))
+        shuffle = Shuffle("asked", self.sizes.num_vertices, columns, self.sizes.num_blocks)
+        pairs = sum(_num_pairs(path, record) for path, record in self.records.items())
+        return ShufflePlan(self.writer, shuffle, len(self._pieces), 17 * pairs, pairs)
+
+    @cached_property
+    def entries(self) -> ShufflePlan | None:
+        """How the entries of the pairs for training get to their places; None if none are given."""
+        train = self.records.get("train/pair")
+        if train is None:
+            return None
+        dtype, total = self.weight_dtype or "uint8", train.shape[0]
+        shuffle = Shuffle("entries", total, (Column("weight", dtype),), max(1, total // (1 << 20)))
+        size = np.dtype(dtype).itemsize
+        return ShufflePlan(self.writer, shuffle, self.sizes.num_blocks, size * total, total)
+
+    def phases(self) -> list[Phase]:
+        """All phases."""
+        entries = self.entries
+        merges = [] if entries is None else entries.merges("merge entries")
+        return [self._asking(), *self._asked.merges("merge pairs"), self.answering, *merges]
+
+    def _asking(self) -> Phase:
+        tasks = []
+        for number, (code, record) in enumerate(self._pieces):
+            split, _, name = record.path.partition("/")
+            (piece,) = record.pieces
+            num_pairs = (piece.stop - piece.start) * (1 if name != "negative" else record.shape[1])
+            pairs = self.records[f"{split}/pair"] if name == "negative" else None
+            needs = Needs(16 * num_pairs, 25 * num_pairs, memory=WRITING_BYTES + 80 * min(num_pairs, 1 << 19))
+            how = record, pairs, code, self.sizes.symmetric, self._asked.shuffle, self._asked.lane(number)
+            tasks.append(AskTask(self.writer, f"ask/{number:05d}", needs, self.writer.path, *how))
+        return Phase("pairs by row", ask, tasks, "pairs", files=(self._asked.files,))
+
+    @cached_property
+    def answering(self) -> Phase:
+        """The phase that looks pairs up."""
+        tasks, sizes, entries = [], self.sizes, self.entries
+        rows = [0, *np.cumsum(sizes.block_rows).tolist()]
+        memory = RANGE_BYTES + (2 * sizes.entry_bytes + 1) * STEP_ENTRIES + _PAIR_BYTES * LOOKED_UP
+        for number, nnz in enumerate(sizes.block_nnz):
+            num_bytes = sizes.entry_bytes * nnz + 8 * (sizes.block_rows[number] + 1)
+            needs = Needs(num_bytes, 0, self._asked.opens((rows[number], rows[number + 1])), memory)
+            answered = None if entries is None else (entries.shuffle, entries.lane(number))
+            how = self.graph, number, len(self.names), self._asked.shuffle, answered, self.memory
+            tasks.append(AnswerTask(self.writer, f"answer/{number:05d}", needs, *how))
+        files = () if entries is None else (entries.files,)
+        return Phase("look up pairs", answer, tasks, "pairs", (self._asked.read_files,), (*files, WorkFiles()))
+
+    def arrays(self) -> list[PairArray]:
+        """The entries of the pairs for training, if these are given."""
+        if self.entries is None:
+            return []
+        total, dtype = self.records["train/pair"].shape[0], self.weight_dtype or "uint8"
+        return [PairArray("train/weight", (total,), dtype, ("pair",), self.entries, ("weight",), 0, True)]
+
+    def found(self) -> LookedUp:
+        """What was found, after the phases."""
+        facts = [record.facts for record in records_of(self.answering, self.writer)]
+        edges = np.sum([each["edges"] for each in facts], axis=0).tolist()
+        shown = next((each["example"] for each in facts if each["example"] is not None), None)
+        names = self.names
+        example = None if shown is None else (shown[0], shown[1], names[shown[2]], names[shown[3]])
+        counted = {name: count for name, count in zip(names, edges, strict=True) if name in self.records}
+        return LookedUp(counted, sum(each["shared"] for each in facts), example)
+
+
+def _num_pairs(path: str, record: ArrayRecord) -> int:
+    return record.shape[0] * (record.shape[1] if path.endswith("/negative") else 1)
+
+
+def held_out_edges(found: LookedUp, splits: Sequence[str]) -> int:
+    """How many pairs of some splits are edges."""
+    return sum(found.edges[f"{split}/pair"] for split in splits)

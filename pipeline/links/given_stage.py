@@ -1,0 +1,209 @@
+"""The stage that stores links from files, and makes the graph without those that are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gnnloom.pipeline.links.drawn_pairs import split_phase, split_plans
+from gnnloom.pipeline.links.edge_keys import EdgeKeys
+from gnnloom.pipeline.links.edge_lookup import LookedUp, LookupPlan, held_out_edges
+from gnnloom.pipeline.links.given_ids import plan_lists
+from gnnloom.pipeline.links.id_lists import IdList, PairList, TargetMatrix
+from gnnloom.pipeline.links.options import FileOptions
+from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
+from gnnloom.pipeline.links.stage import (
+    WrittenPairs,
+    check_memory,
+    commit_links,
+    counted_pairs,
+    held_out_splits,
+    make_message_graph,
+    with_message_graph,
+    written_arrays,
+)
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
+from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.phase import repairing, run
+from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.links import PAIR, Links
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+
+
+def open_lists(options: FileOptions) -> list[IdList]:
+    """Open the files of pairs and negatives.
+
+    Raises:
+        NotFoundError: a file does not exist.
+        InputError: a file has another format, or nothing in it.
+    """
+    formats = {"columns": options.columns, "header": options.header, "extra_columns": options.extra_columns or None}
+    given = {name: value for name, value in formats.items() if value is not None}
+    lists: list[IdList] = []
+    for split in ("train", "valid", "test"):
+        location = getattr(options, split)
+        if location is not None:
+            has_values = options.values is not None
+            lists.append(PairList.open(f"{split}/pair", str(location), options.format, given, has_values=has_values))
+    for split in ("valid", "test"):
+        pairs, targets = (getattr(options, f"{split}_{name}") for name in ("negatives", "targets"))
+        if pairs is not None:
+            lists.append(PairList.open(f"{split}/pool", str(pairs), options.format, given))
+        if targets is not None:
+            lists.append(TargetMatrix.open(f"{split}/negative", str(targets)))
+    if options.values is not None and options.train is None:
+        raise InputError("values: the pairs to train on have values, too; give a file of them with --train")
+    return lists
+
+
+def lists_parameters(lists: Sequence[IdList], values: str | None, *, allow_overlap: bool) -> dict[str, Any]:
+    """What determines the bytes of the links, besides the graph."""
+    sources = {given.path: given.identity() for given in lists}
+    return {"method": "file", "values": values, "allow_overlap": allow_overlap, "sources": sources}
+
+
+@repairing
+def store_links(
+    dataset: Dataset,
+    graph: Graph,
+    lists: Sequence[IdList],
+    cluster: Cluster,
+    *,
+    values: str | None = None,
+    allow_overlap: bool = False,
+) -> Links:
+    """Store links from files, or find them; resumes what an earlier run left.
+
+    Ids are those of the source of the graph's edges. Pairs of a symmetric graph stand for both directions. Edges that
+    are pairs for validation or testing are held out of the graph; if there are none, it stays as it is. Without pairs
+    for training, these are all edges that are left.
+
+    Args:
+        lists: pairs and negatives by the paths of their arrays.
+        values: kind of the values of the pairs, ``class`` or ``number``; None if they have none.
+        allow_overlap: accept pairs that are in several splits.
+
+    Raises:
+        InputError: a pair is not one of vertices of the graph, or a loop; pairs are in several splits; a split has no
+            pairs.
+        BudgetError: the memory per worker is too small.
+    """
+    parameters = lists_parameters(lists, values, allow_overlap=allow_overlap)
+    inputs = {"graph": graph.artifact.key}
+    working_memory(cluster.memory)
+    cluster = for_few(cluster, graph.nnz)
+    with ArtifactWriter.begin(dataset.path, "links", parameters, inputs, cluster.scratch) as writer:
+        if writer.is_complete:
+            return with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
+        try:
+            return _store(dataset, graph, writer, lists, values or PAIR, cluster, allow_overlap=allow_overlap)
+        except InputError:
+            # These files never give links of this graph, so nothing is left to finish.
+            writer.discard()
+            raise
+
+
+def given_key(graph_key: str, lists: Sequence[IdList], values: str | None, *, allow_overlap: bool) -> str:
+    """The key of the artifact that :func:`store_links` makes or finds."""
+    parameters = lists_parameters(lists, values, allow_overlap=allow_overlap)
+    return artifact_key("links", parameters, {"graph": graph_key})
+
+
+def _store(
+    dataset: Dataset,
+    graph: Graph,
+    writer: ArtifactWriter,
+    lists: Sequence[IdList],
+    kind: str,
+    cluster: Cluster,
+    *,
+    allow_overlap: bool,
+) -> Links:
+    plan = plan_lists(writer, graph, lists, kind, cluster)
+    arrays, phases = plan.arrays(symmetric=graph.symmetric), plan.phases()
+    for array in arrays:
+        array.create(writer)
+    writing = array_phase(writer, arrays)
+    check_memory([*phases, writing], cluster)
+    # Ids that are not vertices have no places: they are reported before anything is written.
+    if not writer.recorded_of(task.name for task in writing.tasks):
+        run(phases, cluster, writer, [each.read_files for each in plan.vertices])
+        plan.check_known()
+    names = run([*phases, writing], cluster, writer)
+    records = written_arrays(writer, names)
+    looking = _looking(writer, graph, records, cluster)
+    looked_up = looking.phases()
+    check_memory(looked_up, cluster)
+    entries = looking.arrays()
+    for array in entries:
+        array.create(writer)
+    if entries:
+        names += run([*looked_up, array_phase(writer, entries)], cluster, writer)
+    else:
+        run(looked_up, cluster, writer)
+    found = looking.found()
+    if found.shared and not allow_overlap:
+        raise _overlapping(found, graph)
+    held_out = held_out_splits(train=False)
+    message = graph
+    if held_out_edges(found, held_out):
+        pairs = [records[f"{split}/pair"] for split in held_out]
+        message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, cluster)
+    num_pairs = {path.partition("/")[0]: records[path].shape[0] for path in records if path.endswith("/pair")}
+    if "train" not in num_pairs:
+        rest, num_pairs["train"] = _write_rest(writer, message, cluster)
+        names += rest
+    facts = {
+        "kind": kind,
+        "num_classes": plan.num_classes(),
+        "train_held_out": False,
+        "edges": dict(found.edges),
+        "shared": found.shared,
+    }
+    return commit_links(writer, graph, message, WrittenPairs(names, num_pairs, facts))
+
+
+def _looking(writer: ArtifactWriter, graph: Graph, records: dict[str, Any], cluster: Cluster) -> LookupPlan:
+    asked = {path: record for path, record in records.items() if not path.endswith("/value")}
+    weights = graph.weights(0)
+    dtype = None if weights is None else weights.dtype.name
+    return LookupPlan(writer, asked, graph.artifact.path, GraphSizes.of(graph), dtype, cluster.memory)
+
+
+def _overlapping(found: LookedUp, graph: Graph) -> InputError:
+    text = ""
+    if found.example is not None:
+        source, target, first, second = found.example
+        ends = [
+            (graph.original_name(end, end + 1) if graph.has_names else graph.original_id(end, end + 1))[0]
+            for end in (source, target)
+        ]
+        text = f"; one is ({ends[0]}, {ends[1]}) in {first.partition('/')[0]} and {second.partition('/')[0]}"
+    return InputError(
+        f"{found.shared:,} pairs are in several splits{text}; remove them from all but one, or accept them with"
+        " --allow-overlap"
+    )
+
+
+def _write_rest(writer: ArtifactWriter, message: Graph, cluster: Cluster) -> tuple[list[str], int]:
+    """Write all edges of the graph without held-out ones as the pairs for training; returns the tasks and the number.
+
+    Raises:
+        InputError: there are none.
+    """
+    sizes, weights = GraphSizes.of(message), message.weights(0)
+    dtype = None if weights is None else weights.dtype.name
+    plans = {"train": split_plans(writer, sizes, dtype)["train"]}
+    routing = split_phase(writer, EdgeKeys(message.artifact.path, 0), sizes, (), plans)
+    num_pairs = counted_pairs(writer, routing, plans, cluster)
+    if not num_pairs["train"]:
+        raise InputError("train: no edge of the graph is left to train on; give pairs with --train")
+    arrays = [
+        array for array in drawn_arrays(plans, num_pairs, dtype, disjoint=False) if array.path.startswith("train/")
+    ]
+    for array in arrays:
+        array.create(writer)
+    return run([routing, array_phase(writer, arrays)], cluster, writer), num_pairs["train"]

@@ -1,0 +1,232 @@
+"""Lists of pairs, and of targets, that files give: rows of ids, as the source of the edges has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked, unpacked_array
+from gnnloom.pipeline.sources.format import formats, guess_format, open_edges
+from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange, even_ranges
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
+from gnnloom.storage.errors import InputError
+
+#: Ids of a matrix that a task reads, and that are read at a time.
+_RANGE_IDS: Final = 1 << 23
+_CHUNK_IDS: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class IdRows:
+    """Consecutive rows of a list.
+
+    Attributes:
+        ids: (num_rows * width,) int64, or as many names.
+        values: (num_rows,) float32, or None.
+    """
+
+    ids: NDArray[np.int64] | Names
+    values: NDArray[np.float32] | None = None
+
+    def as_names(self) -> Names:
+        """The ids as text; that of a number is its digits."""
+        return self.ids if isinstance(self.ids, Names) else Names.of_values(self.ids)
+
+
+@dataclass(frozen=True)
+class PairList:
+    """Pairs, two ids in a row, in any format of edges.
+
+    Attributes:
+        path: of the array that they become.
+        edges: the pairs as edges.
+        location: the file, for errors.
+        has_values: each has a number, in the column of the weights.
+    """
+
+    path: str
+    edges: EdgeSource
+    location: str
+    has_values: bool = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        location: str,
+        format_name: str | None,
+        options: dict[str, Any],
+        *,
+        has_values: bool = False,
+    ) -> PairList:
+        """Open a file.
+
+        Args:
+            format_name: format of the file; None guesses it.
+            options: options of formats; a format that has one of them gets it.
+
+        Raises:
+            NotFoundError: there is no such file.
+            InputError: it has no pairs, or another format.
+        """
+        chosen = formats()[format_name or guess_format([location])]
+        given = {**options, "weights": has_values}
+        known = {option.name: given[option.name] for option in chosen.options if option.name in given}
+        if has_values and "weights" not in known:
+            raise InputError(f"{location}: format {chosen.name!r} has no column of values")
+        return cls(path, open_edges(chosen.name, [location], known), location, has_values)
+
+    @property
+    def width(self) -> int:
+        return 2
+
+    def identity(self) -> dict[str, Any]:
+        return self.edges.identity()
+
+    def with_source(self, source: Any) -> PairList:
+        """The same list with a source that was prepared."""
+        return replace(self, edges=source)
+
+    @property
+    def source(self) -> Any:
+        """What has to be prepared before tasks read it."""
+        return self.edges
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return self.edges.ranges()
+
+    def read(self, span: SourceRange, *, names: bool) -> Iterator[IdRows]:
+        """Read the rows of a range.
+
+        Args:
+            names: the ids are names.
+
+        Raises:
+            InputError: something in the file is not a pair of ids.
+        """
+        if not names:
+            for chunk in self.edges.read(span):
+                yield IdRows(np.stack([chunk.source, chunk.target], axis=1).reshape(-1), chunk.weight)
+            return
+        if not isinstance(self.edges, NamedEdgeSource):
+            raise InputError(f"{self.location}: ids of this format are numbers, those of the graph are names")
+        for named in self.edges.read_names(span):
+            yield IdRows(_alternating(named), named.weight)
+
+    def count(self, span: SourceRange, *, names: bool) -> int:
+        """How many rows a range has."""
+        if not names:
+            return sum(_length(chunk) for chunk in self.edges.read(span))
+        return sum(len(rows.as_names()) // 2 for rows in self.read(span, names=True))
+
+
+def _length(chunk: EdgeChunk) -> int:
+    return len(chunk.source)
+
+
+def _alternating(chunk: NameChunk) -> Names:
+    """Source and target of each edge in turn."""
+    import pyarrow as pa  # noqa: PLC0415 - only names need it
+
+    count = len(chunk.source)
+    order = np.arange(2 * count).reshape(2, count).T.reshape(-1)
+    return Names.from_arrow(pa.concat_arrays([chunk.source.to_arrow(), chunk.target.to_arrow()]).take(order))
+
+
+@dataclass(frozen=True)
+class TargetMatrix:
+    """Targets that are negatives: a row of as many ids for each pair of a split.
+
+    Attributes:
+        path: of the array that they become.
+        array: (num_rows, width) ids.
+    """
+
+    path: str
+    array: StoredArray
+    has_values = False
+
+    @classmethod
+    def open(cls, path: str, location: str) -> TargetMatrix:
+        """Open a NumPy file.
+
+        Raises:
+            NotFoundError: there is no such file.
+            InputError: it is not an array of rows of ids.
+        """
+        return cls.of(path, open_one_array(location, "targets"))
+
+    @classmethod
+    def of(cls, path: str, array: StoredArray) -> TargetMatrix:
+        """The rows of a stored array.
+
+        Raises:
+            InputError: it has another shape or dtype.
+        """
+        if len(array.shape) != 2 or array.dtype.kind not in "iuUS" or array.fortran_order or not array.size:
+            raise InputError(f"{array}: expected rows of ids, one for each pair, found {array.dtype} of {array.shape}")
+        return cls(path, array)
+
+    @property
+    def location(self) -> str:
+        return str(self.array)
+
+    @property
+    def width(self) -> int:
+        return self.array.shape[1]
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": "targets", "file": self.array.file.identity(), "array": self.array.member or ""}
+
+    @property
+    def source(self) -> Any:
+        return self
+
+    def with_source(self, source: Any) -> TargetMatrix:
+        return replace(self, array=source.array)
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        """Arrays that may be compressed, as of a ``PackedSource``."""
+        return (self.array,)
+
+    def with_unpacked(self, unpacked: Unpacked) -> TargetMatrix:
+        return replace(self, array=unpacked_array(self.array, unpacked))
+
+    def ranges(self) -> Sequence[SourceRange]:
+        rows = self.array.shape[0]
+        return even_ranges(0, rows, max(1, _RANGE_IDS // self.width) if self.array.is_mapped else rows)
+
+    def count(self, span: SourceRange, *, names: bool) -> int:  # noqa: ARG002 - as of pairs
+        return span.stop - span.start
+
+    def read(self, span: SourceRange, *, names: bool) -> Iterator[IdRows]:
+        step = max(1, min(CHUNK_EDGES, _CHUNK_IDS) // self.width) * self.width
+        done = span.start * self.width
+        for block in self.array.read_flat(done, span.stop * self.width, step):
+            if names or block.dtype.kind in "US":
+                yield IdRows(self._names(block, done))
+            else:
+                yield IdRows(self._numbers(block, done))
+            done += len(block)
+
+    def _names(self, block: NDArray[Any], first: int) -> Names:
+        found = Names.of_values(block)
+        at, reason = found.first_wrong()
+        if at >= 0:
+            raise InputError(f"{self.location}, row {(first + at) // self.width:,}: {reason}")
+        return found
+
+    def _numbers(self, block: NDArray[Any], first: int) -> NDArray[np.int64]:
+        wrong = np.flatnonzero((block < 0) | (block > np.iinfo(np.int64).max))
+        if len(wrong):
+            row = (first + int(wrong[0])) // self.width
+            raise InputError(f"{self.location}, row {row:,}: expected ids of vertices, found {block[wrong[0]]}")
+        return block.astype(np.int64)
+
+
+IdList = PairList | TargetMatrix

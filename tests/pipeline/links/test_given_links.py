@@ -1,0 +1,293 @@
+"""Links from files are the pairs in these files, by whatever ids; what is computed about them is NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.links.given_stage import given_key, open_lists, store_links
+from gnnloom.pipeline.links.options import FileOptions
+from gnnloom.pipeline.sources.format import open_edges
+from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact
+from support.commands import artifact_digests
+from support.links import pairs_of
+from support.small_stages import make_small
+from support.stopping import run_in_steps
+
+#: How ids are written, by the way in which the graph has them.
+IDS: dict[str, Callable[[int], str]] = {
+    "keep": str,
+    "compact": lambda vertex: str(7 * vertex + 100),
+    "names": lambda vertex: f"vertex-{vertex:04d}",
+}
+N = 120
+
+
+def edge_list(symmetric: bool) -> np.ndarray:
+    """(num_edges, 2) distinct edges source, target, such that every vertex occurs; without loops."""
+    rng = np.random.default_rng(5)
+    ring = np.stack([np.arange(N), (np.arange(N) + 1) % N], axis=1)
+    edges = np.concatenate([ring, rng.integers(0, N, (500, 2))])
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    if symmetric:
+        edges = np.sort(edges, axis=1)
+    return np.unique(edges, axis=0)
+
+
+def write(path: Path, pairs: np.ndarray, ids: str, values: Sequence[Any] | None = None) -> str:
+    lines = [" ".join(IDS[ids](vertex) for vertex in pair) for pair in pairs.tolist()]
+    if values is not None:
+        lines = [f"{line} {value}" for line, value in zip(lines, values, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def store(root: Path, ids: str, *, symmetric: bool, weighted: bool = False) -> tuple[Dataset, Any]:
+    """A dataset with a graph, and its matrix."""
+    edges = edge_list(symmetric)
+    weights = np.random.default_rng(1).integers(1, 9, len(edges)).tolist() if weighted else None
+    root.mkdir(parents=True, exist_ok=True)
+    source = open_edges(None, [write(root / "edges.txt", edges, ids, weights)], {"weights": weighted})
+    dataset = Catalog(root / "catalog").create("web")
+    ingest_graph(dataset, source, IngestOptions(undirected=symmetric, ids=ids), InProcessCluster())
+    return dataset, dataset.graph().to_scipy()
+
+
+def given(dataset: Dataset, cluster: Any = None, **options: Any) -> Links:
+    chosen = FileOptions(**options)
+    (ingested,) = dataset.ingested_graphs()
+    graph = dataset.graph(ingested.key)
+    lists = open_lists(chosen)
+    how: dict[str, Any] = {"values": chosen.values, "allow_overlap": chosen.allow_overlap}
+    links = store_links(dataset, graph, lists, cluster or InProcessCluster(), **how)
+    assert links.artifact.key == given_key(graph.artifact.key, lists, chosen.values, allow_overlap=chosen.allow_overlap)
+    return links
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("ids", ["keep", "compact", "names"])
+def test_pairs_are_those_of_the_files_and_held_out_edges_leave_the_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: str, symmetric: bool, weighted: bool
+) -> None:
+    make_small(monkeypatch.setattr)
+    dataset, adjacency = store(tmp_path, ids, symmetric=symmetric, weighted=weighted)
+    edges, rng = edge_list(symmetric), np.random.default_rng(3)
+    order = rng.permutation(len(edges))
+    test, valid = edges[order[:60]], edges[order[60:90]]
+    # Some pairs for validation are no edges.
+    absent = pairs_of(adjacency.toarray() == 0, symmetric=symmetric)
+    valid = np.concatenate([valid, absent[:7]])[rng.permutation(37)]
+    pool = np.concatenate([absent[10:40], edges[order[95:98]], test[:2]])
+    if symmetric:
+        # The order of the ends does not count.
+        test = np.where(rng.random((60, 1)) < 0.5, test, test[:, ::-1])
+    files = {
+        "valid": write(tmp_path / "valid.txt", valid, ids),
+        "test": write(tmp_path / "test.txt", test, ids),
+        "test_negatives": write(tmp_path / "pool.txt", pool, ids),
+    }
+    links = given(dataset, **files)
+    for split, expected in (("test", test), ("valid", valid)):
+        np.testing.assert_array_equal(links.pair(split), np.sort(expected, axis=1) if symmetric else expected)
+    np.testing.assert_array_equal(links.pool("test"), pool)
+
+    held = np.concatenate([edges[order[:90]], edges[order[:0]]])
+    held_out = scipy.sparse.lil_array(adjacency.shape)
+    for source, target in held:
+        held_out[target, source] = 1
+        if symmetric:
+            held_out[source, target] = 1
+    message = adjacency.toarray() * (1 - held_out.toarray())
+    np.testing.assert_array_equal(dataset.graph(links.message_graph).to_scipy().toarray(), message)
+    train = pairs_of(message, symmetric=symmetric)
+    np.testing.assert_array_equal(links.pair("train"), train)
+    np.testing.assert_array_equal(links.weight(), message[train[:, 1], train[:, 0]])
+    facts = links.artifact.facts
+    assert facts["edges"] == {"valid/pair": 30, "test/pair": 60, "test/pool": 5}
+    assert facts["held_out_entries"] == 90 * (2 if symmetric else 1)
+    for info in dataset.artifacts():
+        check_artifact(dataset, Artifact(info.path))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("values", ["class", "number"])
+def test_pairs_for_training_have_the_entries_of_the_message_graph_and_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: str, symmetric: bool
+) -> None:
+    make_small(monkeypatch.setattr)
+    dataset, adjacency = store(tmp_path, "names", symmetric=symmetric, weighted=True)
+    edges, rng = edge_list(symmetric), np.random.default_rng(3)
+    order = rng.permutation(len(edges))
+    absent = pairs_of(adjacency.toarray() == 0, symmetric=symmetric)
+    splits = {
+        "train": np.concatenate([edges[order[50:300]], absent[5:25], edges[order[60:65]], edges[order[:3]]]),
+        "valid": absent[:5],
+        "test": edges[order[:40]],
+    }
+    labels = {
+        split: rng.integers(0, 6, len(pairs)) if values == "class" else rng.normal(size=len(pairs)).round(3)
+        for split, pairs in splits.items()
+    }
+    files = {
+        split: write(tmp_path / f"{split}.txt", splits[split], "names", labels[split].tolist()) for split in splits
+    }
+    with pytest.raises(InputError, match=r"^3 pairs are in several splits; one is \(vertex-\d+, vertex-\d+\) in train"):
+        given(dataset, values=values, **files)
+    assert dataset.artifacts("links") == []
+    links = given(dataset, values=values, allow_overlap=True, **files)
+    assert (links.kind, links.num_classes) == (values, 6 if values == "class" else 0)
+    for split, pairs in splits.items():
+        np.testing.assert_array_equal(links.pair(split), pairs)
+        np.testing.assert_array_equal(links.value(split), labels[split].astype(links.value(split).dtype))
+    message = adjacency.toarray()
+    for source, target in splits["test"]:
+        message[target, source] = 0
+        if symmetric:
+            message[source, target] = 0
+    np.testing.assert_array_equal(dataset.graph(links.message_graph).to_scipy().toarray(), message)
+    source, target = splits["train"].T
+    np.testing.assert_array_equal(links.weight(), message[target, source])
+    assert links.artifact.facts["edges"] == {"train/pair": 258, "valid/pair": 0, "test/pair": 40}
+    assert links.artifact.facts["shared"] == 3
+    for info in dataset.artifacts():
+        check_artifact(dataset, Artifact(info.path))
+
+
+@pytest.mark.parametrize("ids", ["keep", "compact", "names"])
+def test_negatives_of_each_pair_and_pairs_of_other_formats(tmp_path: Path, ids: str) -> None:
+    dataset, adjacency = store(tmp_path, ids, symmetric=False)
+    edges, rng = edge_list(False), np.random.default_rng(3)
+    test, valid, negative = edges[:50], edges[50:70], rng.integers(0, N, (50, 11))
+
+    def known(vertices: np.ndarray) -> np.ndarray:
+        texts = np.array([[IDS[ids](vertex) for vertex in row] for row in np.atleast_2d(vertices).tolist()])
+        texts = texts.reshape(vertices.shape)
+        return texts if ids == "names" else texts.astype(np.int64)
+
+    np.save(tmp_path / "test.npy", known(test))
+    np.savez(tmp_path / "negative.npz", targets=known(negative))
+    columns = {
+        "extra": pa.array(np.zeros(20)),
+        "to": pa.array(known(valid[:, 1])),
+        "from": pa.array(known(valid[:, 0])),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "valid.parquet")
+    files = {name: str(tmp_path / file) for name, file in (("test", "test.npy"), ("valid", "valid.parquet"))}
+    links = given(dataset, test_targets=str(tmp_path / "negative.npz"), columns="from,to", **files)
+    np.testing.assert_array_equal(links.pair("test"), test)
+    np.testing.assert_array_equal(links.pair("valid"), valid)
+    np.testing.assert_array_equal(links.negative("test"), negative)
+    expected = (adjacency.toarray()[negative, test[:, :1]] != 0).sum()
+    assert links.artifact.facts["edges"]["test/negative"] == expected > 0
+    check_artifact(dataset, links.artifact)
+
+
+def test_pairs_that_are_no_edges_leave_the_graph_as_it_is(tmp_path: Path) -> None:
+    dataset, adjacency = store(tmp_path, "keep", symmetric=True)
+    absent = pairs_of(adjacency.toarray() == 0, symmetric=True)
+    files = {"valid": write(tmp_path / "v", absent[:4], "keep"), "test": write(tmp_path / "t", absent[4:9], "keep")}
+    links = given(dataset, **files)
+    assert links.message_graph == dataset.graph().artifact.key
+    np.testing.assert_array_equal(links.pair("train"), pairs_of(adjacency, symmetric=True))
+    before = artifact_digests(dataset)
+    given(dataset, **files)
+    assert artifact_digests(dataset) == before
+
+
+@pytest.mark.parametrize(
+    ("ids", "change", "message"),
+    [
+        ("keep", {"test": [[1, 2], [5, 120]]}, r"test.txt, row 1: 120 is not one of the 120 vertices of the graph"),
+        ("compact", {"test": [[1, 2], [5, 999]]}, r"1 ids are not vertices .* first is '7093' \(.*test.txt, row 1\)"),
+        (
+            "names",
+            {"test": [[1, 2], [999, 5]]},
+            r"1 ids are not vertices .* first is 'vertex-0999' \(.*test.txt, row 1",
+        ),
+        ("names", {"test": [[3, 3]]}, "test pairs, row 0: a loop at vertex 3 of the graph"),
+        (
+            "keep",
+            {"test": [[1, 2]], "valid": [[2, 1]]},
+            r"1 pairs are in several splits; one is \(1, 2\) in valid and test",
+        ),
+        ("keep", {"test": []}, "test.txt"),
+    ],
+)
+def test_pairs_that_cannot_be_links_are_one_error_and_leave_nothing(
+    tmp_path: Path, ids: str, change: dict[str, list[list[int]]], message: str
+) -> None:
+    dataset, _ = store(tmp_path, ids, symmetric=True)
+    pairs = {"valid": [[7, 9]], "test": [[8, 4]], **change}
+    files = {name: write(tmp_path / f"{name}.txt", np.array(found), ids) for name, found in pairs.items()}
+    with pytest.raises(InputError, match=message) as raised:
+        given(dataset, **files)
+    assert "\n" not in str(raised.value)
+    assert dataset.artifacts("links") == []
+    assert len(dataset.artifacts("graph")) == 1
+
+
+def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    dataset, _ = store(tmp_path, "keep", symmetric=True)
+    with pytest.raises(InputError, match="test: no pairs; give a file of them with --test"):
+        FileOptions(valid="v")
+    with pytest.raises(InputError, match="values 'colour': expected one of class, number"):
+        FileOptions(valid="v", test="t", values="colour")
+    text = {name: write(tmp_path / name, np.array([[1, 2]]), "keep", ["0.5"]) for name in ("train", "valid", "test")}
+    with pytest.raises(InputError, match=r"train, row 0: expected a class from 0 to 16,777,215, found 0.5"):
+        given(dataset, values="class", allow_overlap=True, **text)
+    with pytest.raises(InputError, match="the pairs to train on have values, too"):
+        given(dataset, values="class", valid=text["valid"], test=text["test"])
+    np.save(tmp_path / "targets.npy", np.zeros((3, 2), np.int64))
+    two = {"valid": text["valid"], "test": text["test"], "extra_columns": True, "allow_overlap": True}
+    with pytest.raises(InputError, match=r"targets.npy: 3 rows of negatives, expected one for each of the 1 pairs"):
+        given(dataset, test_targets=str(tmp_path / "targets.npy"), **two)
+
+
+def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_small(monkeypatch.setattr)
+    edges = edge_list(True)
+    files = {
+        "train": edges[:200],
+        "valid": edges[200:260],
+        "test": edges[260:330],
+        "test_negatives": np.roll(edges[:9], 1, axis=0),
+    }
+
+    def stored(name: str) -> Dataset:
+        return store(tmp_path / name, "names", symmetric=True, weighted=True)[0]
+
+    paths = {
+        name: write(tmp_path / f"{name}.txt", pairs, "names", None if "_" in name else [1.5] * len(pairs))
+        for name, pairs in files.items()
+    }
+
+    def linked(dataset: Dataset, cluster: Any) -> list[str]:
+        given(dataset, cluster, values="number", allow_overlap=True, **paths)
+        # The keys depend on the name of the file with the edges.
+        return sorted(f"{name.partition('/')[0]} {digest}" for name, digest in artifact_digests(dataset).items())
+
+    expected = linked(stored("one"), InProcessCluster())
+    assert len(expected) == 3
+    for workers in (2, 3):
+        assert linked(stored(f"workers {workers}"), ThreadedCluster(workers, 1 << 30)) == expected
+    for tasks in (1, 7):
+        killed = stored(f"tasks {tasks}")
+        found, ran = run_in_steps(lambda cluster, killed=killed: linked(killed, cluster), tasks)  # type: ignore[misc]
+        assert found == expected
+        assert len(ran) == len(set(ran)) > 40
