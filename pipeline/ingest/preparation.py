@@ -143,7 +143,7 @@ def packed_arrays(source: object) -> list[StoredArray]:
 
 def _unpack_tasks(source: object, writer: ArtifactWriter) -> list[UnpackTask]:
     return [
-        UnpackTask(writer, f"unpack/{number:04d}", Needs(size, size, memory=stored_arrays.BLOCK_BYTES), array)
+        UnpackTask(writer, f"unpack/{number:04d}", Needs(size, size, memory=array.unpack_memory), array)
         for number, array in enumerate(packed_arrays(source))
         for size in [array.data_end]
     ]

@@ -116,6 +116,7 @@ class AnswerTask(Task):
     Attributes:
         graph: folder of the graph artifact.
         num_lists: lists of pairs.
+        holds_out: as for :class:`LookupPlan`.
         answered: where the entries of the pairs for training go, by their number, and the lane; None without such.
         memory: bytes that the worker may use.
     """
@@ -123,6 +124,7 @@ class AnswerTask(Task):
     graph: Path
     number: int
     num_lists: int
+    holds_out: bool
     asked: Shuffle
     answered: tuple[Shuffle, Lane] | None
     memory: int
@@ -150,7 +152,7 @@ def answer(task: AnswerTask) -> int:
             edges += found.count(task.num_lists)
             shared, example = shared + found.num_shared, example or found.example
             if out is not None:
-                out.add(*found.train_entries())
+                out.add(*found.train_entries(holds_out=task.holds_out))
         output.facts |= {"edges": edges.tolist(), "shared": shared, "example": example}
     return total
 
@@ -197,7 +199,8 @@ class _Found:
         """Links that are equal to the one before them, of another split."""
         link = np.flatnonzero(self.code < len(_LINKS))
         same = (self._group[link][1:] == self._group[link][:-1]) & (self.code[link][1:] != self.code[link][:-1])
-        return link[1:][same]
+        found: NDArray[np.int64] = link[1:][same]
+        return found
 
     @property
     def num_shared(self) -> int:
@@ -212,9 +215,9 @@ class _Found:
         before = int(np.flatnonzero((self._group == self._group[at]) & (self.code < self.code[at]))[-1])
         return [int(self.column[at]), int(self.row[at]), int(self.code[before]), int(self.code[at])]
 
-    def train_entries(self) -> tuple[Index, dict[str, NDArray[Any]]]:
-        """The entries that the pairs for training have in the graph without held-out edges, by number."""
-        held_out = self._has((self.code < len(_LINKS)) & (self.code != _TRAIN))
+    def train_entries(self, *, holds_out: bool) -> tuple[Index, dict[str, NDArray[Any]]]:
+        """The entries that the pairs for training have in the graph that the model reads, by number."""
+        held_out = self._has((self.code < len(_LINKS)) & (self.code != _TRAIN) & holds_out)
         entry = np.where(held_out, self.entry.dtype.type(0), self.entry)
         own = np.flatnonzero(self.code == _TRAIN)
         own = own[np.argsort(self.number[own])]
@@ -327,6 +330,7 @@ class LookupPlan:
         graph: folder of the graph artifact.
         sizes: of the graph.
         weight_dtype: dtype of the entries; None for an unweighted graph.
+        holds_out: pairs for validation and testing have no entries in the graph that the model reads.
         memory: bytes that a worker may use.
     """
 
@@ -335,6 +339,7 @@ class LookupPlan:
     graph: Path
     sizes: GraphSizes
     weight_dtype: str | None
+    holds_out: bool
     memory: int
 
     @property
@@ -398,7 +403,7 @@ class LookupPlan:
             num_bytes = sizes.entry_bytes * nnz + 8 * (sizes.block_rows[number] + 1)
             needs = Needs(num_bytes, 0, self._asked.opens((rows[number], rows[number + 1])), memory)
             answered = None if entries is None else (entries.shuffle, entries.lane(number))
-            how = self.graph, number, len(self.names), self._asked.shuffle, answered, self.memory
+            how = self.graph, number, len(self.names), self.holds_out, self._asked.shuffle, answered, self.memory
             tasks.append(AnswerTask(self.writer, f"answer/{number:05d}", needs, *how))
         files = () if entries is None else (entries.files,)
         return Phase("look up pairs", answer, tasks, "pairs", (self._asked.read_files,), (*files, WorkFiles()))

@@ -7,7 +7,7 @@ vertices, as those of vertex data are (:mod:`gnnloom.pipeline.ingest.tables`), l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.ingest.preparation import prepared_source
+from gnnloom.pipeline.ingest.preparation import packed_arrays, prepared_source
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, VertexLookup, id_bytes
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
 from gnnloom.pipeline.links.id_lists import IdList, IdRows
@@ -26,13 +26,15 @@ from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import BLOCK_BYTES, Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.source import SourceRange, TableBlock
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles, records_of, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import CLASS
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
 #: Bytes that a task holds of a chunk of ids: as read, as text, and routed.
@@ -65,7 +67,7 @@ class GivenLists:
 
     Attributes:
         graph: folder of the graph artifact.
-        lists: the lists, prepared.
+        lists: the lists.
         names: whether the ids of the graph are names.
     """
 
@@ -77,6 +79,17 @@ class GivenLists:
     def ranges(self) -> list[ListRange]:
         """The ranges of all lists, in order."""
         return [ListRange(number, span) for number, each in enumerate(self.lists) for span in each.ranges()]
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        """Arrays that may be compressed, as of a :class:`~gnnloom.pipeline.sources.binary.stored_arrays.PackedSource`.
+
+        Of all lists together, as the files into which they are unpacked are numbered.
+        """
+        sources = (each.source for each in self.lists)
+        return tuple(array for each in sources if isinstance(each, PackedSource) for array in each.stored_arrays())
+
+    def with_unpacked(self, unpacked: Unpacked) -> GivenLists:
+        return replace(self, lists=tuple(each.with_unpacked(unpacked) for each in self.lists))
 
     def rows(self, some: ListRange) -> Iterator[tuple[int, IdRows]]:
         """The rows of a range, some at a time, and the number of the first of these."""
@@ -417,9 +430,16 @@ def plan_lists(writer: ArtifactWriter, graph: Graph, lists: Sequence[IdList], ki
 
     Raises:
         InputError: a file cannot be read, or a list has no rows, or not one of negatives for each pair.
+        BudgetError: the memory per worker is too small.
     """
-    prepared = tuple(each.with_source(prepared_source(writer, each.source, cluster)) for each in lists)
-    given = GivenLists(graph.artifact.path, prepared, graph.has_names)
+    given = GivenLists(graph.artifact.path, tuple(lists), graph.has_names)
+    needed = max((array.unpack_memory for array in packed_arrays(given)), default=0)
+    if needed > working_memory(cluster.memory):
+        raise BudgetError(
+            f"the arrays of a file can only be read together, which takes {(needed + BASE_MEMORY) // MIB:,} MiB, and"
+            f" {cluster.memory // MIB:,} MiB per worker are allowed; increase --memory"
+        )
+    given = prepared_source(writer, given, cluster)
     tasks = []
     for number, part in enumerate(given.ranges):
         name = f"count/{range_name(number, part.span)}"
@@ -427,11 +447,11 @@ def plan_lists(writer: ArtifactWriter, graph: Graph, lists: Sequence[IdList], ki
     counting = Phase("count pairs", count_rows, tasks, "pairs", files=(WorkFiles(),))
     run([counting], cluster, writer)
     found = [record.facts["rows"] for record in records_of(counting, writer)]
-    totals, parts = [0] * len(prepared), []
+    totals, parts = [0] * len(lists), []
     for part, rows in zip(given.ranges, found, strict=True):
         parts.append(ListRange(part.number, part.span, totals[part.number]))
         totals[part.number] += rows
-    _check_rows(prepared, totals)
+    _check_rows(given.lists, totals)
     return GivenPlan(writer, given, tuple(parts), tuple(totals), kind, cluster.memory, graph)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gnnloom.pipeline.links.drawn_pairs import split_phase, split_plans
@@ -22,6 +23,7 @@ from gnnloom.pipeline.links.stage import (
     with_message_graph,
     written_arrays,
 )
+from gnnloom.pipeline.sources.ogb_links import open_ogb_splits
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import repairing, run
@@ -59,70 +61,90 @@ def open_lists(options: FileOptions) -> list[IdList]:
     return lists
 
 
-def lists_parameters(lists: Sequence[IdList], values: str | None, *, allow_overlap: bool) -> dict[str, Any]:
-    """What determines the bytes of the links, besides the graph."""
-    sources = {given.path: given.identity() for given in lists}
-    return {"method": "file", "values": values, "allow_overlap": allow_overlap, "sources": sources}
+def open_ogb_lists(folder: str, split: str | None) -> list[IdList]:
+    """Open the pairs and negatives of a folder of OGB.
+
+    Raises:
+        NotFoundError, InputError: as :func:`~gnnloom.pipeline.sources.ogb_links.open_ogb_splits`.
+    """
+    lists: list[IdList] = []
+    for name, found in open_ogb_splits(folder, split).items():
+        lists.append(PairList(f"{name}/pair", found.pairs, found.location))
+        if found.pool is not None:
+            lists.append(PairList(f"{name}/pool", found.pool, f"{found.location}, edge_neg"))
+        if found.targets is not None:
+            lists.append(TargetMatrix.of(f"{name}/negative", found.targets))
+    return lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenLinks:
+    """Links that files give.
+
+    Attributes:
+        lists: pairs and negatives by the paths of their arrays.
+        values: kind of the values of the pairs, ``class`` or ``number``; None if they have none.
+        allow_overlap: accept pairs that are in several splits.
+        holds_out: edges that are pairs for validation or testing are held out of the graph.
+    """
+
+    lists: Sequence[IdList]
+    values: str | None = None
+    allow_overlap: bool = False
+    holds_out: bool = True
+
+    @classmethod
+    def of(cls, options: FileOptions) -> GivenLinks:
+        """The links that some files give."""
+        how: dict[str, Any] = {"allow_overlap": options.allow_overlap, "holds_out": not options.keep_edges}
+        return cls(lists=open_lists(options), values=options.values, **how)
+
+    @classmethod
+    def of_ogb(cls, folder: str, split: str | None) -> GivenLinks:
+        """The links of a folder of OGB, whose edges are those to train on, even where a later split has them again."""
+        return cls(lists=open_ogb_lists(folder, split), allow_overlap=True, holds_out=False)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What determines the bytes of the links, besides the graph."""
+        how = {"values": self.values, "allow_overlap": self.allow_overlap, "holds_out": self.holds_out}
+        return {"method": "file", **how, "sources": {given.path: given.identity() for given in self.lists}}
+
+    def key(self, graph: str) -> str:
+        """The key of the artifact that :func:`store_links` makes or finds for the graph with this key."""
+        return artifact_key("links", self.parameters, {"graph": graph})
 
 
 @repairing
-def store_links(
-    dataset: Dataset,
-    graph: Graph,
-    lists: Sequence[IdList],
-    cluster: Cluster,
-    *,
-    values: str | None = None,
-    allow_overlap: bool = False,
-) -> Links:
+def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Cluster) -> Links:
     """Store links from files, or find them; resumes what an earlier run left.
 
     Ids are those of the source of the graph's edges. Pairs of a symmetric graph stand for both directions. Edges that
     are pairs for validation or testing are held out of the graph; if there are none, it stays as it is. Without pairs
     for training, these are all edges that are left.
 
-    Args:
-        lists: pairs and negatives by the paths of their arrays.
-        values: kind of the values of the pairs, ``class`` or ``number``; None if they have none.
-        allow_overlap: accept pairs that are in several splits.
-
     Raises:
         InputError: a pair is not one of vertices of the graph, or a loop; pairs are in several splits; a split has no
             pairs.
         BudgetError: the memory per worker is too small.
     """
-    parameters = lists_parameters(lists, values, allow_overlap=allow_overlap)
     inputs = {"graph": graph.artifact.key}
     working_memory(cluster.memory)
     cluster = for_few(cluster, graph.nnz)
-    with ArtifactWriter.begin(dataset.path, "links", parameters, inputs, cluster.scratch) as writer:
+    with ArtifactWriter.begin(dataset.path, "links", given.parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
         try:
-            return _store(dataset, graph, writer, lists, values or PAIR, cluster, allow_overlap=allow_overlap)
+            return _store(dataset, graph, writer, given, cluster)
         except InputError:
             # These files never give links of this graph, so nothing is left to finish.
             writer.discard()
             raise
 
 
-def given_key(graph_key: str, lists: Sequence[IdList], values: str | None, *, allow_overlap: bool) -> str:
-    """The key of the artifact that :func:`store_links` makes or finds."""
-    parameters = lists_parameters(lists, values, allow_overlap=allow_overlap)
-    return artifact_key("links", parameters, {"graph": graph_key})
-
-
-def _store(
-    dataset: Dataset,
-    graph: Graph,
-    writer: ArtifactWriter,
-    lists: Sequence[IdList],
-    kind: str,
-    cluster: Cluster,
-    *,
-    allow_overlap: bool,
-) -> Links:
-    plan = plan_lists(writer, graph, lists, kind, cluster)
+def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenLinks, cluster: Cluster) -> Links:
+    kind = given.values or PAIR
+    plan = plan_lists(writer, graph, given.lists, kind, cluster)
     arrays, phases = plan.arrays(symmetric=graph.symmetric), plan.phases()
     for array in arrays:
         array.create(writer)
@@ -134,7 +156,7 @@ def _store(
         plan.check_known()
     names = run([*phases, writing], cluster, writer)
     records = written_arrays(writer, names)
-    looking = _looking(writer, graph, records, cluster)
+    looking = _looking(writer, graph, records, given, cluster)
     looked_up = looking.phases()
     check_memory(looked_up, cluster)
     entries = looking.arrays()
@@ -145,11 +167,11 @@ def _store(
     else:
         run(looked_up, cluster, writer)
     found = looking.found()
-    if found.shared and not allow_overlap:
+    if found.shared and not given.allow_overlap:
         raise _overlapping(found, graph)
     held_out = held_out_splits(train=False)
     message = graph
-    if held_out_edges(found, held_out):
+    if given.holds_out and held_out_edges(found, held_out):
         pairs = [records[f"{split}/pair"] for split in held_out]
         message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, cluster)
     num_pairs = {path.partition("/")[0]: records[path].shape[0] for path in records if path.endswith("/pair")}
@@ -166,11 +188,14 @@ def _store(
     return commit_links(writer, graph, message, WrittenPairs(names, num_pairs, facts))
 
 
-def _looking(writer: ArtifactWriter, graph: Graph, records: dict[str, Any], cluster: Cluster) -> LookupPlan:
+def _looking(
+    writer: ArtifactWriter, graph: Graph, records: dict[str, Any], given: GivenLinks, cluster: Cluster
+) -> LookupPlan:
     asked = {path: record for path, record in records.items() if not path.endswith("/value")}
     weights = graph.weights(0)
     dtype = None if weights is None else weights.dtype.name
-    return LookupPlan(writer, asked, graph.artifact.path, GraphSizes.of(graph), dtype, cluster.memory)
+    sizes = GraphSizes.of(graph)
+    return LookupPlan(writer, asked, graph.artifact.path, sizes, dtype, given.holds_out, cluster.memory)
 
 
 def _overlapping(found: LookedUp, graph: Graph) -> InputError:

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked, unpacked_array
+from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked, unpacked_array
 from gnnloom.pipeline.sources.format import formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
-from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange, even_ranges
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange, SurveyedSource, even_ranges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.storage.errors import InputError
 
@@ -79,7 +79,10 @@ class PairList:
         known = {option.name: given[option.name] for option in chosen.options if option.name in given}
         if has_values and "weights" not in known:
             raise InputError(f"{location}: format {chosen.name!r} has no column of values")
-        return cls(path, open_edges(chosen.name, [location], known), location, has_values)
+        edges = open_edges(chosen.name, [location], known)
+        if isinstance(edges, SurveyedSource) and edges.surveys():
+            raise InputError(f"{location}: a file of format {chosen.name!r}, which holds a graph; give lists of pairs")
+        return cls(path, edges, location, has_values)
 
     @property
     def width(self) -> int:
@@ -88,13 +91,13 @@ class PairList:
     def identity(self) -> dict[str, Any]:
         return self.edges.identity()
 
-    def with_source(self, source: Any) -> PairList:
-        """The same list with a source that was prepared."""
-        return replace(self, edges=source)
+    def with_unpacked(self, unpacked: Unpacked) -> PairList:
+        """The same list, which reads some arrays from files into which they were unpacked."""
+        return replace(self, edges=self.edges.with_unpacked(unpacked)) if isinstance(self.edges, PackedSource) else self
 
     @property
-    def source(self) -> Any:
-        """What has to be prepared before tasks read it."""
+    def source(self) -> object:
+        """What may have compressed arrays."""
         return self.edges
 
     def ranges(self) -> Sequence[SourceRange]:
@@ -184,11 +187,8 @@ class TargetMatrix:
         return {"format": "targets", "file": self.array.file.identity(), "array": self.array.member or ""}
 
     @property
-    def source(self) -> Any:
+    def source(self) -> object:
         return self
-
-    def with_source(self, source: Any) -> TargetMatrix:
-        return replace(self, array=source.array)
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
         """Arrays that may be compressed, as of a ``PackedSource``."""

@@ -100,6 +100,11 @@ class FileOptions:
         deniable=True,
     )
     extra_columns: bool = option(False, "Ignore columns of text after those that are needed.", group=Group.INPUT)
+    keep_edges: bool = option(
+        False,
+        "Leave the graph as it is, with edges that are pairs for validation or testing.",
+        group=Group.INPUT,
+    )
     allow_overlap: bool = option(False, "Accept pairs that are in several splits.", group=Group.INPUT)
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.binary.pickled_arrays import ARRAY_NAMES, RECONSTRUCT, build_array
 from gnnloom.pipeline.sources.binary.restricted_pickle import Record, read_pickle
 from gnnloom.pipeline.sources.format import BundledVertices, Format
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
@@ -33,19 +34,15 @@ from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT
 NUM_VALID = 500
 #: Number of rows of features converted to dense at a time.
 _BLOCK_ROWS = 4096
-_RECONSTRUCT = ("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct")
 _CSR = ("scipy.sparse.csr.csr_matrix", "scipy.sparse._csr.csr_matrix")
 _ADMITTED = frozenset(
     {
-        *_RECONSTRUCT,
+        *ARRAY_NAMES,
         *_CSR,
-        "numpy.ndarray",
-        "numpy.dtype",
         "collections.defaultdict",
         "builtins.list",
         "builtins.object",
         "copyreg._reconstructor",
-        "_codecs.encode",
     }
 )
 
@@ -240,8 +237,8 @@ def _build(content: Any) -> Any:
     """Build arrays and matrices from their records, checking every size."""
     if not isinstance(content, Record):
         return content
-    if content.name in _RECONSTRUCT:
-        return _build_array(content.state)
+    if content.name in RECONSTRUCT:
+        return build_array(content.state)
     if content.name in _CSR or (content.name == "copyreg._reconstructor" and content.args[0].name in _CSR):
         return _build_csr(content.state)
     if content.name == "collections.defaultdict":
@@ -249,20 +246,9 @@ def _build(content: Any) -> Any:
     raise ValueError(f"a pickle of {content.name}")
 
 
-def _build_array(state: Any) -> NDArray[Any]:
-    _, shape, dtype, fortran_order, data = state
-    code = f"{dtype.state[1]}{dtype.args[0]}"
-    if not re.fullmatch(r"[<>|=][iufb][1248]", code):
-        raise ValueError(f"an array of dtype {code}, expected numbers")
-    if isinstance(data, Record):
-        data = data.args[0]  # _codecs.encode(text, "latin1"), which is how older protocols spell bytes
-    flat = np.frombuffer(data.encode("latin-1") if isinstance(data, str) else data, code)
-    return flat.reshape(tuple(int(size) for size in shape), order="F" if fortran_order else "C")
-
-
 def _build_csr(state: Any) -> Any:
     rows, columns = state["_shape" if "_shape" in state else "shape"]
-    data, indices, indptr = (_build_array(state[name].state) for name in ("data", "indices", "indptr"))
+    data, indices, indptr = (build_array(state[name].state) for name in ("data", "indices", "indptr"))
     matrix = scipy.sparse.csr_array((data, indices, indptr), shape=(int(rows), int(columns)))
     # SciPy's compiled code trusts indices and pointers: a damaged file would make it read beyond the arrays.
     matrix.check_format(full_check=True)

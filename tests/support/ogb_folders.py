@@ -29,6 +29,16 @@ def write_ogb_folder(folder: Path) -> Path:
     return folder
 
 
+def write_ogb_link_folder(folder: Path, split: str) -> Path:
+    """Write thirty vertices and their edges in the layout of ogbl-collab, and a folder for a split of pairs."""
+    edges = np.stack([np.arange(_VERTICES), (np.arange(_VERTICES) + 7) % _VERTICES], 1)
+    for name, rows in (("num-node-list", [[_VERTICES]]), ("num-edge-list", [[len(edges)]]), ("edge", edges)):
+        _write_rows(folder / "raw" / f"{name}.csv.gz", rows)
+    (folder / "split" / split).mkdir(parents=True)
+    (folder / "split" / split / "train.pt").touch()
+    return folder
+
+
 def write_ogb_binary_folder(folder: Path) -> Path:
     """Write thirty vertices in the binary layout of papers100M."""
     (folder / "raw").mkdir(parents=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.links.given_stage import open_lists, store_links
+from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.stage import draw_links as draw
 from gnnloom.storage import Dataset as StoredDataset
@@ -18,7 +19,7 @@ from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.keywords import check_known, with_options
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.option_types import DrawKeywords, LinksKeywords
+    from gnnloom.workflows.api.option_types import ClusterKeywords, DrawKeywords, LinksKeywords
 
 _OPTIONS = options_of(DrawOptions)
 _FILE_OPTIONS = options_of(FileOptions)
@@ -88,7 +89,41 @@ def read_links(
     cluster, others = choose_cluster(options)
     check_known("read_links", others, _FILE_OPTIONS)
     settings = FileOptions(**others)
-    return once_per_job(lambda: store_given(found, find_linked(found, graph), settings, cluster))
+    return once_per_job(lambda: store_given(found, find_linked(found, graph), GivenLinks.of(settings), cluster))
+
+
+@with_options(CLUSTER)
+def read_ogb_links(
+    dataset: DatasetLike,
+    folder: Path | str,
+    *,
+    split: str | None = None,
+    graph: str | None = None,
+    catalog: CatalogLike = None,
+    **options: Unpack[ClusterKeywords],
+) -> Links:
+    """Store the pairs of an OGB folder for link prediction, with their negatives.
+
+    The graph of such a folder has the edges to train on, so that none is held out.
+
+    Args:
+        dataset: the dataset of the folder's graph, or its name.
+        folder: the folder, which has ``split/NAME/train.pt``.
+        split: NAME, if there are several splits.
+        graph: key, to choose between several graphs; by default the only one that was made from files.
+        catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
+
+    Raises:
+        InputError: a file has other arrays, or pairs that are not vertices of the graph.
+        NotFoundError: the dataset, its graph, the folder or a file in it does not exist.
+        BudgetError: the memory per worker is too small.
+    """
+    found = as_dataset(dataset, catalog)
+    cluster, others = choose_cluster(options)
+    check_known("read_ogb_links", others, ())
+    return once_per_job(
+        lambda: store_given(found, find_linked(found, graph), GivenLinks.of_ogb(str(folder), split), cluster)
+    )
 
 
 def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
@@ -116,8 +151,7 @@ def store_drawn(dataset: StoredDataset, graph: Graph, options: DrawOptions, clus
         return draw(dataset, graph, options, opened)
 
 
-def store_given(dataset: StoredDataset, graph: Graph, options: FileOptions, cluster: ClusterOptions) -> Links:
+def store_given(dataset: StoredDataset, graph: Graph, given: GivenLinks, cluster: ClusterOptions) -> Links:
     """Store links from files on a cluster that is open as long as this takes."""
-    lists = open_lists(options)
     with open_cluster(cluster) as opened:
-        return store_links(dataset, graph, lists, opened, values=options.values, allow_overlap=options.allow_overlap)
+        return store_links(dataset, graph, given, opened)

@@ -89,6 +89,7 @@ class LinksKeywords(ClusterKeywords, total=False):
     columns: str | Sequence[str] | None
     header: bool | None
     extra_columns: bool
+    keep_edges: bool
     allow_overlap: bool
 
 class TrainKeywords(TypedDict, total=False):

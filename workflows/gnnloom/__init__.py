@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnnloom.storage.errors import GnnloomError
     from gnnloom.workflows.api.catalog import Catalog, Dataset
     from gnnloom.workflows.api.ingest import features, generate, ingest
-    from gnnloom.workflows.api.links import draw_links, read_links
+    from gnnloom.workflows.api.links import draw_links, read_links, read_ogb_links
     from gnnloom.workflows.api.partition import partition, shard
     from gnnloom.workflows.api.recipe import run
     from gnnloom.workflows.api.run import Run
@@ -48,6 +48,7 @@ __all__ = [
     "partition",
     "predict",
     "read_links",
+    "read_ogb_links",
     "run",
     "sample",
     "shard",
@@ -69,6 +70,7 @@ _HOMES = {
     "partition": f"{_API}.partition",
     "predict": f"{_API}.train",
     "read_links": f"{_API}.links",
+    "read_ogb_links": f"{_API}.links",
     "run": f"{_API}.recipe",
     "sample": f"{_API}.sample",
     "shard": f"{_API}.partition",

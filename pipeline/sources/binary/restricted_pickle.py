@@ -160,22 +160,29 @@ def _shown(name: str) -> str:
     return name if name.isprintable() and len(name) < 200 else ascii(name[:200])
 
 
-def read_pickle(stream: BinaryIO, where: str, admitted: Collection[str]) -> Any:
+def read_pickle(
+    stream: BinaryIO, where: str, admitted: Collection[str], most: int = MAX_BYTES, skipped: int = 0
+) -> Any:
     """Read a pickle, with a :class:`Record` for each object that is not a plain value or container.
 
     Args:
         where: name of the file, for messages.
         admitted: full names of the allowed classes and functions.
+        most: bytes that it may have.
+        skipped: pickles that precede it.
 
     Raises:
-        InputError: the pickle contains another name, is damaged, is larger than ``MAX_BYTES``, or takes far more memory
-            than its size.
+        InputError: the pickle contains another name, is damaged, is larger than ``most``, or takes far more memory than
+            its size.
     """
-    data = stream.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{where}: a pickle of more than {MAX_BYTES:,} bytes; save only the arrays")
+    data = stream.read(most + 1)
+    if len(data) > most:
+        raise InputError(f"{where}: a pickle of more than {most:,} bytes; save only the arrays")
     try:
-        return _Reader(data, admitted, where).load()
+        reader = _Reader(data, admitted, where)
+        for _ in range(skipped):
+            reader.load()
+        return reader.load()
     except InputError:
         raise
     # A damaged pickle can make the reader raise nearly any exception.

@@ -173,6 +173,20 @@ class StoredArray:
             data += more
         return np.frombuffer(data, self.dtype)
 
+    @property
+    def unpack_memory(self) -> int:
+        """Bytes that unpacking holds."""
+        return BLOCK_BYTES
+
+    def write_unpacked(self, file: BinaryIO) -> None:
+        """Write the ``.npy`` that is a member of an archive, from its start.
+
+        Raises:
+            InputError: the compressed data is damaged.
+        """
+        with open_member(self.file, self.member) as (stream, _):
+            shutil.copyfileobj(stream, file, BLOCK_BYTES)
+
     def check_fits(self, num_bytes: int | None) -> None:
         """Check that the data can lie within this many bytes.
 
@@ -216,9 +230,9 @@ def unpack_array(array: StoredArray, path: Path) -> int:
         InputError: the compressed data is damaged, or ends early.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open_member(array.file, array.member) as (stream, _), written_aside(path) as aside:
+    with written_aside(path) as aside:
         with aside.open("wb") as file:
-            shutil.copyfileobj(stream, file, BLOCK_BYTES)
+            array.write_unpacked(file)
             size = file.tell()
         if size < array.data_end:
             raise InputError(f"{array}: {FAULT} ({size:,} bytes, expected {array.data_end:,})")

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from gnnloom.pipeline.sources.binary.archive import data_offset, listed, opened_zip
-from gnnloom.pipeline.sources.binary.restricted_pickle import Record, read_pickle
+from gnnloom.pipeline.sources.binary.restricted_pickle import MAX_BYTES, Record, read_pickle
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import InputError
@@ -32,7 +32,8 @@ _DTYPES = {
     "torch.ByteStorage": "u1",
     "torch.BoolStorage": "?",
 }
-_ADMITTED = frozenset({TENSOR, "collections.OrderedDict", "torch.Size", *_DTYPES})
+#: Names that a pickle of tensors uses.
+ADMITTED = frozenset({TENSOR, "collections.OrderedDict", "torch.Size", *_DTYPES})
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,9 @@ class TorchFile:
             allowed.
     """
 
-    def __init__(self, file: SourceFile, admitted: Collection[str]) -> None:
-        self.file = file
+    def __init__(self, file: SourceFile, admitted: Collection[str], most: int = MAX_BYTES) -> None:
+        """Read the pickle, which may have ``most`` bytes."""
+        self.file, self._most = file, most
         with opened_zip(file, "not a file of torch.save (torch 1.6 or later), or truncated") as (archive, stored):
             self._read(archive, stored, admitted)
 
@@ -75,7 +77,8 @@ class TorchFile:
                 f"{self.file.location}: saved on a big-endian machine; save it again on a little-endian one"
             )
         with archive.open(names[0]) as stream:
-            self.content = read_pickle(stream, self.file.location, _ADMITTED | set(admitted))  # type: ignore[arg-type]
+            names = ADMITTED | set(admitted)
+            self.content = read_pickle(stream, self.file.location, names, self._most)  # type: ignore[arg-type]
         prefix = f"{root}data/"
         members = [info for info in archive.infolist() if info.filename.startswith(prefix)]
         self._extents = {

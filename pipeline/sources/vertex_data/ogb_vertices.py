@@ -175,7 +175,9 @@ def find_split(root: str, name: str | None) -> tuple[SourceFile, ...]:
     if name is None and not is_local(root):
         raise InputError(f"{root}/split: folders on a server cannot be listed; name the split")
     if name is None:
-        folders = sorted(path.name for path in Path(root, "split").glob("*") if path.is_dir())
+        # Splits of edges are in other files; `gnnloom links` reads them.
+        found = (path for path in Path(root, "split").glob("*") if path.is_dir() and not (path / "train.pt").exists())
+        folders = sorted(path.name for path in found)
         if len(folders) > 1:
             raise InputError(f"{root}/split: several splits ({', '.join(folders)}); choose one")
         if not folders:

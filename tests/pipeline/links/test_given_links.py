@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.links.given_stage import given_key, open_lists, store_links
+from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.options import FileOptions
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
@@ -70,10 +70,9 @@ def given(dataset: Dataset, cluster: Any = None, **options: Any) -> Links:
     chosen = FileOptions(**options)
     (ingested,) = dataset.ingested_graphs()
     graph = dataset.graph(ingested.key)
-    lists = open_lists(chosen)
-    how: dict[str, Any] = {"values": chosen.values, "allow_overlap": chosen.allow_overlap}
-    links = store_links(dataset, graph, lists, cluster or InProcessCluster(), **how)
-    assert links.artifact.key == given_key(graph.artifact.key, lists, chosen.values, allow_overlap=chosen.allow_overlap)
+    found = GivenLinks.of(chosen)
+    links = store_links(dataset, graph, found, cluster or InProcessCluster())
+    assert links.artifact.key == found.key(graph.artifact.key)
     return links
 
 

@@ -7,13 +7,16 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.links.given_stage import GivenLinks
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.projection import project_links
+from gnnloom.pipeline.sources.format import SPLIT_NAME
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.workflows.api.links import find_linked, store_drawn, store_given
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
+    click_option,
     cluster_options,
     current_catalog,
     flag_option,
@@ -37,6 +40,7 @@ def links_command(name: str) -> None:
     Example:
       gnnloom links web random --valid 0.05 --test 0.1
       gnnloom links web file --valid valid.txt --test test.txt
+      gnnloom links collab ogb dataset/ogbl_collab
     """
 
 
@@ -88,7 +92,30 @@ def file_command(options: FileOptions, graph: str | None, cluster: ClusterOption
     """
     dataset = _dataset()
     with shown_progress():
-        links = store_given(dataset, find_linked(dataset, graph), options, cluster)
+        links = store_given(dataset, find_linked(dataset, graph), GivenLinks.of(options), cluster)
+    show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
+
+
+@links_command.command("ogb", cls=GroupedCommand)
+@click.argument("folder")
+@click_option(SPLIT_NAME)
+@key_option("graph")
+@cluster_options
+@json_option
+def ogb_command(folder: str, split: str | None, graph: str | None, cluster: ClusterOptions, as_json: bool) -> None:
+    """Read the pairs and negatives of FOLDER, an OGB dataset for link prediction.
+
+    Its graph is stored with `gnnloom ingest NAME FOLDER --format ogb`. That has the edges to train on; none is held
+    out, even where a later split has a pair of them again.
+
+    \b
+    Example:
+      gnnloom ingest collab dataset/ogbl_collab --format ogb --undirected
+      gnnloom links collab ogb dataset/ogbl_collab
+    """
+    dataset = _dataset()
+    with shown_progress():
+        links = store_given(dataset, find_linked(dataset, graph), GivenLinks.of_ogb(folder, split), cluster)
     show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
 
 
