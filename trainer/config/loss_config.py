@@ -64,6 +64,7 @@ class LossConfig(Config):
     negatives: int = _task_option("negatives")
     negative_sampler: str = _task_option("negative_sampler")
     strict_negatives: bool = _task_option("strict_negatives")
+    filtered_ranks: bool = _task_option("filtered_ranks")
 
     def __post_init__(self) -> None:
         super().__post_init__()

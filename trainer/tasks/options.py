@@ -52,5 +52,8 @@ NEGATIVES: Final[Mapping[str, Option]] = MappingProxyType(
             choices=tuple(NEGATIVE_SAMPLERS),
         ),
         "strict_negatives": Option(default=False, help="Draw again what is an edge of the graph"),
+        "filtered_ranks": Option(
+            default=False, help="Rank the test pairs among all vertices but known targets too, after the last epoch"
+        ),
     }
 )

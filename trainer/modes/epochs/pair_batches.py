@@ -19,7 +19,6 @@ from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.neighbor_batches import Drawn
 from gnnloom.trainer.data.row_exchange import RowExchange
-from gnnloom.trainer.links.pair_rows import taken_rows
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.tasks.objectives.pairs import TRAIN, PairObjective, PairSet, PairStepLoss, Step, of_pairs
 
@@ -133,11 +132,9 @@ class PairBatches:
     def loss(self, drawn: DrawnPairs) -> PairStepLoss:
         """The mean loss over the pairs of all ranks' batches. Collective."""
         count = int(self._context.comm.gather_numbers([len(drawn.pairs)]).sum())
-        seeds, place = drawn.batch.seeds, self._context.place
+        seeds = drawn.batch.seeds
 
-        def ends(rows: Tensor, *ends: NDArray[np.int64]) -> list[Tensor]:
-            numbers = [np.searchsorted(seeds, each.ravel()) for each in ends]
-            taken = [taken_rows(rows, each, place) for each in numbers]
-            return [each.view(*end.shape, rows.shape[1]) for each, end in zip(taken, ends, strict=True)]
+        def numbered(rows: Tensor, *ends: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
+            return rows, [np.searchsorted(seeds, each) for each in ends]
 
-        return self._objective.step_loss(self._labels, drawn.pairs, Step(TRAIN, count), ends)
+        return self._objective.step_loss(self._labels, drawn.pairs, Step(TRAIN, count), numbered)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.links.pair_rows import taken_rows
 from gnnloom.trainer.tasks.objectives.classes import Classes
 from gnnloom.trainer.tasks.objectives.numbers import Numbers
 from gnnloom.trainer.tasks.objectives.objective import Metrics
@@ -33,6 +34,8 @@ from gnnloom.trainer.tasks.objectives.pairs import (
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 
 _SPLITS = (TRAIN, VALID, TEST)
+#: Numbers of the vectors that are fetched at a time where pairs are measured.
+_FETCHED: Final = 1 << 22
 _ENDS = ("number", "source", "target")
 
 
@@ -58,10 +61,11 @@ class EdgeObjective(PairObjective):
 
     def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step, ends: Ends) -> PairStepLoss:
         layout, known = _as_rows(labels, [pairs], [step.split])
-        loss = self._rows.loss(layout, known, step.split)
+        loss, place = self._rows.loss(layout, known, step.split), layout.place
 
         def contribute(rows: Tensor) -> Tensor:
-            source, target = ends(rows, pairs.source, pairs.target)
+            found, numbers = ends(rows, pairs.source, pairs.target)
+            source, target = (taken_rows(found, each, place) for each in numbers)
             return loss(self.decode(source, target).view(len(pairs), self.num_scores))
 
         return PairStepLoss(labels, loss.num_examples, loss.num_terms, contribute)
@@ -83,8 +87,17 @@ class EdgeObjective(PairObjective):
         return pairs, *_as_rows(placed, sets, _SPLITS)
 
     def _scored(self, labels: Labels, pairs: PairSet, scores: Tensor) -> Tensor:
-        placed = of_pairs(labels)
-        return self.scores_of(placed, placed.placed_rows.spread(scores), pairs)
+        """(num_pairs, num_scores) scores of pairs of this rank, without gradients. Collective."""
+        found = of_pairs(labels).placed_rows
+        rows, place = found.spread(scores), found.layout.place
+        step = max(1, _FETCHED // max(1, self.num_outputs))
+        out = place.lasting((len(pairs), self.num_scores), rows.dtype)
+        # Ranks fetch rows from each other in every step, also those that have no pairs left.
+        for start in range(0, int(found.layout.grid.comm.gather_numbers([len(pairs)]).max()), step):
+            part = pairs.take(slice(start, start + step))
+            source, target = found.ends(rows, part.source, part.target)
+            out[start : start + step] = self.decode(source, target).view(len(part), self.num_scores)
+        return out
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.links.filtered import filtered_ranks
 from gnnloom.trainer.links.losses import LOSSES
 from gnnloom.trainer.links.negatives import (
     DegreeNegatives,
@@ -22,11 +23,14 @@ from gnnloom.trainer.links.negatives import (
     Positives,
     UniformNegatives,
 )
+from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
+from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.tasks.objectives.objective import Metrics, TaskContext
 from gnnloom.trainer.tasks.objectives.pairs import (
     POOLS,
+    TEST,
     TRAIN,
     Ends,
     PairLabels,
@@ -35,11 +39,14 @@ from gnnloom.trainer.tasks.objectives.pairs import (
     PairStepLoss,
     Step,
     of_pairs,
+    routed_pairs,
 )
 from gnnloom.trainer.tasks.task import PREFIXES, Task
 
 #: Numbers of negatives that a pair may be below and still count as a hit.
 _HITS = (20, 50, 100)
+#: Ranks among all vertices that count as a hit.
+_FILTERED_HITS = (1, 3, 10)
 
 
 @dataclass(frozen=True)
@@ -72,16 +79,10 @@ class Links(PairObjective):
         num_terms = loss.num_terms(step.count, negative.shape[1])
 
         def contribute(rows: Tensor) -> Tensor:
-            source, target, others = ends(rows, pairs.source, pairs.target, negative)
-            repeated = source.unsqueeze(1).expand_as(others).reshape(-1, self.num_outputs)
-            against = self.decode(repeated, others.view(-1, self.num_outputs)).view(negative.shape)
-            return loss(self.decode(source, target), against, num_terms)
+            found, numbers = ends(rows, pairs.source, pairs.target, negative)
+            return pair_loss(self.attached_decoder, loss, found, numbers, num_terms)
 
         return PairStepLoss(labels, step.count, num_terms, contribute)
-
-    def score(self, source: Tensor, target: Tensor) -> Tensor:
-        # With the same bits whatever pairs are scored together, so that ties are ties on any number of ranks.
-        return self.attached_decoder.scores_of_pairs(source, target)
 
     def metrics(self, layout: Layout, labels: Labels) -> Metrics:  # noqa: ARG002 - labels know it
         placed = of_pairs(labels)
@@ -101,12 +102,12 @@ class Links(PairObjective):
         """What is reported of a split, without the prefix. Collective."""
         layout, pairs = labels.placed_rows.layout, labels.sets[split]
         comm, place = layout.grid.comm, layout.place
-        positive = self.scores_of(labels, rows, pairs)[:, 0]
+        positive = self._scores(labels, rows, pairs)
         if self.pairs.num_negatives(split):
             lists = ListRanks.of_scores(comm, place, positive, self._scores_of_lists(labels, rows, pairs))
             return {"mrr": lists.mean_reciprocal_rank()} | {f"hits_{count}": lists.hits(count) for count in _HITS}
         pool = labels.sets[POOLS[split]] if POOLS[split] in labels.sets else self._drawn_pool(pairs, split)
-        ranks = PoolRanks.of(comm, place, positive, self.scores_of(labels, rows, pool)[:, 0])
+        ranks = PoolRanks.of(comm, place, positive, self._scores(labels, rows, pool))
         hits = {f"hits_{count}": ranks.hits(count) for count in _HITS}
         return {"auc": ranks.auc(), "ap": ranks.average_precision(), **hits}
 
@@ -117,7 +118,41 @@ class Links(PairObjective):
             raise ValueError("the pairs have no negatives of their own")
         owner = np.repeat(np.arange(len(pairs)), negative.shape[1])
         each = PairSet(pairs.number[owner], pairs.source[owner], negative.ravel())
-        return self.scores_of(labels, rows, each)[:, 0].view(negative.shape)
+        return self._scores(labels, rows, each).view(negative.shape)
+
+    def _scores(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
+        """(num_pairs,) scores of pairs of this rank. Collective.
+
+        Args:
+            rows: this rank's rows of the vectors.
+        """
+        return score_all(labels.placed_rows, rows, self.attached_decoder, pairs.both_ends)
+
+    def details(self, layout: Layout, labels: Labels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - as above
+        """``filtered``, if it was asked for: ranks of the test pairs among all vertices but known targets."""
+        if not self.given.options["filtered_ranks"]:
+            return {}
+        placed = of_pairs(labels)
+        found, pairs = placed.placed_rows, placed.sets[TEST]
+        comm, place = found.layout.grid.comm, found.layout.place
+        targets = AllTargets(found, found.spread(scores), self.attached_decoder)
+        ranks = ListRanks.of(comm, place, filtered_ranks(targets, pairs.both_ends, self._known(placed, pairs.source)))
+        hits = {f"hits_{count}": ranks.hits(count) for count in _FILTERED_HITS}
+        return {"filtered": {"mrr": ranks.mean_reciprocal_rank(), **hits}}
+
+    def _known(self, labels: PairLabels, sources: NDArray[np.int64]) -> Lists:
+        """The targets of all pairs with some sources of this rank, whatever the split. Collective."""
+        found = labels.placed_rows
+        comm, place = found.layout.grid.comm, found.layout.place
+        sets = [labels.sets[split] for split in PREFIXES.values()]
+        if self.pairs.symmetric:
+            reverse = [PairSet(each.number, each.target, each.source) for each in sets]
+            sets += [routed_pairs(comm, each, found.owner(each.source), place) for each in reverse]
+        source, target = (np.concatenate([getattr(each, name) for each in sets]) for name in ("source", "target"))
+        order = np.argsort(source, kind="stable")
+        source, target = source[order], target[order]
+        start, stop = (np.searchsorted(source, sources, side) for side in ("left", "right"))
+        return Lists.of([target[first:last] for first, last in zip(start.tolist(), stop.tolist(), strict=True)])
 
     def _drawn_pool(self, pairs: PairSet, split: str) -> PairSet:
         """As many negatives as pairs, for links that came without, the same in every run. Communicates nothing."""

@@ -49,8 +49,6 @@ POOLS: Final[Mapping[str, str]] = {VALID: "valid_pool", TEST: "test_pool"}
 _PARTS: Final = 10
 #: Number of the decoder among what is created with a seed.
 _OF_DECODER: Final = 1
-#: Numbers of the vectors that are fetched at a time where pairs are measured.
-_SCORED: Final = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -81,6 +79,11 @@ class PairSet:
     def take(self, which: NDArray[Any] | slice) -> PairSet:
         """Those at some positions, or where a mask is True."""
         return self.changed(lambda array: array[which])
+
+    @property
+    def both_ends(self) -> NDArray[np.int64]:
+        """(num_pairs, 2) int64 sources and targets."""
+        return np.stack([self.source, self.target], 1)
 
     def changed(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> PairSet:
         """The pairs with every array changed."""
@@ -267,7 +270,7 @@ class PairObjective(Objective):
         owners = self._owners(operator, layout)
         rows = PairRows(layout, self.num_outputs, n, owners, operator.align)
         read = of_pairs(labels)
-        sets = {name: _routed(comm, each, rows.owner(each.source), place) for name, each in read.sets.items()}
+        sets = {name: routed_pairs(comm, each, rows.owner(each.source), place) for name, each in read.sets.items()}
         if self.given.options["exclude_targets"]:
             _excluding(operator).prepare_targets(TrainingPairs(self.pairs, self.given.counter))
         return replace(read, sets=sets, rows=rows, read=read.sets)
@@ -326,7 +329,7 @@ class PairObjective(Objective):
         """The loss over some pairs, of the model's output on the whole graph. Collective."""
         rows = labels.placed_rows
         pairs = self.compared(labels, pairs, step, np.full(len(pairs), group))
-        return self.step_loss(labels, pairs, step, rows.ends).after(rows.spread)
+        return self.step_loss(labels, pairs, step, rows.numbered).after(rows.spread)
 
     def compared(
         self,
@@ -351,26 +354,6 @@ class PairObjective(Objective):
             ends: finds the vectors of vertices in what the loss is called with.
         """
 
-    def scores_of(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
-        """(num_pairs, num_scores) scores of some pairs of this rank, without gradients. Collective.
-
-        Args:
-            rows: this rank's rows of the vectors.
-        """
-        found = labels.placed_rows
-        comm, step = found.layout.grid.comm, max(1, _SCORED // max(1, self.num_outputs))
-        out = found.layout.place.lasting((len(pairs), self.num_scores), rows.dtype)
-        # Ranks fetch rows from each other in every step, also those that have no pairs left.
-        for start in range(0, int(comm.gather_numbers([len(pairs)]).max()), step):
-            part = pairs.take(slice(start, start + step))
-            source, target = found.ends(rows, part.source, part.target)
-            out[start : start + step] = self.score(source, target).view(len(part), self.num_scores)
-        return out
-
-    def score(self, source: Tensor, target: Tensor) -> Tensor:
-        """(num_pairs, ...) scores to measure; see :meth:`decode`."""
-        return self.decode(source, target)
-
     def decode(self, source: Tensor, target: Tensor) -> Tensor:
         """(num_pairs, ...) scores of the (num_pairs, dim) vectors of both ends; differentiable."""
         scores: Tensor = self.attached_decoder(source, target)
@@ -391,9 +374,9 @@ class PairObjective(Objective):
         return {"vector": self.whole(layout, scores)}
 
 
-#: From the vectors of some vertices, and arrays of vertices of any shapes, the vectors of each; differentiable.
-#: Collective.
-Ends = Callable[..., list[Tensor]]
+#: From some vectors, and arrays of vertices of any shapes, the vectors of these vertices, and for each array, in its
+#: shape, which vectors are theirs; differentiable. Collective.
+Ends = Callable[..., tuple[Tensor, list[NDArray[np.int64]]]]
 
 
 class PairStepLoss:
@@ -456,8 +439,8 @@ def find_links(context: TaskContext, graph: str, key: str | None) -> Links:
     )
 
 
-def _routed(comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], place: Place) -> PairSet:
-    """The pairs whose sources this rank owns, by number. Collective."""
+def routed_pairs(comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], place: Place) -> PairSet:
+    """The pairs whose sources this rank owns, by source and number. Collective."""
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=comm.size)
     arriving = exchange_counts(comm, counts, place, Kind.SETUP)
@@ -467,7 +450,8 @@ def _routed(comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], place:
         return as_array(exchange_blocks(comm, sent, counts, arriving, place, Kind.SETUP)).copy()
 
     found = pairs.changed(exchanged)
-    return found.take(np.argsort(found.number, kind="stable"))
+    # Pairs of a source follow each other, so its vector stays in the caches.
+    return found.take(np.lexsort((found.number, found.source)))
 
 
 def _of_step(order: KeyedPermutation, size: int, step: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
