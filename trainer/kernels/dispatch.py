@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
@@ -90,6 +92,7 @@ __all__ = [
     "scaled_rows",
     "scaled_sum",
     "score_block",
+    "score_entries",
     "score_pairs",
     "seconds_of_weight_gradients",
     "sparse_product",
@@ -98,17 +101,22 @@ __all__ = [
 ]
 
 
-def sparse_product(matrix: CSR | SparseRows | RowsOnDisk, place: Place) -> SparseProduct:
-    """Prepare a matrix for products with dense ones of features; shares its memory, or reads it from disk each time.
+def sparse_product(
+    matrix: CSR | SparseRows | RowsOnDisk, place: Place, dtype: torch.dtype | None = None
+) -> SparseProduct:
+    """Prepare a matrix for products with dense ones; shares its memory, or reads it from disk each time.
 
     The kernel in C, if it was built and ``$GNNLOOM_KERNELS`` is not ``numba``; else the one compiled by numba. Weights
     are converted once to the dtype of sums.
+
+    Args:
+        dtype: of the dense matrices; None for that of features.
     """
     if place.rehearses:
         return UnperformedProduct(listed_rows(matrix) if isinstance(matrix, CSR) else matrix)
     prepare = partial(_product, place.threads)
     if isinstance(matrix, CSR | SparseRows):
-        return prepare(matrix, place.feature_dtype)
+        return prepare(matrix, dtype or place.feature_dtype)
     return StreamedProduct(matrix, place.feature_dtype, prepare, fuses=chosen_library() is not None)
 
 
@@ -171,6 +179,15 @@ def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:
     from gnnloom.trainer.kernels import pair_scores  # noqa: PLC0415
 
     return pair_scores.score_block(left, right, place)
+
+
+def score_entries(left: Tensor, right: Tensor, rows: NDArray[Any], columns: NDArray[Any], place: Place) -> Tensor:
+    """Scalar products of some rows with some rows; see :func:`gnnloom.trainer.kernels.pair_scores.score_entries`."""
+    if place.rehearses:
+        return place.empty((len(rows),), left.dtype)
+    from gnnloom.trainer.kernels import pair_scores  # noqa: PLC0415 - likewise
+
+    return pair_scores.score_entries(left, right, rows, columns, place)
 
 
 def score_pairs(left: Tensor, right: Tensor, place: Place) -> Tensor:

@@ -14,8 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gnnloom.trainer.links.bilinear import Dot
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.losses import PairLoss
+from gnnloom.trainer.links.pair_products import row_products_of_pairs
 from gnnloom.trainer.place.place import Place
 
 #: Rows of one end, or of all negatives, that are in memory at a time: they stay in the caches.
@@ -60,6 +62,11 @@ def pair_loss(
         ends: numbers of rows: (num_pairs,) sources, (num_pairs,) targets and (num_pairs, count) negatives.
         num_terms, margin: see :class:`gnnloom.trainer.links.losses.PairLoss`.
     """
+    if isinstance(decoder, Dot) and decoder.num_outputs == 1:
+        source, target, negatives = ends
+        targets = np.concatenate([target[:, None], negatives], 1)
+        scores = row_products_of_pairs(decoder.weighted(rows), decoder.side(rows), source, targets, decoder.place)
+        return loss(scores[:, 0], scores[:, 1:], num_terms, margin)
 
     def terms(_: slice, rows_of: Sequence[Tensor]) -> Tensor:
         source, target, negatives = rows_of

@@ -302,15 +302,16 @@ class PairObjective(Objective):
         """See :meth:`Objective.steps`: a random order of all training pairs is cut into steps."""
         labels = loss.labels  # type: ignore[attr-defined]
         pairs, size = labels.sets[TRAIN], self.step_pairs
-        order = self.order(epoch)
-        step_of = order.forward(pairs.number) // size
+        steps = _Steps(self.order(epoch), size)
         excluding = _excluding(operator) if self.given.options["exclude_targets"] else None
         try:
             for step in range(self.num_steps):
                 if excluding is not None:
-                    excluding.exclude(_of_step(order, size, step))
+                    excluding.exclude(steps.choosing(step))
                 count = min(size, self.pairs.num_pairs[TRAIN] - step * size)
-                yield self._whole_loss(labels, pairs.take(step_of == step), Step(TRAIN, count, epoch), step)
+                yield self._whole_loss(
+                    labels, pairs.take(steps.of(pairs.number) == step), Step(TRAIN, count, epoch), step
+                )
         finally:
             if excluding is not None:
                 excluding.exclude(None)
@@ -454,9 +455,24 @@ def routed_pairs(comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], p
     return found.take(np.lexsort((found.number, found.source)))
 
 
-def _of_step(order: KeyedPermutation, size: int, step: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
-    """Tells which pairs a step takes, from their numbers."""
-    return lambda numbers: order.forward(numbers) // size == step
+class _Steps:
+    """The steps of an epoch, in which its training pairs are in a random order."""
+
+    def __init__(self, order: KeyedPermutation, size: int) -> None:
+        self._order, self._size = order, size
+        #: Arrays of numbers, which are asked for in every step, and their steps.
+        self._found: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+
+    def of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_asked,) int64 steps of pairs, from their numbers."""
+        if id(numbers) not in self._found:
+            # The array is kept with them, so no other gets its place in memory.
+            self._found[id(numbers)] = numbers, self._order.forward(numbers) // self._size
+        return self._found[id(numbers)][1]
+
+    def choosing(self, step: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+        """Tells which pairs a step takes, from their numbers."""
+        return lambda numbers: self.of(numbers) == step
 
 
 def _excluding(operator: Operator) -> ExcludingOperator:

@@ -1,0 +1,98 @@
+"""Scalar products of the rows of many pairs, and their gradients, which are two products with a sparse matrix.
+
+Pairs are the entries of a matrix G whose rows are sources and whose columns are targets. The scores are the entries of
+L R^T where G has some ("sampled dense-dense product"); with their gradients as the entries of G, the gradient of L is
+G R and that of R is G^T L. So no array has a row for each pair, and the work is that of the products with an adjacency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.storage.matrix.transpose import transposed
+from gnnloom.trainer.kernels.dispatch import score_entries, sparse_product
+from gnnloom.trainer.place.arrays import array_dtype, as_array
+from gnnloom.trainer.place.place import Place
+
+
+def row_products_of_pairs(
+    left: Tensor, right: Tensor, source: NDArray[np.int64], targets: NDArray[np.int64], place: Place
+) -> Tensor:
+    """Scalar products of rows of pairs; differentiable. Communicates nothing.
+
+    Args:
+        left: (num_rows, dim) rows of sources.
+        right: (num_rows, dim) rows of targets.
+        source: (num_pairs,) int64 numbers of rows; fastest if they ascend.
+        targets: (num_pairs, count) int64 numbers of rows.
+
+    Returns:
+        (num_pairs, count).
+    """
+    order = None if (source[1:] >= source[:-1]).all() else np.argsort(source, kind="stable")
+    if order is not None:
+        source, targets = source[order], targets[order]
+    pairs = _Pairs.of(source, targets, len(right))
+    result: Tensor = _Products.apply(left, right, pairs, place)  # type: ignore[no-untyped-call]
+    found = result.view(targets.shape)
+    if order is None:
+        return found
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return found[place.from_numpy(back)]
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs as entries of a matrix.
+
+    Attributes:
+        row: (num_entries,) sources.
+        matrix: its rows are not sorted, and it has no weights.
+    """
+
+    row: NDArray[Any]
+    matrix: CSR
+
+    @classmethod
+    def of(cls, source: NDArray[np.int64], targets: NDArray[np.int64], num_rows: int) -> _Pairs:
+        kind, count = index_dtype(num_rows), targets.shape[1]
+        indptr = np.zeros(num_rows + 1, np.int64)
+        np.cumsum(np.bincount(source, minlength=num_rows) * count, out=indptr[1:])
+        columns = targets.reshape(-1).astype(kind)
+        return cls(np.repeat(source.astype(kind), count), CSR(0, indptr, columns, None, num_rows))
+
+
+class _Products(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, pairs: _Pairs, place: Place) -> Tensor:
+        ctx.save_for_backward(left, right)
+        ctx.given = pairs, place
+        return score_entries(left.detach(), right.detach(), pairs.row, pairs.matrix.indices, place)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        left, right = ctx.saved_tensors
+        pairs, place = ctx.given
+        data = as_array(place.contiguous(gradient)).astype(array_dtype(gradient.dtype), copy=False)
+        matrix = replace(pairs.matrix, data=data)
+        of_left, of_right, *_ = ctx.needs_input_grad
+        found = (
+            _product(matrix, right, place) if of_left else None,
+            _product(transposed(matrix), left, place) if of_right else None,
+        )
+        return *found, None, None
+
+
+def _product(matrix: CSR, dense: Tensor, place: Place) -> Tensor:
+    out = place.empty((matrix.num_rows, dense.shape[1]), dense.dtype)
+    ones = place.lasting((0,), dense.dtype)
+    sparse_product(matrix, place, dense.dtype).multiply(place.contiguous(dense.detach()), out, ones)
+    return out
