@@ -5,7 +5,7 @@ BIN := .venv/bin
 SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
-	bench-algorithms bench-spmm bench-epoch bench-sampling bench-modes bench-minibatch bench-startup bench-plan clean
+	bench-algorithms bench-spmm bench-epoch bench-sampling bench-links bench-modes bench-minibatch bench-startup bench-plan clean
 
 install: .venv/warm
 
@@ -148,6 +148,10 @@ bench-spmm: .venv/installed-for-benchmarks
 # Against the layers of PyG, with torch-sparse if it is installed; SCALE=small takes a minute, full an hour and 15 GB of memory.
 bench-epoch: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_epoch.py --scale $(SCALE)
+
+# Epochs of link training against PyG, on the whole graph and on sampled neighbors; SCALE=small takes a minute, full ten.
+bench-links: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_links.py --scale $(SCALE)
 
 # The planner's forecasts against measured epochs, in processor time; SCALE=small takes some minutes on two cores.
 bench-plan: .venv/installed-for-benchmarks
