@@ -102,9 +102,10 @@ def main(content: str, width: str, rounds: str) -> None:
         print(json.dumps(report | {"memory": figures[:, -1].tolist()}))
 
 
-def _chosen(residue: int, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _chosen(number: int, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Pseudo-random tenths of the pairs."""
-    return ((numbers * 0x9E3779B1) >> 16) % SHARE == residue
+    mixed = (numbers * 0x9E3779B1) & 0xFFFFFFFF
+    return (mixed >= number << 28) & (mixed < (number << 28) + (1 << 32) // SHARE)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ from gnnloom.trainer.place.place import Place
 #: Says of (k,) int64 numbers of pairs which ones a step excludes, as (k,) bool. All ranks say the same of a number.
 Chosen = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 
+#: Pairs that a choice is asked about at a time.
+_CHOSEN_AT_ONCE: Final = 1 << 16
 #: Pairs that a rank reads at a time, and sends on before it reads more.
 _PAIRS_READ: Final = 1 << 18
 
@@ -188,18 +190,20 @@ class TargetEntries:
         self._row, self._column = (
             each[order].astype(index_dtype(width), copy=False) for each, width in zip(entries[:2], widths, strict=True)
         )
-        self._number = entries.number[order]
+        # Both directions of an edge are often here: a choice is asked once.
+        self._number, of_number = np.unique(entries.number, return_inverse=True)
+        self._of_number = of_number[order].astype(index_dtype(len(self._number)))
         self._weight = None if entries.weight is None else entries.weight[order]
         self._offset = np.searchsorted(block[order], np.arange(len(shapes) + 1))
         # Not found again in every step, as pairs seldom occur twice.
         self._repeats = bool(self._is_repeated(np.arange(len(order))).any())
 
     def __len__(self) -> int:
-        return len(self._number)
+        return len(self._row)
 
     def chosen(self, choose: Chosen) -> list[ExcludedEntries]:
         """For every block, the entries of the pairs that are chosen; one that several pairs stand for is there once."""
-        kept = np.flatnonzero(choose(self._number))
+        kept = self._kept(choose)
         if self._repeats:
             kept = kept[~self._is_repeated(kept)]
         row, column = self._row[kept], self._column[kept]
@@ -209,6 +213,15 @@ class TargetEntries:
             ExcludedEntries(row[start:stop], column[start:stop], None if weight is None else weight[start:stop], *shape)
             for start, stop, shape in zip(bounds[:-1], bounds[1:], self._shapes, strict=True)
         ]
+
+    def _kept(self, choose: Chosen) -> NDArray[np.int64]:
+        """Positions of the entries whose pairs are chosen."""
+        # Some at a time, so that what the choice computes stays in the caches.
+        is_chosen = np.empty(len(self._number), bool)
+        for start in range(0, len(self._number), _CHOSEN_AT_ONCE):
+            numbers = self._number[start : start + _CHOSEN_AT_ONCE]
+            is_chosen[start : start + len(numbers)] = choose(numbers)
+        return np.flatnonzero(is_chosen[self._of_number])
 
     def _is_repeated(self, kept: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(len(kept),) bool, whether an entry is the same as the one before it."""
