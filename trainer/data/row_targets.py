@@ -48,6 +48,7 @@ def row_targets(
             order, counts = np.argsort(owner, kind="stable"), np.bincount(owner, minlength=comm.size)
             each.append(routed(comm, entries, order, counts, place))
     found = [Entries.joined(each, weighted=weighted) for each in parts]
+    parts.clear()
     return together(comm, lambda: [_numbered(each, vertex, halo) for each, halo in zip(found, halos, strict=True)])
 
 

@@ -160,6 +160,7 @@ class ExcludedEntries:
         row, column: (k,) int32 or int64.
         weight: (k,) float64; None for ones.
         num_rows, num_columns: of the block.
+        is_read: False where nothing is read, and the arrays have no values.
     """
 
     row: NDArray[Any]
@@ -167,14 +168,27 @@ class ExcludedEntries:
     weight: NDArray[np.float64] | None
     num_rows: int
     num_columns: int
+    is_read: bool = True
 
     def row_sums(self) -> NDArray[np.float64]:
         """(num_rows,) float64."""
+        if not self.is_read:
+            return np.zeros(self.num_rows)
         return np.bincount(self.row, self.weight, self.num_rows).astype(np.float64, copy=False)
 
 
-class TargetEntries:
+class Targets(Protocol):
     """The entries of pairs in some blocks of a matrix, from which steps choose."""
+
+    def __len__(self) -> int: ...
+
+    def chosen(self, choose: Chosen) -> list[ExcludedEntries]:
+        """For every block, the entries of the pairs that are chosen; one that several pairs stand for is there once."""
+        ...
+
+
+class TargetEntries:
+    """See :class:`Targets`; sorted, and held by the rank that multiplies with the blocks."""
 
     def __init__(self, entries: Entries, block: NDArray[np.integer[Any]], shapes: Sequence[tuple[int, int]]) -> None:
         """Sort the entries.
@@ -202,7 +216,6 @@ class TargetEntries:
         return len(self._row)
 
     def chosen(self, choose: Chosen) -> list[ExcludedEntries]:
-        """For every block, the entries of the pairs that are chosen; one that several pairs stand for is there once."""
         kept = self._kept(choose)
         if self._repeats:
             kept = kept[~self._is_repeated(kept)]

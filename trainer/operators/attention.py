@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Traffic
 from gnnloom.trainer.data.target_edges import ExcludedEntries
@@ -26,6 +27,7 @@ from gnnloom.trainer.kernels.dispatch import (
     head_sums,
 )
 from gnnloom.trainer.operators.halo import HaloExchange
+from gnnloom.trainer.place.arrays import as_array, tensor_dtype
 from gnnloom.trainer.place.place import Place
 
 
@@ -70,14 +72,21 @@ class NeighborRows:
         """The matrix without what is excluded."""
         if self._excluded is None:
             return self.matrix
-        # It imports numba, which only attention should load.
-        from gnnloom.storage.matrix.removal import without_entries  # noqa: PLC0415
-
         own, halo = (
-            without_entries(block, entries.row, entries.column)
+            self._without_entries(block, entries)
             for block, entries in zip(self.matrix.in_memory(), self._excluded, strict=True)
         )
         return replace(self.matrix, own=own, halo=halo)
+
+    def _without_entries(self, block: CSR, entries: ExcludedEntries) -> CSR:
+        if not entries.is_read:
+            place = self._grid.place
+            indices = place.lasting((block.nnz,), tensor_dtype(block.indices.dtype))
+            return replace(block, indptr=block.indptr.copy(), indices=as_array(indices), data=None)
+        # It imports numba, which only attention should load.
+        from gnnloom.storage.matrix.removal import without_entries  # noqa: PLC0415
+
+        return without_entries(block, entries.row, entries.column)
 
 
 class Attending:

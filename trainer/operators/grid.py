@@ -17,7 +17,7 @@ from gnnloom.storage.matrix.ranges import Span
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import GEMM, SPMM, Kind
-from gnnloom.trainer.data.target_edges import Chosen, PairSource, TargetEntries, check_directions
+from gnnloom.trainer.data.target_edges import Chosen, PairSource, Targets, check_directions
 from gnnloom.trainer.kernels.dispatch import (
     SparseProduct,
     add_widened,
@@ -66,8 +66,8 @@ class GridOperator(ABC):
         self._plan = plan
         #: The orders and axes of rows whose degrees this rank needs, and their spans.
         self._scaled_rows: dict[tuple[str, tuple[str, ...]], Span] = {}
-        self._targets: dict[tuple[int, bool], TargetEntries] = {}
-        self._degree_targets: dict[tuple[str, Span], TargetEntries] = {}
+        self._targets: dict[tuple[int, bool], Targets] = {}
+        self._degree_targets: dict[tuple[str, Span], Targets] = {}
         self._excluded: dict[tuple[int, bool], list[ExcludedBlock]] = {}
         self.weight_axes = weight_axes
         self._layouts: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Layout] = {}

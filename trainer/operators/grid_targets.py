@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.data.target_edges import Entries, PairSource, TargetEntries, read_entries, routed
+from gnnloom.trainer.data.target_edges import Entries, PairSource, TargetEntries, Targets, read_entries, routed
+from gnnloom.trainer.data.unread_targets import UnreadTargets
 from gnnloom.trainer.data.vertex_directory import VertexDirectory
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 from gnnloom.trainer.place.place import Place
@@ -42,13 +43,24 @@ class Window:
 
     def numbered(self, entries: Entries) -> TargetEntries:
         """Entries by position, of which those in the window are numbered as its blocks have them."""
-        num_rows, wide = self.rows[1] - self.rows[0], len(self.columns)
-        row_spans = [split_range(num_rows, self.row_blocks, number) for number in range(self.row_blocks)]
-        row, (row_block, row_start, _) = entries.row - self.rows[0], _within(entries.row - self.rows[0], row_spans)
+        row, (row_block, row_start, _) = (
+            entries.row - self.rows[0],
+            _within(entries.row - self.rows[0], self._row_spans),
+        )
         column_block, column_start, is_inside = _within(entries.column, self.columns)
         inside = entries._replace(row=row - row_start, column=entries.column - column_start).take(is_inside)
-        shapes = [(rows[1] - rows[0], columns[1] - columns[0]) for rows in row_spans for columns in self.columns]
-        return TargetEntries(inside, (row_block * wide + column_block)[is_inside], shapes)
+        block = row_block * len(self.columns) + column_block
+        return TargetEntries(inside, block[is_inside], self.shapes)
+
+    @property
+    def _row_spans(self) -> list[Span]:
+        num_rows = self.rows[1] - self.rows[0]
+        return [split_range(num_rows, self.row_blocks, number) for number in range(self.row_blocks)]
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Rows and columns of every block."""
+        return [(rows[1] - rows[0], columns[1] - columns[0]) for rows in self._row_spans for columns in self.columns]
 
 
 def _within(
@@ -67,7 +79,7 @@ def grid_targets(
     adjacency: GridAdjacency,
     windows: Sequence[Window],
     place: Place,
-) -> list[TargetEntries]:
+) -> Sequence[Targets]:
     """Send the entries of all pairs to the ranks that have them in a window. Collective.
 
     Args:
@@ -80,6 +92,8 @@ def grid_targets(
         CollectiveError: a pair has no vertex of the graph, or could not be read.
     """
     weighted = adjacency.shards.weighted
+    if place.rehearses:
+        return _unread(source, adjacency, windows, place)
     announced = np.array(comm.gather_numbers([fact for window in windows for fact in window.facts()]), np.int64)
     announced = announced.reshape(comm.size, len(windows), -1)
     # Equal on all ranks, so that all of them send for the same windows.
@@ -100,6 +114,17 @@ def grid_targets(
         number: windows[number].numbered(Entries.joined(kept, weighted=weighted)) for number, kept in parts.items()
     }
     return [numbered[first] for first in firsts]
+
+
+def _unread(source: PairSource, adjacency: GridAdjacency, windows: Sequence[Window], place: Place) -> Sequence[Targets]:
+    """As many entries in every window as if those of the matrix were spread evenly."""
+    found: dict[Window, Targets] = {}
+    for window in windows:
+        if window not in found:
+            shapes, n = window.shapes, max(1, adjacency.num_vertices)
+            shares = [rows * columns / n**2 for rows, columns in shapes]
+            found[window] = UnreadTargets(source, shares, shapes, place, weighted=adjacency.shards.weighted)
+    return [found[window] for window in windows]
 
 
 def _receivers(entries: Entries, bounds: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -6,6 +6,7 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +21,11 @@ from gnnloom.trainer.data.row_targets import row_targets
 from gnnloom.trainer.data.target_edges import (
     Chosen,
     PairSource,
-    TargetEntries,
+    Targets,
     check_directions,
     remaining_degree,
 )
+from gnnloom.trainer.data.unread_targets import UnreadTargets
 from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.operators.halo_product import ExcludedColumns, HaloProduct, LocalProducts
@@ -60,7 +62,7 @@ class PointToPoint(WholeRows):
         super().__init__(ProcessGrid(comm, {AXIS: comm.size}, place), shard.vertex())
         matrix = shard.operand()
         self._shard, self._normalization = shard, normalization
-        self._targets: list[TargetEntries] = []
+        self._targets: Sequence[Targets] = ()
         self._degree = np.empty(0)
         self._sides = sides = self._scaling(self._degrees(matrix))
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
@@ -82,15 +84,31 @@ class PointToPoint(WholeRows):
         return scaling(where, self._normalization, degree, self.place)
 
     def prepare_targets(self, source: PairSource) -> None:
+        check_directions(source, symmetric=self._shard.shards.symmetric)
+        self._targets = self._unread_targets(source) if self.place.rehearses else self._read_targets(source)
+        self._degree = self._degrees(self.matrix)
+
+    def _read_targets(self, source: PairSource) -> Sequence[Targets]:
+        """The entries of this rank's rows. Collective."""
         shards, halos = self._shard.shards, [self.matrix.halo_vertex]
-        check_directions(source, symmetric=shards.symmetric)
-        if self.backward_product is not None and not shards.symmetric:
+        if self._has_own_transpose:
             halos.append(self._shard.read("transpose/halo_vertex"))
         comm, vertex = self.grid.comm, self.layout(0).vertex
-        self._targets = row_targets(
-            comm, source, shards.num_vertices, vertex, halos, self.place, weighted=shards.weighted
-        )
-        self._degree = self._degrees(self.matrix)
+        return row_targets(comm, source, shards.num_vertices, vertex, halos, self.place, weighted=shards.weighted)
+
+    def _unread_targets(self, source: PairSource) -> Sequence[Targets]:
+        """As many entries as this rank's share of the nonzeros."""
+        shards, matrix = self._shard.shards, self.matrix
+        # The partition was measured on the whole graph.
+        total = self.grid.comm.size * shards.quality.get("load_avg", matrix.own.nnz + matrix.halo.nnz)
+        shares = [block.nnz / max(1, total) for block in (matrix.own, matrix.halo)]
+        shapes = [(block.num_rows, block.num_columns) for block in (matrix.own, matrix.halo)]
+        matrices = 2 if self._has_own_transpose else 1
+        return [UnreadTargets(source, shares, shapes, self.place, weighted=shards.weighted) for _ in range(matrices)]
+
+    @property
+    def _has_own_transpose(self) -> bool:
+        return self.backward_product is not None and not self._shard.shards.symmetric
 
     def exclude(self, chosen: Chosen | None) -> None:
         if chosen is None:
