@@ -1,0 +1,68 @@
+"""Entries of pairs are chosen once each, and degrees without them are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.data.target_edges import Entries, TargetEntries, remaining_degree
+from gnnloom.trainer.operators.p2p import PointToPoint
+from gnnloom.trainer.place.place import Place
+from support.lone import LoneCommunicator
+from support.problems import problem
+from support.target_pairs import ListedPairs
+
+
+def below(bound: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+    return lambda numbers: np.less(numbers, bound)
+
+
+def test_an_entry_of_several_chosen_pairs_is_excluded_once_from_each_block() -> None:
+    # Pairs 0 and 3 stand for the same entry; the last entry of block 0 and the first of block 1 have the same place.
+    row, column, number = np.array([[1, 0, 1, 1], [2, 0, 2, 2], [0, 1, 2, 3]])
+    entries = Entries(row, column, number, np.array([4.0, 5, 6, 4]))
+    targets = TargetEntries(entries, np.array([0, 0, 1, 0]), [(2, 3), (2, 4)])
+    for bound, rows in ((0, ([], [])), (1, ([1], [])), (2, ([0, 1], [])), (3, ([0, 1], [1])), (4, ([0, 1], [1]))):
+        first, second = targets.chosen(below(bound))
+        assert (first.row.tolist(), second.row.tolist()) == rows
+        assert (first.num_columns, second.num_columns) == (3, 4)
+    assert first.row_sums().tolist() == [5, 4]
+    assert second.row_sums().tolist() == [0, 6]
+    # Without the first of the two, the second one stands for the entry.
+    first, _ = targets.chosen(lambda numbers: np.equal(numbers, 3))
+    assert first.row_sums().tolist() == [0, 4]
+
+
+def test_a_row_whose_entries_are_all_excluded_has_degree_zero_whatever_was_rounded() -> None:
+    weight = np.array([3e8, 0.1, 7e-3], np.float32).astype(np.float64)
+    degree = np.array([weight.sum(), weight.sum(), 5.0])
+    excluded = np.array([weight[::-1].sum() * (1 + 2e-16), weight[0], 2.0])
+    rest = remaining_degree(degree, excluded)
+    assert rest[0] == 0
+    assert rest[1] == pytest.approx(weight[1:].sum(), rel=1e-5)
+    assert rest[2] == 3
+
+
+def test_what_a_step_cannot_exclude_is_an_error(tmp_path: Path) -> None:
+    given = problem("weighted", 45, 200, symmetric=False, weighted=True)
+    # The rest of a row that loses its only positive weight.
+    start, stop = given.adjacency.indptr[:2]
+    given.adjacency.data[start:stop] = -0.125
+    given.adjacency.data[start] = 8
+    shard = given.store(Catalog(tmp_path), 1).row_shards(parts=1).shard(0)
+    operator = PointToPoint(LoneCommunicator(), shard, "symmetric", Place())
+    with pytest.raises(ValueError, match="prepare_targets"):
+        operator.exclude(below(1))
+    operator.exclude(None)
+    source = int(given.adjacency.indices[start])
+    operator.prepare_targets(ListedPairs(np.array([[source, 0]]), np.array([8.0]), symmetric=False))
+    assert stop - start > 1
+    with pytest.raises(InputError, match="negative or infinite sum"):
+        operator.exclude(below(1))
+    operator.exclude(below(0))
