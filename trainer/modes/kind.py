@@ -22,7 +22,7 @@ class RankRows:
     Attributes:
         own, halo: vertices that it owns, and others that its rows refer to.
         num_vertices, nnz: of the whole graph; without the graph, estimated from the rank's rows.
-        row_bytes: of the features of a vertex.
+        row_bytes: of the features of a vertex; 0 if they are learned, as rows that change are not cached.
     """
 
     own: int
@@ -45,7 +45,8 @@ class BatchSizes:
         nonzeros: of every layer's block, or of the one matrix of all layers.
         is_layered: every layer has a block of its own.
         received: rows of other ranks that arrive for a product.
-        has_features: batches that are prepared ahead have their input features.
+        has_features: batches that are prepared ahead have their input features, unless these are learned.
+        fetches: learned features come from the ranks that have them, and gradients go back.
         kept_bytes: bytes of what else the mode keeps.
         maps_features: the features of all vertices are mapped from disk, in addition to the graph.
         maps_graph: the graph is mapped from disk.
@@ -56,6 +57,7 @@ class BatchSizes:
     is_layered: bool = False
     received: float = 0.0
     has_features: bool = False
+    fetches: bool = False
     kept_bytes: float = 0.0
     maps_features: bool = False
     maps_graph: bool = True

@@ -44,6 +44,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
         nonzeros=nonzeros,
         is_layered=True,
         has_features=is_stored,
+        fetches=True,
         # Frequent rows of other ranks, as many as fit.
         kept_bytes=0 if is_stored else min(options["cache_memory"], (rank.num_vertices - rank.own) * rank.row_bytes),
         maps_features=is_stored,

@@ -16,7 +16,9 @@ from gnnloom.trainer.modes.options import AHEAD, AUTO, BATCH_SIZE, SUBGRAPHS
 def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
     """A subgraph, as large as its sampler says."""
     rows, nonzeros = SAMPLERS[options["sampler"]].sizes(options, rank.num_vertices, rank.nnz)
-    return BatchSizes(rows=[rows] * (num_layers + 1), nonzeros=[nonzeros], has_features=True, maps_features=True)
+    return BatchSizes(
+        rows=[rows] * (num_layers + 1), nonzeros=[nonzeros], has_features=True, fetches=True, maps_features=True
+    )
 
 
 MODE = ModeKind(

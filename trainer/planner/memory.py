@@ -14,7 +14,6 @@ import numpy as np
 from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.workload import Footprint
-from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.kind import UNKNOWN, ModelWork
@@ -108,10 +107,10 @@ class _Rank:
         stays = first.held * n * width
         kept = first.product * n * width if options.input_is_kept else 0.0
         copies = _COPIES[config.optimizer]
-        trained = 2 * copies * stays if config.input_is_trained else 0
+        trained = 2 * copies * first.held * n * options.dims[0] * size if config.input_is_trained else 0
         self.adjacency = int(matrix_bytes)
         self.features = int((0.0 if kept else stays) + trained + _ROW_BYTES * max(each.rows for each in layers) * n)
-        self.batches = 0 if sizes is None else _prepared(config, sizes, rows.row_bytes)
+        self.batches = 0 if sizes is None else _prepared(config, sizes, width)
         weights = (2 * copies + 2) * _num_weights(config, options) * size
         # While they load, a rank's share of the features is split off, and multiplied with the first matrix.
         loading = 2 * stays + kept + first.arriving_bytes(n * width)
@@ -137,9 +136,8 @@ class _Rank:
         entry = shards.index_bytes + _weight_bytes(shards, config)
         # A product with each neighbor's columns keeps where they begin and end in every row.
         pointers = 16 * rank.own + (24 * rank.sent if config.ranks > 2 else 0)
-        rows = RankRows(
-            rank.own, rank.halo, shards.num_vertices, shards.nnz, shards.num_features * config.feature_bytes
-        )
+        row_bytes = 0 if config.embed else shards.num_features * config.feature_bytes
+        rows = RankRows(rank.own, rank.halo, shards.num_vertices, shards.nnz, row_bytes)
         matrix = matrices * (rank.nonzeros * entry + pointers)
         return cls(config, options, [footprint] * (len(options.pairs) + 1), rows, rank.nonzeros, matrix)
 
@@ -149,7 +147,7 @@ class _Rank:
         if footprint is None:
             raise InputError(f"algorithm {config.algorithm}: its memory cannot be projected, as it states no footprint")
         layers = footprint(axes, options.layer_plan().propagates_first)
-        n, row_bytes = shards.num_vertices, shards.num_features * config.feature_bytes
+        n, row_bytes = shards.num_vertices, 0 if config.embed else shards.num_features * config.feature_bytes
         entry, entries = 4 + _weight_bytes(shards, config), layers[0].adjacency * shards.nnz
         matrices = _windows(shards, options, layers, axes) / layers[0].adjacency
         # Blocks with few entries list their rows, each with an offset, instead of a pointer for every row.
@@ -186,11 +184,12 @@ def _shares(batch: BatchSizes, num_vertices: int) -> list[Footprint]:
     ]
 
 
-def _prepared(config: ModeConfig, batch: BatchSizes, row_bytes: int) -> int:
+def _prepared(config: TrainConfig, batch: BatchSizes, row_bytes: int) -> int:
     """Bytes of the batches that are prepared, and of the one in use with its transpose."""
     structure = 24 * (batch.rows[0] + batch.received) + 4 * sum(batch.nonzeros)
     features = batch.rows[0] * row_bytes
-    return int(batch.kept_bytes + features + (config.pool + 2) * (structure + batch.has_features * features))
+    ahead = features if batch.has_features and not config.embed else 0
+    return int(batch.kept_bytes + features + (config.pool + 2) * (structure + ahead))
 
 
 def _layer_peak(

@@ -38,6 +38,8 @@ CASES: dict[str, dict[str, Any]] = {
     "summa": {"algorithm": "summa", "grid": (2, 1), "hidden": (100, 50)},
     "tensor3d": {"algorithm": "tensor3d", "grid": (1, 1, 2), "hidden": (64, 128), "model": "sage"},
     "columns": {"algorithm": "tensor3d", "grid": (1, 2, 1), "hidden": (64, 128)},
+    "learned": {"embed": 96, "hidden": (64,)},
+    "learned-columns": {"algorithm": "tensor3d", "grid": (1, 2, 1), "hidden": (64, 128), "embed": 96},
 }
 
 
@@ -128,6 +130,9 @@ SAMPLED: dict[str, dict[str, Any]] = {
     "minibatch": {"mode": "minibatch", "batch_size": 40_000},
     "neighbor": {"mode": "neighbor", "model": "sage", **DRAWN},
     "samples": {"mode": "neighbor", "model": "sage", "samples": ""},
+    "learned-edge": {"mode": "subgraph", "sampler": "edge", "batch_size": 30_000, "batches": 4, "embed": 96},
+    "learned-minibatch": {"mode": "minibatch", "batch_size": 40_000, "embed": 96},
+    "learned-neighbor": {"mode": "neighbor", "model": "sage", "embed": 96, **DRAWN},
 }
 
 

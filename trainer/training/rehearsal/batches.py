@@ -20,6 +20,8 @@ from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
+from gnnloom.trainer.layout.partial_parameters import RowGradient
+from gnnloom.trainer.modes.epochs.learned_rows import gradient_of
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, multiplying_by
 from gnnloom.trainer.modes.kind import BatchSizes
 from gnnloom.trainer.operators.layered import Layered
@@ -76,12 +78,13 @@ class RehearsedBatches(Mode):
         drawn = _NUMBERED * sizes.rows[0] + _DRAWN * max(sizes.nonzeros)
         threads = 0 if context.samples else max(1, context.options["sampler_threads"])
         self._kept = [memory.array((round(sizes.kept_bytes + threads * drawn),), np.dtype(np.uint8))]
-        self._ahead = [(self._prepared(), self._feature() if sizes.has_features else None) for _ in range(ahead)]
+        has_features = sizes.has_features and context.learned is None
+        self._ahead = [(self._prepared(), self._feature() if has_features else None) for _ in range(ahead)]
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
-        model = self.context.model
+        model, learned = self.context.model, self.context.learned
         model.zero_grad()
-        operator, feature = self._prepared(), self._feature()
+        operator, feature = self._prepared(), self._feature() if learned is None else self._fetched(learned)
         count = int(self._sizes.rows[-1])
         label = self.context.labels.label
         shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
@@ -89,8 +92,38 @@ class RehearsedBatches(Mode):
         loss = self.context.vertex_objective.loss(operator.layout(model.num_layers), labels)
         with multiplying_by(operator, model, shrinks=self._sizes.is_layered):
             add_gradients(model, epoch, operator, feature, loss, 1.0)
+        if learned is not None:
+            learned.row_gradient = self._given_back(feature)
+            del feature
         update()
         return 0.0
+
+    @property
+    def _exchanges(self) -> bool:
+        """Whether learned features come from other ranks."""
+        return self._sizes.fetches and self.context.comm.size > 1
+
+    def _fetched(self, learned: Tensor) -> Tensor:
+        """Learned features of a batch: at most all of them come from other ranks, to which as many go."""
+        place, shape = self.context.place, (int(self._sizes.rows[0]), learned.shape[1])
+        feature = place.empty(shape, learned.dtype)
+        if self._exchanges:
+            moved = [place.like(feature) for _ in range(2)]
+            del moved
+        return feature.requires_grad_()
+
+    def _given_back(self, feature: Tensor) -> RowGradient:
+        """The gradient of a rank's rows: as many as it has fetched."""
+        place, gradient = self.context.place, gradient_of(feature)
+        rows = place.from_numpy(self._memory.array((len(gradient),), np.dtype(np.int64)))
+        if not self._exchanges:
+            return RowGradient(rows, gradient)
+        sent, arrived = place.like(gradient), place.like(gradient)
+        del sent
+        # The sums, and what is added to them.
+        total, part = place.like(arrived), place.like(arrived)
+        del part
+        return RowGradient(rows, total)
 
     def scores(self) -> Tensor:
         if self.context.samples is None:

@@ -93,7 +93,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     dataset = Catalog(config.catalog).dataset(config.dataset)
     opened = OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks)
     shards = opened.shards.shards
-    sizes = sizes_of(shards, config)
+    sizes = sizes_of(shards, config, reads_features=not config.embed)
     if not (config.embed or sizes.num_features) or not sizes.num_outputs:
         raise InputError(
             f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train"
@@ -172,9 +172,9 @@ def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) 
 def process_memory(config: TrainConfig) -> int:
     """Bytes of a rank without any data. Where the kernels in C are not built, every rank takes those of numba too."""
     work = config.model_kind.work
-    # Grids are read with numba; batches and attention are computed with it.
+    # Grids are read with numba; batches, attention and the start of learned features are computed with it.
     multiplies = work is not None and not work.attends
-    plain = config.chosen_algorithm.reads is ROW_SHARDS and config.mode == "full" and multiplies
+    plain = config.chosen_algorithm.reads is ROW_SHARDS and config.mode == "full" and multiplies and not config.embed
     return PROCESS_MEMORY + (0 if plain else NUMBA_MEMORY)
 
 

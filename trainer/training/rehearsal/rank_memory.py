@@ -16,16 +16,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.place.global_generator import seeded
@@ -40,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 #: From the second epoch on, the workspace does not grow.
 _EPOCHS = 2
+#: Chunks of an array with a row per vertex that a rank sends, receives, puts in order and compresses at a time.
+_MOVING_CHUNKS = 4
 
 
 @dataclass(frozen=True)
@@ -162,7 +168,7 @@ class _Rehearsal:
 
     def _rank_rows(self) -> RankRows:
         shards = self.shards.shards
-        row_bytes = shards.num_features * np.dtype(self.config.dtype).itemsize
+        row_bytes = 0 if self.config.embed else shards.num_features * np.dtype(self.config.dtype).itemsize
         if not isinstance(shards, RowShards):
             return RankRows(len(self.labels.split), 0, shards.num_vertices, shards.nnz, row_bytes)
         # Only the rank's own records: of many ranks, each would otherwise read those of all.
@@ -187,13 +193,11 @@ class _Rehearsal:
         for epoch in range(_EPOCHS):
             model.train()
             self.mode.train_epoch(epoch, self.update)
+            # A last epoch is evaluated before its checkpoint is taken.
+            if self.config.evaluates and epoch == _EPOCHS - 1:
+                self._evaluate()
             checkpoint = self._checkpoint()
         model.eval()
-        with torch.no_grad():
-            if self.config.evaluates:
-                scores = self.mode.scores()
-                self.session.objective.details(self.layout, self.labels, scores)
-                self.metrics(scores)
         if self.config.save_embeddings:
             predicted = predicted_rows(self.session, self.mode.context.inputs, embeddings=True)
             # Of one array after the other, the rows that are sent to the ranks that write them, and those that arrive.
@@ -213,6 +217,13 @@ class _Rehearsal:
             getattr(self.shards.shards, "read_shares", (0.0, 0.0)),
         )
 
+    def _evaluate(self) -> None:
+        self.session.model.eval()
+        with torch.no_grad():
+            scores = self.mode.scores()
+            self.session.objective.details(self.layout, self.labels, scores)
+            self.metrics(scores)
+
     def _mapped(self) -> int:
         """Bytes of the uncompressed copies of the graph and of the vertex data."""
         shards, sizes = self.shards.shards, self.sizes
@@ -231,9 +242,25 @@ class _Rehearsal:
             whole = tensor.shape if piece is None else piece.shape
             found += math.prod(whole) * tensor.element_size()
             # One rank gathers the weights, but no rank the arrays with a row per vertex.
-            is_spread = piece is not None and piece.layout is not None
-            copies.append(self.memory.place.lasting(tensor.shape if is_spread else whole, tensor.dtype))
+            if piece is None or piece.layout is None:
+                copies.append(self.memory.place.lasting(whole, tensor.dtype))
+            else:
+                copies.append(self._own_chunks(tensor, piece.layout, piece.shape))
         return found
+
+    def _own_chunks(self, tensor: Tensor, layout: Layout, shape: tuple[int, int]) -> Tensor:
+        """Take the memory of an exchange of rows for the moment; returns the rows that a rank then writes."""
+        rows = whole_rows(tensor, layout, shape[1], Kind.CHECKPOINT)
+        # Of the ranks with the same rows, one puts them in the order of the vertices.
+        in_order = self._bytes(rows.nbytes if layout.speaks_for_rows else 0)
+        del rows
+        written = self.memory.place.lasting((-(-shape[0] // self.comm.size), shape[1]), tensor.dtype)
+        moving = self._bytes(min(written.nbytes, _MOVING_CHUNKS * CHUNK_BYTES))
+        del in_order, moving
+        return written
+
+    def _bytes(self, count: int) -> NDArray[np.uint8]:
+        return self.memory.array((count,), np.dtype(np.uint8))
 
     def update(self) -> None:
         """Sum the gradients over the ranks, clip them, and change the parameters."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class RowSizes(_Sizes):
         return nonzeros * self.num_vertices // max(1, own)
 
     @classmethod
-    def of(cls, shards: RowShards, config: LossConfig) -> RowSizes:
+    def of(cls, shards: RowShards, config: LossConfig, *, reads_features: bool = True) -> RowSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)]
         kinds = [
@@ -87,17 +88,23 @@ class RowSizes(_Sizes):
         ]
         return cls(
             **_common(shards, config),
-            ranks=tuple(_rank_sizes(shards, prefix) for prefix in prefixes),
+            ranks=tuple(_rank_sizes(shards, prefix, reads_features) for prefix in prefixes),
             index_bytes=max(np.dtype(kind).itemsize for kind in kinds),
         )
 
 
-def _rank_sizes(shards: RowShards, prefix: str) -> RankSizes:
+def _rank_sizes(shards: RowShards, prefix: str, reads_features: bool) -> RankSizes:
     own, sent, halo, own_nonzeros, halo_nonzeros = (
         shards.artifact.record(f"{prefix}/{name}").shape[0]
         for name in ("vertex", "send_row", "halo_vertex", "own/indices", "halo/indices")
     )
-    return RankSizes(own, sent, halo, own_nonzeros + halo_nonzeros, tree_bytes(shards.artifact.path / prefix))
+    read = _read_bytes(shards.artifact.path / prefix, reads_features)
+    return RankSizes(own, sent, halo, own_nonzeros + halo_nonzeros, read)
+
+
+def _read_bytes(folder: Path, reads_features: bool) -> int:
+    """Stored bytes of a folder of shards, without features that are not read."""
+    return tree_bytes(folder) - (0 if reads_features else sum(map(tree_bytes, folder.glob("**/feature"))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +129,7 @@ class GridSizes(_Sizes):
         return int(entries * sum(self.variant_bytes.values()) / variants + rows * self.order_bytes)
 
     @classmethod
-    def of(cls, shards: GridShards, config: LossConfig) -> GridSizes:
+    def of(cls, shards: GridShards, config: LossConfig, *, reads_features: bool = True) -> GridSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         facts, path = shards.artifact.facts, shards.artifact.path
         return cls(
@@ -130,7 +137,9 @@ class GridSizes(_Sizes):
             nnz=int(facts["nnz"] * max(facts["balance"].values())),
             is_double=shards.permutation == "double",
             variant_bytes={folder.name: tree_bytes(folder) for folder in (path / "grid").iterdir() if folder.is_dir()},
-            order_bytes=max(tree_bytes(folder) for folder in (path / "order").iterdir() if folder.is_dir()),
+            order_bytes=max(
+                _read_bytes(folder, reads_features) for folder in (path / "order").iterdir() if folder.is_dir()
+            ),
         )
 
 
@@ -138,15 +147,16 @@ class GridSizes(_Sizes):
 ShardSizes = RowSizes | GridSizes
 
 
-def sizes_of(shards: RowShards | GridShards, config: LossConfig) -> ShardSizes:
+def sizes_of(shards: RowShards | GridShards, config: LossConfig, *, reads_features: bool = True) -> ShardSizes:
     """The sizes of stored shards.
 
     Args:
         config: the task, which decides how wide the model's output is.
+        reads_features: the training reads the features; otherwise it learns others.
 
     Raises:
         InputError: the shards lack what the task predicts.
     """
     if isinstance(shards, RowShards):
-        return RowSizes.of(shards, config)
-    return GridSizes.of(shards, config)
+        return RowSizes.of(shards, config, reads_features=reads_features)
+    return GridSizes.of(shards, config, reads_features=reads_features)

@@ -30,13 +30,18 @@ class UnreadGridShards(GridShards):
 
     Attributes:
         read_shares: entries of the windows that were asked for over those of one variant, and the share of the rows
-            whose features were.
+            whose features were, or if no features were, whose splits.
     """
 
     def __init__(self, artifact: Artifact, memory: Unwritten) -> None:
         super().__init__(artifact)
         self._memory = memory
-        self.read_shares = (0.0, 0.0)
+        self._entries_read = 0.0
+        self._rows_read = dict.fromkeys(("feature", "split"), 0.0)
+
+    @property
+    def read_shares(self) -> tuple[float, float]:
+        return self._entries_read, self._rows_read["feature"] or self._rows_read["split"]
 
     def windows(
         self,
@@ -50,7 +55,7 @@ class UnreadGridShards(GridShards):
 
     def _window(self, variant: str, rows: Span, columns: Span, dtype: np.dtype[Any]) -> CSR:
         nnz, width = self._entries(variant, rows, columns), columns[1] - columns[0]
-        self._note(nnz / max(1, self.nnz), 0.0)
+        self._entries_read += nnz / max(1, self.nnz)
         data = self._memory.array((nnz,), dtype) if self.weighted else None
         indptr = even_offsets(rows[1] - rows[0] + 1, nnz)
         return CSR(rows[0], indptr, self._memory.array((nnz,), index_dtype(width)), data, width)
@@ -77,13 +82,10 @@ class UnreadGridShards(GridShards):
         # Which vertices a rank has decides what it exchanges when rows change their order.
         if name == "vertex":
             return super().vertex_data(name, order, span, counter, dtype)
-        if name == "feature":
-            self._note(0.0, (span[1] - span[0]) / max(1, self.num_vertices))
+        if name in self._rows_read:
+            self._rows_read[name] += (span[1] - span[0]) / max(1, self.num_vertices)
         record = self.artifact.record(f"{order_path('rows', 0)}/{name}")
         return self._memory.array((span[1] - span[0], *record.shape[1:]), dtype or np.dtype(record.dtype))
-
-    def _note(self, entries: float, rows: float) -> None:
-        self.read_shares = (self.read_shares[0] + entries, self.read_shares[1] + rows)
 
 
 def _share(cell: Span, window: Span) -> float:

@@ -241,7 +241,8 @@ class StageInputs:
         stored = self._stored("shards")
         if stored is not None:
             shards = RowShards(stored) if self.recipe.grid is None else GridShards(stored)
-            return sizes_of(shards, self.assignment.workload.config)
+            config = self.assignment.workload.config
+            return sizes_of(shards, config, reads_features=not config.embed)
         return self._row_shards() if self.recipe.grid is None else self._grid_shards()
 
     @property
