@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import normal, stream_key
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.samplers.kind import ALL
@@ -19,7 +22,9 @@ from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.storage.sampling.walk import WalkSampler
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.loop import train
 from support.dense_models import DenseModel
+from support.lone import LoneCommunicator
 from support.lone_training import lone_session
 from support.mpi import train_all
 from support.problems import problem
@@ -162,18 +167,19 @@ OPTIMIZERS = {1: ("adam", 0.0), 2: ("sgd", 0.0), 4: ("adam", 0.3)}
 
 
 @pytest.fixture(scope="module")
-def losses(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int, int], list[float]]:
-    """Of each mode and number of ranks, twice."""
-    keys, configs = [], []
+def losses(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int, str], list[float]]:
+    """Of each mode and number of ranks: trained straight, and with an interruption and other threads."""
+    keys, configs = list[tuple[str, int, str]](), []
     for mode in MODES:
         for ranks, (optimizer, clip) in OPTIMIZERS.items():
-            for again in range(2):
-                run = f"{mode}-{ranks}-{again}"
-                given = config(
-                    catalog, run, mode, ranks=ranks, optimizer=optimizer, clip_norm=clip, sampler_threads=again
-                )
-                keys.append((mode, ranks, again))
-                configs.append(given)
+            options: dict[str, Any] = {"ranks": ranks, "optimizer": optimizer, "clip_norm": clip}
+            parts = config(catalog, f"{mode}-{ranks}-parts", mode, **options, sampler_threads=0)
+            configs += [config(catalog, f"{mode}-{ranks}-straight", mode, **options), replace(parts, epochs=3), parts]
+            keys += [(mode, ranks, "straight"), (mode, ranks, "before"), (mode, ranks, "parts")]
+    # Only mini-batches are the same on any number of ranks.
+    moved = config(catalog, "moved", "minibatch", ranks=1)
+    configs += [replace(moved, epochs=3), replace(moved, ranks=4, epochs=5), replace(moved, ranks=2)]
+    keys += [("minibatch", 0, "1"), ("minibatch", 0, "4"), ("minibatch", 0, "2")]
     results = train_all(tmp_path_factory.mktemp("runs"), configs)
     assert not [result for result in results if "error" in result]
     return {key: result["loss"] for key, result in zip(keys, results, strict=True)}
@@ -182,21 +188,71 @@ def losses(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> dict[t
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("mode", MODES)
 def test_steps_are_those_of_sparse_optimizers_of_torch(
-    catalog: Catalog, losses: dict[tuple[str, int, int], list[float]], mode: str, ranks: int
+    catalog: Catalog, losses: dict[tuple[str, int, str], list[float]], mode: str, ranks: int
 ) -> None:
     expected, dense = dense_training(catalog, mode, ranks, *OPTIMIZERS[ranks])
-    assert_close(losses[mode, ranks, 0], expected, steps=10 * EPOCHS, bits=ADAM_BITS)
-    arrays = read_checkpoint(catalog["bare"].run_path(f"{mode}-{ranks}-0") / "checkpoint").arrays
+    assert_close(losses[mode, ranks, "straight"], expected, steps=10 * EPOCHS, bits=ADAM_BITS)
+    arrays = checkpoint(catalog, f"{mode}-{ranks}-straight")
     for name, value in dense.parameters.items():
         found, bits = arrays[f"parameter/{name}"], ADAM_BITS + 4
         assert_close(found, value.detach().numpy(), steps=10 * EPOCHS, bits=bits, message=name)
 
 
-def test_a_run_repeats_bit_for_bit(catalog: Catalog, losses: dict[tuple[str, int, int], list[float]]) -> None:
-    for (mode, ranks, again), found in losses.items():
-        assert found == losses[mode, ranks, 0], (mode, ranks)
-        arrays, before = (
-            read_checkpoint(catalog["bare"].run_path(f"{mode}-{ranks}-{each}") / "checkpoint").arrays
-            for each in (again, 0)
+def checkpoint(catalog: Catalog, run: str) -> dict[str, NDArray[Any]]:
+    return dict(read_checkpoint(catalog["bare"].run_path(run) / "checkpoint").arrays)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_resumed_run_repeats_a_straight_one_bit_for_bit(
+    catalog: Catalog, losses: dict[tuple[str, int, str], list[float]], mode: str
+) -> None:
+    for ranks in RANKS:
+        assert losses[mode, ranks, "parts"] == losses[mode, ranks, "straight"]
+        parts, straight = (checkpoint(catalog, f"{mode}-{ranks}-{run}") for run in ("parts", "straight"))
+        assert parts.keys() == straight.keys()
+        assert all(np.array_equal(parts[name], straight[name]) for name in straight)
+
+
+def test_a_run_goes_on_with_other_ranks(catalog: Catalog, losses: dict[tuple[str, int, str], list[float]]) -> None:
+    assert_close(losses["minibatch", 0, "2"], losses["minibatch", 1, "straight"], steps=10 * EPOCHS, bits=ADAM_BITS)
+    moved, straight = (checkpoint(catalog, run) for run in ("moved", "minibatch-1-straight"))
+    for name in ("feature/first", "feature/second"):
+        assert_close(moved[f"optimizer/{name}"], straight[f"optimizer/{name}"], steps=10 * EPOCHS, bits=ADAM_BITS)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gat"])
+def test_one_batch_of_all_vertices_is_a_step_on_the_whole_graph(catalog: Catalog, model: str) -> None:
+    options: dict[str, Any] = {"model": model, "optimizer": "sgd", "epochs": 4, "ranks": 1}
+    whole = config(catalog, f"whole-{model}", "minibatch", **options, batch_size=60)
+    plain = replace(whole, mode="full", batch_size=1024, run=f"full-{model}")
+    expected = train(LoneCommunicator(), plain)["loss"]
+    assert_close(train(LoneCommunicator(), whole)["loss"], expected, steps=20)
+    neighbor = config(catalog, f"neighbor-{model}", "neighbor", **options | {"batch_size": 60})
+    assert_close(train(LoneCommunicator(), neighbor)["loss"], expected, steps=20)
+    # A walk from many roots reaches all vertices.
+    long: dict[str, Any] = {"batch_size": 6000, "walk_length": 9, "batches": 1}
+    subgraph = config(catalog, f"subgraph-{model}", "subgraph", **options | long)
+    assert_close(train(LoneCommunicator(), subgraph)["loss"], expected, steps=20)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_precisions_differ_by_rounding(
+    catalog: Catalog, losses: dict[tuple[str, int, str], list[float]], mode: str
+) -> None:
+    for precision, allowed in (("float32", 1e-4), ("bf16", 0.03)):
+        given = config(catalog, f"{mode}-{precision}", mode, ranks=1, precision=precision)
+        np.testing.assert_allclose(
+            train(LoneCommunicator(), given)["loss"], losses[mode, 1, "straight"], rtol=allowed, err_msg=precision
         )
-        assert all(np.array_equal(arrays[name], before[name]) for name in before)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"samples": "abc"}, "samples 'abc': batches on disk hold stored features, which embed 6 does not use"),
+        ({"cache_memory": 1 << 20}, r"cache_memory 1048576: learned input features \(embed 6\) change"),
+    ],
+)
+def test_what_would_do_nothing_or_cannot_work_is_refused(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        config(Catalog(tmp_path / "catalog"), "refused", "neighbor", ranks=1, **options)
