@@ -42,6 +42,7 @@ _METHODS = ("mtkahypar", "kahypar", "metis", "multilevel", "random", "auto")
 _TRAININGS: tuple[tuple[int, str, str], ...] = (
     (2, "", "--mode full"),
     (2, "", "--mode full --train-features --keep 3"),
+    (2, "", "--mode full --embed 6"),
     (2, "", "--mode full --model gat --heads 1"),
     (4, "--grid 2x2", "--mode full --algorithm broadcast"),
     (4, "--grid 2x2", "--mode full --algorithm replicated --grid 2x2"),
@@ -50,6 +51,7 @@ _TRAININGS: tuple[tuple[int, str, str], ...] = (
     (4, "--grid 2x2", "--mode full --algorithm tensor3d --grid 2x2x1"),
     (2, "", "--mode minibatch --batch-size 16 --norm batch"),
     (2, "", "--mode neighbor --fanout 3,2 --batch-size 16"),
+    (2, "", "--mode neighbor --fanout 3,2 --batch-size 16 --embed 6"),
     (2, "samples", "--mode neighbor --batch-size 16"),
     (2, "", "--mode subgraph --sampler frontier --batch-size 16"),
     (2, "", "--mode subgraph --sampler vertex --batch-size 16 --presamples 10"),

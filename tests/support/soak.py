@@ -35,7 +35,8 @@ _POINTS = (
 )  # fmt: skip
 _ACTIONS = ("raise", "memory", "ENOSPC", "EIO", "short", "SIGKILL", "slow")
 #: Options of the modes of training; neighbor mode reads samples from disk as well, which are drawn anew each time.
-_MODES = ("full", "full --train-features --keep 3", "minibatch --batch-size 16", "neighbor --fanout 3,2",
+_MODES = ("full", "full --train-features --keep 3", "minibatch --batch-size 16", "full --embed 6",
+          "minibatch --batch-size 16 --embed 6", "neighbor --fanout 3,2",
           "subgraph --sampler frontier --batch-size 16")  # fmt: skip
 _METHODS = ("random", "mtkahypar", "kahypar", "metis", "multilevel")
 #: Attempts with a fault before a command runs undisturbed.

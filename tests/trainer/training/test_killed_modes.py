@@ -27,9 +27,13 @@ CASES: dict[str, dict[str, Any]] = {
     "minibatch": {"mode": "minibatch", "norm": "batch"},
     "neighbor": {"mode": "neighbor", "sampler_threads": 2, **DRAWN},
     "samples-on-disk": {"mode": "neighbor", "batch_size": DRAWN["batch_size"]},
+    "learned-neighbor": {"mode": "neighbor", "embed": 6, **DRAWN},
+    "learned-subgraph": {"mode": "subgraph", "batches": 6, "embed": 6},
+    "learned-minibatch": {"mode": "minibatch", "embed": 6},
+    "learned-full": {"mode": "full", "embed": 6, "batch_size": 1024},
 }
-#: One that draws a batch for all ranks, and one in which every rank draws its own.
-FEW = ("minibatch", "neighbor")
+#: One that draws a batch for all ranks, one in which every rank draws its own, and one that sends gradients of rows.
+FEW = ("minibatch", "neighbor", "learned-neighbor")
 
 
 @pytest.fixture(scope="module")

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import normal, stream_key
 from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from support.dense import DenseGCN, normalized, train_dense
+from gnnloom.trainer.data.learned_features import first_features
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.rehearsal.projection import project_training
+from support.dense import DenseGCN, from_arrays, normalized, train_dense
+from support.lone import LoneCommunicator
 from support.lone_training import lone_session
 from support.mpi import train_all
 from support.problems import problem
+from support.sampled import store_for_sampling
 from support.tolerance import ADAM_BITS, assert_close
 
 Layout = tuple[str, tuple[int, ...]]
@@ -61,14 +75,77 @@ def test_the_losses_are_those_of_dense_training_on_every_layout(tmp_path: Path) 
         config(catalog, f"{name}-{'x'.join(map(str, grid))}", algorithm=name, grid=grid, ranks=int(np.prod(grid)))
         for name, grid in LAYOUTS
     ]
-    results = train_all(tmp_path, configs)
+    # A run that goes on with the same layout, and one that goes on with others.
+    parts, moved = config(catalog, "parts", algorithm="p2p", ranks=2), config(catalog, "moved", ranks=4)
+    elsewhere = [
+        replace(moved, epochs=3, algorithm="tensor3d", grid=(1, 2, 2)), replace(moved, ranks=1, epochs=4), moved
+    ]  # fmt: skip
+    results = train_all(tmp_path, [*configs, replace(parts, epochs=2), parts, *elsewhere])
+    by_run = {result["run"]: result for result in results}
+    assert by_run["parts"]["loss"] == by_run["p2p-2"]["loss"]
     dense, feature = first_model(catalog), first_numbers(60)
     losses = train_dense(dense, feature, BARE.label, BARE.training, EPOCHS, 0.01, "adam", train_features=True)
-    for given, result in zip(configs, results, strict=True):
+    for given in (*configs, moved):
+        result = by_run[given.run_name]
         assert_close(result["loss"], losses, steps=EPOCHS * 2, message=given.run_name)
         arrays = read_checkpoint(catalog["bare"].run_path(given.run_name) / "checkpoint").arrays
         assert_close(arrays["parameter/feature"], feature, steps=EPOCHS * 2, bits=ADAM_BITS, message=given.run_name)
         assert result["val_accuracy"] is not None
+
+
+@pytest.mark.parametrize("mode", ["full", "neighbor"])
+def test_predictions_are_those_of_the_features_that_were_learned(catalog: Catalog, mode: str) -> None:
+    store_for_sampling(catalog, BARE, 1)
+    given = config(catalog, mode, mode=mode, final_eval=True)
+    result = train(LoneCommunicator(), given)
+    arrays = read_checkpoint(catalog["bare"].run_path(mode) / "checkpoint").arrays
+    dense = from_arrays(normalized(BARE.adjacency.toarray(), "symmetric"), dict(arrays), 2)
+    feature = np.asarray(arrays["parameter/feature"])
+    assert not np.allclose(feature, first_numbers(60))
+    scores = dense.layers(feature)[-1]
+    right = scores.argmax(1) == BARE.label
+    for number, split in ((1, "train"), (2, "val"), (3, "test")):
+        known = (BARE.split == number) & (BARE.label >= 0)
+        assert result[f"{split}_accuracy"] == pytest.approx(right[known].mean())
+    predict(LoneCommunicator(), PredictConfig.of_training(given, shards=None, embeddings=True))
+    predictions = Run.open(catalog["bare"], mode).predictions()
+    np.testing.assert_array_equal(predictions.label(), scores.argmax(1))
+    assert_close(predictions.embedding(), dense.layers(feature)[1], dtype=np.float64)
+
+
+def test_without_features_one_error_names_both_ways_to_have_some(catalog: Catalog) -> None:
+    BARE.store(catalog, 1)
+    given = config(catalog, "none", embed=0)
+    ways = "gnnloom features bare .*learn features instead, with `gnnloom train --embed WIDTH`"
+    with pytest.raises(CollectiveError, match=rf"the shards have no feature; add one with `{ways}"):
+        train(LoneCommunicator(), given)
+    with pytest.raises(InputError, match=r"the shards lack features or labels; .*; or learn features instead, with"):
+        project_training(given)
+    assert project_training(config(catalog, "some")).written_bytes > 2 * 3 * 60 * WIDTH * 8
+
+
+def test_stored_features_are_not_read_and_the_start_says_so(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    dataset = problem("stored", 60, 240, symmetric=False).store(catalog, 1)
+    BARE.store(catalog, 1)
+    shutil.rmtree(next(dataset.path.glob("shards/*/row/00000/feature")))
+    with caplog.at_level(logging.INFO):
+        result = train(LoneCommunicator(), config(catalog, "first", "stored"))
+    said = "run first: learns 6 features per vertex; the 5 stored ones are not read"
+    assert [record.getMessage() for record in caplog.records].count(said) == 1
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        assert train(LoneCommunicator(), config(catalog, "second"))["loss"] == result["loss"]
+    assert not [record for record in caplog.records if "not read" in record.getMessage()]
+
+
+def test_other_seeds_start_elsewhere_and_rows_have_a_length_of_about_1() -> None:
+    vertices, place = np.random.default_rng(0).permutation(5000), Place(torch.float32)
+    rows, others = (first_features(vertices, slice(0, 64), 64, seed, place) for seed in (0, 1))
+    assert abs(float(rows.square().sum(1).mean()) - 1) < 0.01
+    # Five standard errors.
+    assert abs(float((rows * others).mean())) < 5 / 64 / math.sqrt(rows.numel())
+    some = first_features(vertices[7:9], slice(5, 8), 64, 0, place)
+    assert torch.equal(some, rows[7:9, 5:8])
 
 
 @pytest.mark.parametrize(
