@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key
 from gnnloom.pipeline.links.thresholds import MOST_ROUNDS, ROUND_BITS, round_plan
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
-from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count, temporary_bytes, total_tasks
+from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes, total_tasks
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
@@ -90,19 +90,24 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
     )
 
 
-def link_counts(sizes: GraphSizes, options: DrawOptions, memory: int) -> list[PhaseCount]:
-    """Count what the tasks do that draw links from a graph of stated sizes.
-
-    Raises:
-        InputError: a split gets no pair.
-    """
-    return count(link_phases(sizes, options, memory, {}))
-
-
 def num_edges(sizes: GraphSizes) -> int:
     """Edges of a graph, about: as if every vertex had a loop, as ingest adds them."""
     entries = max(0, sizes.nnz - sizes.num_vertices)
     return entries // 2 if sizes.symmetric else entries
+
+
+def without_links(sizes: GraphSizes, options: DrawOptions) -> GraphSizes:
+    """The sizes of the graph without held-out edges, about.
+
+    Raises:
+        InputError: a split gets no pair.
+    """
+    held_out = options.ranks(num_edges(sizes))[-1] * (2 if sizes.symmetric else 1)
+    share = 1 - held_out / max(1, sizes.nnz)
+    block_nnz = tuple(int(nnz * share) for nnz in sizes.block_nnz)
+    scaled = (int(size * share) for size in (sizes.stored_bytes, sizes.raw_bytes))
+    stored_bytes, raw_bytes = scaled
+    return replace(sizes, nnz=sizes.nnz - held_out, block_nnz=block_nnz, stored_bytes=stored_bytes, raw_bytes=raw_bytes)
 
 
 def link_phases(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
@@ -57,6 +58,7 @@ class Recipe:
 
     Attributes:
         source_name: the file it was read from.
+        links: edges that are held out of the graph that the later stages read; None if none are.
         partition: None if the shards need no partition.
         train: None if the recipe stops at the shards.
         predict: None if nothing is predicted.
@@ -67,6 +69,7 @@ class Recipe:
     dataset: DatasetSection
     source: SourceSection
     vertices: VerticesSection
+    links: DrawOptions | None
     partition: PartitionOptions | None
     shards: ShardsSection
     samples: SamplesSection
@@ -101,6 +104,7 @@ class Recipe:
             dataset,
             document.build("source", source_section()),
             document.build("vertices", vertices_section()),
+            document.build("links", DrawOptions) if "links" in document.sections else None,
             _partition(document, train, shards, mistakes),
             shards,
             _samples(document, train, mistakes),
@@ -179,6 +183,7 @@ def section_kinds() -> dict[str, type[Any]]:
         "catalog": CatalogSection,
         "source": source_section(),
         "vertices": vertices_section(),
+        "links": DrawOptions,
         "partition": PartitionOptions,
         "shards": ShardsSection,
         "samples": SamplesSection,

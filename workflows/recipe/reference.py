@@ -76,6 +76,7 @@ _PURPOSES = {
     "dataset": "Name of the dataset, and how edges become its graph.",
     "source": "Edges: files in a format, or a generator and its options.",
     "vertices": "Features, labels and split. Without a format, those that come along with the edges.",
+    "links": ("Edges to hold out of the graph that the later stages read, if the section exists; see `gnnloom links`."),
     "partition": "How the vertices are divided among ranks.",
     "shards": (
         "What each rank reads; the algorithm decides the layout. `reorder` is for row shards, all else for grids."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from gnnloom.pipeline.ingest.stage import graph_key
 from gnnloom.pipeline.ingest.vertices import vertices_key
+from gnnloom.pipeline.links.stage import links_key, message_key
 from gnnloom.pipeline.partition.stage import partition_key
 from gnnloom.pipeline.samples.stage import samples_key
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
@@ -19,8 +20,8 @@ from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.sections import SamplesSection
 from gnnloom.workflows.recipe.trained_run import is_predicted, is_trained, name_run, run_of
 
-#: Names of all stages in order. A recipe may have no vertex data, partition, samples, training or prediction.
-STAGES = ("graph", "vertices", "partition", "shards", "samples", "train", "predict")
+#: Names of all stages in order. A recipe may have no vertex data, links, partition, samples, training or prediction.
+STAGES = ("graph", "vertices", "links", "partition", "shards", "samples", "train", "predict")
 #: Stages that train; those before them prepare, on a Dask cluster.
 TRAINING = ("train", "predict")
 
@@ -114,6 +115,9 @@ def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Reci
     keys = artifact_keys(recipe, memory)
     # The manifest is written last, so an artifact that has one is complete.
     stages = [Stage(name, key, (path / name / key / MANIFEST).exists()) for name, key in keys.items()]
+    # Links are done once the graph without them exists, too.
+    has_graph = (path / "graph" / read_graph(keys) / MANIFEST).exists()
+    stages = [replace(stage, is_done=stage.is_done and (stage.name != "links" or has_graph)) for stage in stages]
     if recipe.train is not None and "samples" in keys:
         recipe = replace(recipe, train=replace(recipe.train, samples=keys["samples"]), samples=SamplesSection())
     config = name_run(recipe, keys["shards"]) if recipe.train is not None else None
@@ -142,14 +146,26 @@ def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
         identity = recipe.vertices.identity(recipe.source)
     if identity is not None:
         keys["vertices"] = vertices_key(identity, keys["graph"])
+    if recipe.links is not None:
+        keys["links"] = links_key(keys["graph"], recipe.links)
+    read_keys = {name: key for name, key in keys.items() if name != "links"} | {"graph": read_graph(keys)}
     if recipe.partition is not None:
-        keys["partition"] = partition_key(keys["graph"], recipe.partition, memory)
-    keys["shards"] = _shards_key(recipe, keys)
+        keys["partition"] = read_keys["partition"] = partition_key(read_keys["graph"], recipe.partition, memory)
+    keys["shards"] = _shards_key(recipe, read_keys)
     if recipe.sampled is not None:
         # One rank owns all vertices, so its samples do not depend on a partition.
         read = ("graph", "vertices", *(("partition",) if recipe.sampled.ranks > 1 else ()))
-        keys["samples"] = samples_key({kind: keys[kind] for kind in read if kind in keys}, recipe.sampled)
+        keys["samples"] = samples_key({kind: read_keys[kind] for kind in read if kind in keys}, recipe.sampled)
     return keys
+
+
+def read_graph(keys: Mapping[str, str]) -> str:
+    """The key of the graph that the stages after the links read: without held-out edges, if there are any.
+
+    Args:
+        keys: the keys of the recipe's artifacts, by stage.
+    """
+    return message_key(keys["graph"], keys["links"]) if "links" in keys else keys["graph"]
 
 
 @contextmanager

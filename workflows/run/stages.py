@@ -10,6 +10,7 @@ from typing import Any
 
 from gnnloom.pipeline.ingest.stage import ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.shards.grid.grid_stage import shard_grid
@@ -22,7 +23,7 @@ from gnnloom.storage.format.seal import seal_text
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.recipe.request import Assignment, check_trainable
-from gnnloom.workflows.recipe.stages import Stage
+from gnnloom.workflows.recipe.stages import Stage, read_graph
 
 logger = logging.getLogger(__name__)
 
@@ -58,14 +59,20 @@ def prepare(assignment: Assignment, cluster: Cluster) -> None:
             # Another recipe may keep another graph in this dataset: later stages name the graph that they read by key.
             ingest_graph(dataset, edges, recipe.dataset.options(), cluster, allow_others=True)
             continue
-        graph, key = dataset.graph(keys["graph"]), keys.get("partition")
         if stage.name == "vertices":
+            graph = dataset.graph(keys["graph"])
             source = recipe.vertices.open(recipe.source, graph)
             if source is not None:
                 ingest_vertices(dataset, source, cluster, graph)
             # Fail now rather than after hours of partitioning.
             check_trainable(recipe, keys["vertices"])
-        elif stage.name == "partition" and recipe.partition is not None:
+            continue
+        if stage.name == "links":
+            if recipe.links is not None:
+                draw_links(dataset, dataset.graph(keys["graph"]), recipe.links, cluster)
+            continue
+        graph, key = dataset.graph(read_graph(keys)), keys.get("partition")
+        if stage.name == "partition" and recipe.partition is not None:
             partition_graph(dataset, graph, recipe.partition, cluster)
         elif stage.name == "shards":
             partition = dataset.partition(key=key) if key is not None else None

@@ -77,8 +77,8 @@ class TorchFile:
                 f"{self.file.location}: saved on a big-endian machine; save it again on a little-endian one"
             )
         with archive.open(names[0]) as stream:
-            names = ADMITTED | set(admitted)
-            self.content = read_pickle(stream, self.file.location, names, self._most)  # type: ignore[arg-type]
+            allowed = ADMITTED | set(admitted)
+            self.content = read_pickle(stream, self.file.location, allowed, self._most)  # type: ignore[arg-type]
         prefix = f"{root}data/"
         members = [info for info in archive.infolist() if info.filename.startswith(prefix)]
         self._extents = {

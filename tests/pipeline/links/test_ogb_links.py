@@ -61,9 +61,8 @@ def test_pairs_and_pools_of_negatives(tmp_path: Path, form: str) -> None:
     np.testing.assert_array_equal(links.weight(), np.ones(len(edges)))
     assert links.artifact.facts["shared"] >= 1
     check_artifact(dataset, Artifact(links.artifact.path))
-    assert store_links(
-        dataset, graph, GivenLinks.of_ogb(f"{folder}/", "time"), InProcessCluster()
-    ).artifact.manifest == (links.artifact.manifest)
+    again = store_links(dataset, graph, GivenLinks.of_ogb(f"{folder}/", "time"), InProcessCluster())
+    assert again.artifact.manifest == links.artifact.manifest
 
 
 @pytest.mark.parametrize("form", FORMS)

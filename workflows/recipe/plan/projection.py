@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import PhaseCount
 from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.errors import InputError
@@ -77,7 +78,7 @@ def project_recipe(assignment: Assignment) -> list[Projection]:
 
 
 def _graph(stage: Stage, inputs: StageInputs) -> Projection:
-    found, graph = inputs.ingest, inputs.graph
+    found, graph = inputs.ingest, inputs.ingested
     note = f"{readable_estimate(graph.num_vertices)} vertices and {readable_estimate(graph.nnz)} entries"
     return Projection(
         stage.name,
@@ -98,6 +99,15 @@ def _vertices(stage: Stage, inputs: StageInputs) -> Projection:
     note = f"{note}; disk space before compression"
     phases = tuple(inputs.vertex_phases)
     return Projection(stage.name, stage.key, False, memory, vertices.stored_bytes, 0, None, note, phases)
+
+
+def _links(stage: Stage, inputs: StageInputs) -> Projection:
+    phases = tuple(inputs.link_phases)
+    memory = BASE_MEMORY + max(phase.most_memory for phase in phases)
+    disk, scratch = inputs.link_bytes
+    held_out = inputs.ingested.nnz - inputs.graph.nnz
+    note = f"{readable_estimate(held_out)} entries held out; disk space before compression"
+    return Projection(stage.name, stage.key, False, memory, disk, scratch, None, note, phases)
 
 
 def _partition(stage: Stage, inputs: StageInputs) -> Projection:
@@ -152,6 +162,7 @@ _PROJECTIONS: Mapping[str, Callable[[Stage, StageInputs], Projection]] = Mapping
     {
         "graph": _graph,
         "vertices": _vertices,
+        "links": _links,
         "partition": _partition,
         "shards": _shards,
         "samples": _samples,

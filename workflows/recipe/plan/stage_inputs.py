@@ -11,6 +11,7 @@ from gnnloom.pipeline.ingest.preparation import preparation_phases
 from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
+from gnnloom.pipeline.links.projection import link_phases, without_links
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.partition.partition_plan import MethodProjection, partition_counts, project_methods
 from gnnloom.pipeline.partition.partitioner import PartitionWorkload
@@ -20,7 +21,7 @@ from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import threads_suffice
-from gnnloom.pipeline.tasks.phase import PhaseCount, count
+from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count, temporary_bytes
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards
@@ -35,6 +36,7 @@ from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
+from gnnloom.workflows.recipe.stages import read_graph
 
 #: Classes where neither the recipe nor stored labels say how many there are.
 _ASSUMED_CLASSES = 64
@@ -87,9 +89,19 @@ class StageInputs:
 
     @cached_property
     def graph(self) -> GraphSizes:
-        """The stored graph, or the one that the ingest is projected to make."""
+        """The graph that the stages after the links read: without held-out edges, if the recipe has links."""
+        if self.recipe.links is None:
+            return self.ingested
         if self._stored_graph is not None:
             return GraphSizes.of(self._stored_graph)
+        return without_links(self.ingested, self.recipe.links)
+
+    @cached_property
+    def ingested(self) -> GraphSizes:
+        """The stored graph of the source, or the one that the ingest is projected to make."""
+        stored = self._stored("graph")
+        if stored is not None:
+            return GraphSizes.of(Graph(stored))
         found, dataset = self.ingest, self.recipe.dataset
         return GraphSizes.even(
             found.vertices,
@@ -112,6 +124,26 @@ class StageInputs:
         compact, sort = options.ids != "keep", options.sort
         phases = ingest_phases(sizes, sort, memory, compact=compact, name_bytes=found.name_bytes)
         return count([*preparation_phases(self._edges), *phases])
+
+    @cached_property
+    def _link_plan(self) -> list[Phase]:
+        links = self.recipe.links
+        return [] if links is None else link_phases(self.ingested, links, self.assignment.cluster.memory, {})
+
+    @property
+    def link_phases(self) -> list[PhaseCount]:
+        """What the tasks will do that draw links, and make the graph without them.
+
+        Raises:
+            InputError: a split gets no pair.
+        """
+        return count(self._link_plan)
+
+    @property
+    def link_bytes(self) -> tuple[int, int]:
+        """Bytes of the links and the graph without them, uncompressed, and of temporary files."""
+        written = (task.needs.writes for phase in self._link_plan if phase.makes_arrays for task in phase.tasks)
+        return sum(written), temporary_bytes(self._link_plan)
 
     @property
     def vertex_phases(self) -> list[PhaseCount]:
@@ -297,8 +329,9 @@ class StageInputs:
 
     @cached_property
     def _stored_graph(self) -> Graph | None:
-        artifact = self._stored("graph")
-        return Graph(artifact) if artifact else None
+        """The graph that the stages after the links read."""
+        path = self.recipe.dataset_path / "graph" / read_graph(self.assignment.workload.all_keys)
+        return Graph(Artifact(path)) if (path / MANIFEST).exists() else None
 
     @cached_property
     def _stored_vertices(self) -> Vertices | None:

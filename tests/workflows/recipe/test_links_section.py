@@ -1,0 +1,124 @@
+"""`[links]` holds edges out of the graph that the later stages of a recipe read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.recipe.recipe import Recipe
+from gnnloom.workflows.recipe.stages import find_workload
+
+RECIPE = """
+[dataset]
+name = "net"
+undirected = true
+
+[source]
+format = "sbm"
+vertices = 200
+edges = 900
+classes = 4
+
+[links]
+valid = 0.1
+test = 0.2
+disjoint = 0.25
+seed = 3
+
+[partition]
+parts = 2
+method = "random"
+
+[cluster]
+workers = 0
+"""
+
+
+def write(folder: Path, text: str = RECIPE) -> Path:
+    path = folder / "net.toml"
+    path.write_text(text)
+    return path
+
+
+def run(path: Path, root: Path, *words: str) -> dict[str, Any]:
+    command = ["--catalog", str(root), "run", str(path), "--json", *words]
+    done = CliRunner().invoke(cli, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def plan(path: Path, root: Path) -> dict[str, Any]:
+    return {stage["stage"]: stage for stage in run(path, root, "--plan")["stages"]}
+
+
+def test_later_stages_read_the_graph_without_held_out_edges(tmp_path: Path) -> None:
+    path, root = write(tmp_path), tmp_path / "catalog"
+    workload = find_workload(Recipe.read(path, root), 1 << 30)
+    assert [stage.name for stage in workload.stages] == ["graph", "vertices", "links", "partition", "shards"]
+    planned = plan(path, root)
+    phases = {phase["phase"]: phase for phase in planned["links"]["phases"]}
+    assert {"choose edges", "split edges", "write pairs", "message graph"} <= phases.keys()
+    assert planned["links"]["memory"] > 0
+    assert planned["links"]["disk"] > 0
+
+    run(path, root)
+    dataset = Catalog(root)["net"]
+    links = dataset.links()
+    assert links.artifact.key == workload.all_keys["links"]
+    for artifact in (dataset.partition(2).artifact, dataset.row_shards(2).artifact):
+        assert artifact.inputs["graph"] == links.message_graph
+    assert dataset.vertices().artifact.inputs["graph"] == links.graph
+    message, graph = dataset.graph(links.message_graph), dataset.graph(links.graph)
+    edges = (graph.nnz - graph.num_vertices) // 2
+    assert links.num_pairs["test"] == edges // 5
+    assert graph.nnz - message.nnz == 2 * sum(links.num_pairs.values())
+
+    again = find_workload(Recipe.read(path, root), 1 << 30)
+    assert all(stage.is_done for stage in again.stages)
+    assert all(stage["done"] for stage in plan(path, root).values())
+    # Another seed makes other links, another graph and other shards, of the same source and vertex data.
+    run(path, root, "--set", "links.seed=4")
+    assert len(dataset.artifacts("links")) == 2
+    assert len(dataset.ingested_graphs()) == 1
+    assert len(dataset.artifacts("graph")) == 3
+    assert len(dataset.artifacts("vertices")) == 1
+    # Without a section, the graph is read as it is.
+    run(write(tmp_path, RECIPE.partition("[links]")[0] + "[cluster]\nworkers = 0\n"), root, "--until", "partition")
+    assert dataset.find("partition", made_from={"graph": links.graph}).parameters["parts"] == 1
+
+
+def test_links_are_made_again_if_their_graph_is_gone(tmp_path: Path) -> None:
+    path, root = write(tmp_path), tmp_path / "catalog"
+    run(path, root, "--until", "links")
+    dataset = Catalog(root)["net"]
+    links: Links = dataset.links()
+    before = Artifact(dataset.path / "graph" / links.message_graph).digest
+    dataset.remove_artifact("graph", links.message_graph)
+    first = find_workload(Recipe.read(path, root), 1 << 30).stages[:3]
+    assert [stage.name for stage in first if not stage.is_done] == ["links"]
+    run(path, root, "--until", "links")
+    assert Artifact(dataset.path / "graph" / links.message_graph).digest == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("valid = 0.1", "valid = 0", r"net.toml, line \d+: \[links\] valid 0.*: expected more than 0"),
+        ("test = 0.2", "test = 0.95", r"\[links\] valid 0.1 and test 0.95: expected a sum below 1"),
+        ("seed = 3", "sed = 3", "did you mean 'seed'"),
+    ],
+)
+def test_wrong_keys_are_refused(tmp_path: Path, before: str, after: str, message: str) -> None:
+    assert before in RECIPE
+    with pytest.raises(InputError, match=message):
+        Recipe.read(write(tmp_path, RECIPE.replace(before, after)), tmp_path)
