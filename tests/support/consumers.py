@@ -32,6 +32,7 @@ _VOLATILE = re.compile(
 
 _TRAIN = "--hidden 4 --epochs 2 --threads 1 --seed 3"
 _ROWS = f"train {{dataset}}/asked --ranks 1 {_TRAIN}"
+_OUT_OF_CORE = "--method multilevel"
 _GRID = f"{_ROWS} --permutation double"
 
 
@@ -76,19 +77,23 @@ CONSUMERS: tuple[Consumer, ...] = (
     Consumer("export scores", "export {dataset}/old scores --out {out}/a.npz"),
     Consumer("export embeddings", "export {dataset}/old embeddings --out {out}/a.npy"),
     Consumer("export metrics", "export {dataset}/old metrics --out {out}/a.csv"),
-    Consumer("export edges", "export {dataset} edges --out {out}/a.csv"),
+    Consumer("export edges", "export {dataset} edges --out {out}/a.csv --graph {graph}"),
     Consumer("export features", "export {dataset} features --out {out}/a.npy"),
     Consumer("export labels", "export {dataset} labels --out {out}/a.csv"),
     Consumer("export partition", "export {dataset} partition --parts 2 --out {out}/a.csv"),
     Consumer("predict", "predict {dataset}/old --checkpoint last --out {out}/a.npz"),
     Consumer("predict best", "predict {dataset}/old --checkpoint best --embeddings --out {out}/a.csv"),
     Consumer("predict shards", "predict {dataset}/old --checkpoint last --embeddings --out {out}/a.npy"),
-    Consumer("partition", "partition {dataset} --parts 3 --method block --workers 0"),
-    Consumer("partition by size", "partition {dataset} --parts 3 --method multilevel --preset flat --workers 0"),
+    Consumer("partition", "partition {dataset} --parts 3 --method block --graph {graph} --workers 0"),
+    Consumer(
+        "partition by size",
+        "partition {dataset} --parts 3 --method multilevel --preset flat --graph {graph} --workers 0",
+    ),
     Consumer("shard", "shard {dataset} --parts 2 --reorder degree --workers 0"),
-    Consumer("shard grid", "shard {dataset} --grid 3x2 --permutation none --workers 0"),
-    Consumer("shard parts", "shard {dataset} --grid 2x2 --permutation partition --parts 2 --workers 0"),
-    Consumer("sample", "sample {dataset} --fanout 2,2 --batch-size 16 --epochs 1 --seed 7 --workers 0"),
+    Consumer("shard grid", "shard {dataset} --grid 3x2 --permutation none --graph {graph} --workers 0"),
+    Consumer("shard parts", "shard {dataset} --grid 2x2 --permutation partition --parts 2 --graph {graph} --workers 0"),
+    Consumer("sample", "sample {dataset} --fanout 2,2 --batch-size 16 --epochs 1 --seed 7 --graph {graph} --workers 0"),
+    Consumer("links", "links {dataset} random --valid 0.1 --seed 7 --workers 0"),
     # These show what is damaged, and times: only the way in which they end is looked at.
     Consumer("lineage", "catalog lineage {dataset}", compared=False),
     Consumer("report", "report {dataset}/old --out {out}/report", compared=False),

@@ -53,6 +53,8 @@ _STAGES = (
     "shard {dataset} --parts 2",
     "shard {dataset} --grid 2x2 --permutation double",
     "sample {dataset} --fanout 3,2 --batch-size 16 --epochs 2 --seed 3",
+    # Adds another graph.
+    "links {dataset} random --valid 0.1 --disjoint 0.3 --seed 3",
 )
 _TRAINED = (
     "train {dataset}/old --ranks 1 --hidden 4 --epochs 3 --threads 1 --checkpoint-every 1 --keep 3 --keep-best auto",
@@ -161,8 +163,8 @@ def _keys(catalog: Path, dataset: str) -> dict[str, str]:
         for info in stored.artifacts("shards")
         if info.parameters.get("layout") == "row"
     }
-    samples = stored.artifacts("samples")
-    return {**shards, **({"samples": samples[0].key} if samples else {})}
+    samples, (graph,) = stored.artifacts("samples"), stored.ingested_graphs()
+    return {**shards, "graph": graph.key, **({"samples": samples[0].key} if samples else {})}
 
 
 def _write_edges(path: Path) -> None:

@@ -8,6 +8,7 @@ installed (``pip install atheris``), changes that reach new code are kept and ch
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import random
 import resource
@@ -28,7 +29,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.stage import draw_links
+from gnnloom.pipeline.sources.binary.torch_arrays import PickledArray, torch_arrays
 from gnnloom.pipeline.sources.format import open_edges
+from gnnloom.pipeline.sources.reading.files import open_file
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.files import read_json, write_json
@@ -36,6 +42,7 @@ from gnnloom.storage.upkeep.archive import _files_of, _write_members, export_dat
 from gnnloom.storage.upkeep.archive_import import import_dataset
 from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
 from support.edge_formats import FORMATS, write_pyg_deflated
+from support.graphs import random_adjacency, store_graph
 from support.resealing import change_values, seal_again
 from support.small_catalogs import store_small_dataset
 
@@ -131,6 +138,31 @@ def _export(folder: Path) -> None:
         export_dataset(store_small_dataset(Catalog(Path(other))), folder / "web.tar")
 
 
+def _draw_links(folder: Path) -> None:
+    dataset = Catalog(folder).create("web")
+    adjacency = random_adjacency(30, 90, 1, symmetric=True)
+    graph = store_graph(dataset, adjacency, symmetric=True, num_blocks=2)
+    draw_links(dataset, graph, DrawOptions(valid=0.1, disjoint=0.2), InProcessCluster())
+
+
+def _save_arrays(path: Path, *, is_new: bool) -> None:
+    import torch
+
+    content = {"edge": np.stack([U, V], axis=1), "edge_neg": torch.from_numpy(np.stack([V, V], axis=1)), "year": U}
+    if not is_new:
+        del content["edge_neg"]
+    torch.save(content, path, _use_new_zipfile_serialization=is_new)
+
+
+def _read_arrays(path: Path) -> None:
+    for array in torch_arrays(open_file(str(path))).values():
+        if isinstance(array, PickledArray):
+            array.write_unpacked(io.BytesIO())
+        else:
+            for _ in array.read_flat(0, array.size):
+                pass
+
+
 def _pack_and_import(folder: Path) -> None:
     """Import an archive of whatever the dataset is by now, whose own digests are right."""
     dataset = Catalog(folder / "from")["web"]
@@ -153,6 +185,13 @@ def _stored_targets() -> Iterator[Target]:
         lambda folder: store_small_dataset(Catalog(folder)),
         lambda folder: [finding.problem for finding in Catalog(folder)["web"].verify()],
     )
+    yield Target("links", _draw_links, lambda folder: [found.problem for found in Catalog(folder)["web"].verify()])
+    for form, is_new in (("torch arrays", True), ("old torch arrays", False)):
+        yield Target(
+            form,
+            lambda folder, is_new=is_new: _save_arrays(folder / "a.pt", is_new=is_new),  # type: ignore[misc]
+            lambda folder: _read_arrays(folder / "a.pt"),
+        )
     yield Target(
         "recipe",
         lambda folder: shutil.copy(RECIPES / "quick-start.toml", folder / "a.toml"),

@@ -211,6 +211,8 @@ def _stages(chosen: random.Random, method: str, training: tuple[int, str, str], 
         f"train web/run --ranks {ranks} --hidden 4 --epochs 6 --threads 1 --checkpoint-every 2 {options}"
         + (" --samples {samples}" if extra == "samples" else ""),
         "predict web/run",
+        # Last, as it adds another graph to the dataset.
+        f"links web random --valid 0.1 --disjoint {chosen.choice(['0', '0.3'])} --seed {seed} --workers {workers}",
     ]
 
 

@@ -123,8 +123,8 @@ class Soak:
 
     def _damaged(self, calm: Path, wild: Path, ranks: int) -> None:
         """Damage files of copies, and ask consumers."""
-        key = Catalog(calm)["web"].find("shards").key
-        keys = {f"shards{ranks}": key}
+        stored = Catalog(calm)["web"]
+        keys = {f"shards{ranks}": stored.find("shards").key, "graph": stored.graph().artifact.key}
         # The metrics of a run that was killed have the messages of all its processes.
         usable = [consumer for consumer in CONSUMERS if _fits(consumer, keys) and consumer.name != "export metrics"]
         asked = sorted(self.chosen.sample(usable, min(_ASKED, len(usable))), key=CONSUMERS.index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,12 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.stage import draw_links
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.format.locks import held, lock_path
 from gnnloom.storage.upkeep.garbage import find_catalog_garbage, find_garbage, remove_garbage
+from support.graphs import random_adjacency, store_graph
 from support.small_catalogs import begin_partition, store_small_dataset
 
 
@@ -171,3 +177,25 @@ def test_a_killed_import_is_removed_and_a_living_one_stays(catalog: Catalog) -> 
     assert item.bytes == 5
     remove_garbage([item])
     assert not aside.exists()
+
+
+def test_a_graph_without_held_out_links_goes_with_its_links_and_stays_with_them(catalog: Catalog) -> None:
+    dataset, adjacency = catalog.create("web"), random_adjacency(40, 150, 1, symmetric=True)
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    links = draw_links(dataset, graph, DrawOptions(valid=0.1), InProcessCluster())
+    message = dataset.graph(links.message_graph)
+    shutil.rmtree(dataset.path / ".locks")
+    assert find_garbage(dataset) == []
+    with pytest.raises(InputError, match=f"needed by graph/{message.artifact.key}"):
+        dataset.remove_artifact("links", links.artifact.key)
+    dataset.remove_artifact("links", links.artifact.key, force=True)
+    reasons = {item.path: item.reason for item in find_garbage(dataset) if "lock" not in item.reason}
+    assert reasons == {message.artifact.path: f"made from links/{links.artifact.key}, which is not there"}
+
+    draw_links(dataset, graph, DrawOptions(valid=0.1), InProcessCluster())
+    dataset.remove_artifact("graph", graph.artifact.key, force=True)
+    # The links lack their graph, and the graph without them lacks both.
+    gone = [item.path for item in find_garbage(dataset) if "lock" not in item.reason]
+    assert set(gone) == {links.artifact.path, message.artifact.path}
+    remove_garbage(find_garbage(dataset))
+    assert dataset.artifacts() == []
