@@ -23,7 +23,7 @@ import numpy as np
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, available_cores
-from gnnloom.storage import Catalog
+from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.workflows.doctor.finding import OK, WARNING, Verdict
 from gnnloom.workflows.doctor.tiny_example import tiny_model
@@ -198,7 +198,22 @@ def _call_sources(folder: Path) -> list[str]:
             read_text(folder, dataset, graph, cluster)
         if name == "lattice":
             call_rare(folder, graph, cluster)
+        if name in {"text", "weighted", "directed-weighted"}:
+            _store_links(folder, dataset, graph)
     return []
+
+
+def _store_links(folder: Path, dataset: Dataset, graph: Graph) -> None:
+    """Hold links out of a graph: some at random, and some from a file."""
+    from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
+    from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+    from gnnloom.pipeline.links.stage import draw_links
+
+    draw_links(dataset, graph, DrawOptions(), InProcessCluster())
+    (folder / "pairs.txt").write_text("".join(f"{u} {u + 1}\n" for u in range(20)), encoding="ascii")
+    files = dict.fromkeys(("valid", "test"), str(folder / "pairs.txt"))
+    store_links(dataset, graph, GivenLinks.of(FileOptions(**files, allow_overlap=True)), InProcessCluster())
+    dataset.verify()
 
 
 def _sources(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
