@@ -74,13 +74,13 @@ def split_phase(
 
 def split_block(task: SplitTask) -> int:
     """Route the edges of a block; returns how many it has."""
-    total = 0
+    total, loops = 0, 0
     # Keys at a threshold belong to its split.
     ends = np.array(task.thresholds, np.uint64)
     with task.writer.task(task.name) as output, ExitStack() as opened:
         runs = {split: opened.enter_context(way.routed(output, lane)) for split, (way, lane) in task.splits.items()}
         for found in task.edges.read(task.block):
-            total += len(found.key)
+            total, loops = total + len(found.key), loops + found.num_loops
             number = np.searchsorted(ends, found.key)
             for place, split in enumerate(task.splits):
                 own = np.flatnonzero(number == place)
@@ -90,4 +90,5 @@ def split_block(task: SplitTask) -> int:
                 if found.weight is not None:
                     values["weight"] = found.weight[own]
                 runs[split].add(Index.of_offsets(np.array([0, len(own)], np.int64)), values)
+        output.facts["loops"] = loops
     return total

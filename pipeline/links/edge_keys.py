@@ -46,10 +46,10 @@ class EdgeKeys:
         for span in row_ranges(graph, block):
             for start, stop in columns.ranges(STEP_ENTRIES, int(span.pointers[0]), int(span.pointers[-1])):
                 column = columns.read(start, stop)
-                count, source, target, chosen = _pairs(span.first, span.pointers, start, column, graph.symmetric)
+                count, loops, source, target, chosen = _pairs(span.first, span.pointers, start, column, graph.symmetric)
                 source, target = source[:count], target[:count]
                 weight = None if weights is None else weights.read(start, stop)[chosen[:count]]
-                yield KeyedPairs(source, target, pair_keys(np.uint64(self.stream), source, target), weight)
+                yield KeyedPairs(source, target, pair_keys(np.uint64(self.stream), source, target), weight, loops)
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,14 @@ class KeyedPairs:
         source, target: (num_pairs,) int64 ends of each.
         key: (num_pairs,) uint64.
         weight: (num_pairs,) weights, or None for a pattern.
+        num_loops: loops among the entries that were read for them.
     """
 
     source: NDArray[np.int64]
     target: NDArray[np.int64]
     key: NDArray[np.uint64]
     weight: NDArray[Any] | None
+    num_loops: int
 
 
 def pair_keys(stream: np.uint64, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -91,7 +93,7 @@ def _fill_keys(
 @njit(cache=True, nogil=True)
 def _pairs(
     first_row: int, pointers: NDArray[np.int64], start: int, columns: NDArray[Any], symmetric: bool
-) -> tuple[int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[int, int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """The edges among consecutive entries of a block.
 
     Args:
@@ -101,11 +103,12 @@ def _pairs(
         columns: (num_entries,) their columns.
 
     Returns:
-        How many there are, and arrays of at least as many: source, target, and place among the entries.
+        How many there are, how many loops there are besides, and arrays of at least as many as edges: source, target,
+        and place among the entries.
     """
     source = np.empty(len(columns), np.int64)
     target, chosen = np.empty_like(source), np.empty_like(source)
-    row, count = 0, 0
+    row, count, loops = 0, 0, 0
     for k in range(len(columns)):
         while pointers[row + 1] <= start + k:
             row += 1
@@ -114,4 +117,6 @@ def _pairs(
         if column < here or (column > here and not symmetric):
             source[count], target[count], chosen[count] = column, here, k
             count += 1
-    return count, source, target, chosen
+        elif column == here:
+            loops += 1
+    return count, loops, source, target, chosen

@@ -31,6 +31,12 @@ class DrawOptions:
         is_common=True,
         below=1,
     )
+    negatives: int = _option(
+        1,
+        "Pairs that are no edges to compare the pairs for validation and testing with, for each of these; 0 for none.",
+        is_common=True,
+        least=0,
+    )
     seed: int = _option(0, "Seed of the choice.", is_common=True, least=0)
 
     def __post_init__(self) -> None:

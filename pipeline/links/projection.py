@@ -13,6 +13,7 @@ import numpy as np
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
+from gnnloom.pipeline.links.negative_pools import PoolPlan
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key
@@ -131,7 +132,10 @@ def link_phases(
     phases.append(split_phase(_STATED, edges, sizes, ends, plans))
     sums = np.diff([0, *ends, total])
     num_pairs = {split: int(count) for split, count in zip(KEY_ORDER, sums, strict=False)}
-    arrays = drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint)
+    # As for the number of edges: every vertex has a loop.
+    pools = PoolPlan.of(_STATED, Path(), sizes, sizes.block_rows, num_pairs, options)
+    phases += pools.phases()
+    arrays = [*drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint), *pools.arrays()]
     phases.append(array_phase(_STATED, arrays))
     held_out = [f"{split}/pair" for split in held_out_splits(train=disjoint)]
     pairs = [

@@ -11,6 +11,7 @@ from typing import Any
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
+from gnnloom.pipeline.links.negative_pools import PoolPlan
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.thresholds import find_thresholds
@@ -95,11 +96,15 @@ def _draw(writer: ArtifactWriter, graph: Graph, options: DrawOptions, cluster: C
     first = split_phase(writer, edges, sizes, thresholds, plans)
     check_memory([first], cluster)
     num_pairs = counted_pairs(writer, first, plans, cluster)
-    arrays = drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint)
+    loops = _counted_loops(writer, first, plans, cluster)
+    pools = PoolPlan.of(writer, graph.artifact.path, sizes, loops, num_pairs, options)
+    arrays = [*drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint), *pools.arrays()]
     for array in arrays:
         array.create(writer)
-    names = run([first, array_phase(writer, arrays)], cluster, writer)
-    return WrittenPairs(names, num_pairs, {"kind": PAIR, "num_classes": 0, "train_held_out": disjoint})
+    names = run([first, *pools.phases(), array_phase(writer, arrays)], cluster, writer)
+    facts = {"kind": PAIR, "num_classes": 0, "train_held_out": disjoint}
+    pooled = {pool.split: pool.num_pairs for pool in pools.pools}
+    return WrittenPairs(names, num_pairs, {**facts, "num_pooled": pooled, "non_edges": pools.before[-1]})
 
 
 def counted_pairs(
@@ -115,6 +120,18 @@ def counted_pairs(
         write_json(path, {"num_pairs": counts})
     with reading_work(path), parsing(path, "numbers of pairs"):
         return {split: int(count) for split, count in read_json(path)["num_pairs"].items()}
+
+
+def _counted_loops(
+    writer: ArtifactWriter, routing: Phase, plans: Mapping[str, ShufflePlan], cluster: Cluster
+) -> list[int]:
+    """The loops of each row block, which the tasks that route its pairs count."""
+    path = writer.work / "loops.json"
+    if not path.exists():
+        run([routing], cluster, writer, [plan.files for plan in plans.values()])
+        write_json(path, {"loops": [record.facts["loops"] for record in records_of(routing, writer)]})
+    with reading_work(path), parsing(path, "numbers of loops"):
+        return [int(count) for count in read_json(path)["loops"]]
 
 
 def publish(dataset: Dataset, graph: Graph, writer: ArtifactWriter, written: WrittenPairs, cluster: Cluster) -> Links:

@@ -1,4 +1,4 @@
-"""Links on disk: pairs of vertices in splits, their values, and the negatives that were given with them.
+"""Links on disk: pairs of vertices in splits, their values, and their negatives, given or drawn.
 
 The pair (source, target) is the edge source -> target, in the adjacency the entry A[target, source]. In a symmetric
 graph a pair stands for both directions and is stored once, with source < target.
@@ -110,10 +110,10 @@ class Links:
     def pool(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
     ) -> NDArray[np.int64]:
-        """(stop - start, 2) int64 source and target of pairs that were given as negatives of the whole split.
+        """(stop - start, 2) int64 source and target of pairs that are negatives of the whole split.
 
         Raises:
-            NotFoundError: none were given for this split.
+            NotFoundError: there are none for this split.
         """
         return self.artifact.array(f"{split}/pool", counter, (0, self.num_vertices)).read(start, stop)
 
@@ -122,7 +122,7 @@ class Links:
         return self._size(f"{split}/negative", 1)
 
     def num_pooled(self, split: str) -> int:
-        """Pairs that were given as negatives of a whole split."""
+        """Pairs that are negatives of a whole split."""
         return self._size(f"{split}/pool", 0)
 
     def _size(self, name: str, dimension: int) -> int:

@@ -14,6 +14,7 @@ from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
 
+_MASK = (1 << 64) - 1
 _DIMS = {"pair": ("pair", "end"), "negative": ("pair", "negative"), "pool": ("pooled", "end")}
 
 
@@ -57,3 +58,11 @@ def pairs_of(adjacency: Any, *, symmetric: bool) -> np.ndarray:
     chosen = source < target if symmetric else source != target
     pairs = np.stack([source[chosen], target[chosen]], axis=1).astype(np.int64)
     return pairs[np.lexsort(pairs.T)]
+
+
+def mixed(value: int) -> int:
+    """The finalizer of splitmix64, on Python's integers."""
+    value &= _MASK
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
+    return value ^ (value >> 31)

@@ -41,7 +41,8 @@ def draw_links(
         dataset: the dataset or its name.
         graph: key, to choose between several graphs; by default the only one that was made from files.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
-        options: as in ``gnnloom links NAME random --help``: ``valid``, ``test``, ``disjoint``, ``seed``.
+        options: as in ``gnnloom links NAME random --help``: ``valid``, ``test``, ``disjoint``,
+            ``negatives``, ``seed``.
 
     Returns:
         The pairs; ``dataset.graph(result.message_graph)`` is the graph without those that are held out.

@@ -74,6 +74,7 @@ class DrawKeywords(ClusterKeywords, total=False):
     valid: float
     test: float
     disjoint: float
+    negatives: int
     seed: int
 
 class LinksKeywords(ClusterKeywords, total=False):

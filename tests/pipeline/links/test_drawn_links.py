@@ -19,20 +19,11 @@ from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import stream_key
 from support.graphs import random_adjacency, store_graph, store_vertices
-from support.links import pairs_of
+from support.links import mixed, pairs_of
 from support.small_stages import make_small
 from support.stopping import run_in_steps
 
-_MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
-
-
-def mixed(value: int) -> int:
-    """The finalizer of splitmix64, on Python's integers."""
-    value &= _MASK
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
-    return value ^ (value >> 31)
 
 
 def key_of(seed: int, source: int, target: int) -> int:

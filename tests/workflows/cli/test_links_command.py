@@ -49,6 +49,7 @@ def test_links_are_planned_made_and_found_again(root: Path) -> None:
     made = answer(root, *words, "--workers", "0")
     assert (made["key"], made["message_graph"]) == (plan["key"], plan["message_graph"])
     assert made["valid"] + made["test"] + made["train"] == plan["pairs"]
+    assert (made["test_pool"], made["valid_pool"]) == (made["test"], made["valid"])
     assert (made["test"], made["valid"]) == (plan["pairs"] // 5, plan["pairs"] // 10)
     dataset = Catalog(root)["web"]
     assert made["held_out_entries"] == 2 * (made["valid"] + made["test"])

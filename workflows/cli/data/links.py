@@ -13,6 +13,7 @@ from gnnloom.pipeline.links.projection import project_links
 from gnnloom.pipeline.sources.format import SPLIT_NAME
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.workflows.api.links import find_linked, store_drawn, store_given
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
@@ -54,12 +55,13 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
     """Hold random edges out of the graph.
 
     Every edge has a random number that depends on --seed and on its two vertices. Those with the smallest ones are for
-    testing, the next ones for validation. Both directions of an undirected graph are one edge; loops stay.
+    testing, the next ones for validation. Both directions of an undirected graph are one edge; loops stay. The pairs
+    that these are compared with are drawn from all pairs that are no edges of the graph, each equally likely.
 
     \b
     Example:
       gnnloom links web random --valid 0.05 --test 0.1 --seed 0
-      gnnloom links web random --disjoint 0.3
+      gnnloom links web random --disjoint 0.3 --negatives 100
       gnnloom links web random --plan
     """
     dataset = _dataset()
@@ -137,6 +139,7 @@ def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
         "graph": links.graph,
         "message_graph": links.message_graph,
         **links.num_pairs,
+        **{f"{split}_pool": links.num_pooled(split) for split in LINK_SPLITS if links.num_pooled(split)},
         "held_out_entries": artifact.facts["held_out_entries"],
         "message_nnz": message.nnz,
         **_given(links),

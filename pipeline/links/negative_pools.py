@@ -1,0 +1,327 @@
+"""Pools of negatives: pairs that are no edges of a graph, each equally likely, drawn without listing all of them.
+
+The pairs of different vertices that are no edges are numbered by target, and then by source; W is their count. Pair k
+of a pool of M has the number floor((k + U) W / M), where U is number k, uniform in [0, 1), of a stream of random
+numbers. So every such pair is expected M / W times, and the pool is in the order of these numbers. A row block that
+knows how many of them come before its rows finds its range of the pool in one pass over its entries, also if nearly
+all pairs are edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.lanes import Lane
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.pair_arrays import PairArray
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
+from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.matrix.permutation import GOLDEN, mix
+from gnnloom.storage.matrix.random_numbers import stream_key
+
+#: Splits that have a pool.
+POOLED_SPLITS: Final = ("valid", "test")
+#: Entries of a block that are read at a time, unless a stored chunk has more.
+STEP_ENTRIES: Final = 1 << 20
+#: Pairs that are drawn at a time.
+STEP_PAIRS: Final = 1 << 18
+#: Bytes of a pair, source and target.
+_PAIR_BYTES: Final = 16
+#: Limits of :func:`_number`: of the pairs of a pool, and of the vertices.
+_MOST_PAIRS: Final = 1 << 32
+_MOST_VERTICES: Final = 3_037_000_499
+#: What a cursor holds: row of the range, position of the next entry, non-edges before the row, whether the row has had
+#: its loop, number of the next pair in the pool, and the end of these numbers.
+_ROW, _ENTRY, _BEFORE, _LOOP, _NEXT, _STOP = range(6)
+_LOW_HALF: Final = np.uint64((1 << 32) - 1)
+_HALF: Final = np.uint64(32)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One pool; small and picklable.
+
+    Attributes:
+        split: that its pairs are negatives for.
+        stream: key of its stream of random numbers.
+        num_pairs: its pairs.
+        non_edges: pairs of different vertices that are no edges.
+    """
+
+    split: str
+    stream: int
+    num_pairs: int
+    non_edges: int
+
+    def below(self, number: int) -> int:
+        """How many of the pool's pairs have a number below this one, of 0 to ``non_edges``."""
+        # The pairs before this one are drawn from lower numbers, and those after it from higher ones.
+        found = number * self.num_pairs // self.non_edges
+        if found == self.num_pairs:
+            return found
+        return found + int(_number(np.uint64(self.stream), found, self.num_pairs, self.non_edges) < number)
+
+
+@dataclass(frozen=True)
+class PoolTask(Task):
+    """Draws the pairs of all pools whose targets are rows of a block.
+
+    Attributes:
+        graph: folder of the graph artifact.
+        before: pairs of targets before the block that are no edges.
+        draws: each pool, the range of its pairs, where they go, and the lane of the task.
+    """
+
+    graph: Path
+    block: int
+    before: int
+    draws: tuple[tuple[Pool, range, Shuffle, Lane], ...]
+
+
+def draw_pools(task: PoolTask) -> int:
+    """Draw the pairs of a block; returns their number."""
+    total = sum(len(pairs) for _, pairs, _, _ in task.draws)
+    with task.writer.task(task.name) as output, ExitStack() as opened:
+        runs = [opened.enter_context(shuffle.routed(output, lane)) for _, _, shuffle, lane in task.draws]
+        graph = Graph(Artifact(task.graph))
+        cursors = [_cursor(task.before, pairs) for _, pairs, _, _ in task.draws]
+        source, target = np.empty(STEP_PAIRS, np.int64), np.empty(STEP_PAIRS, np.int64)
+        for entries in _entries(graph, task.block) if total else ():
+            for (pool, *_), cursor, out in zip(task.draws, cursors, runs, strict=True):
+                if entries.start == entries.pointers[0]:
+                    cursor[_ROW] = 0
+                count = STEP_PAIRS
+                while count == STEP_PAIRS:
+                    count = _draw(
+                        cursor,
+                        np.uint64(pool.stream),
+                        pool.num_pairs,
+                        pool.non_edges,
+                        entries.first_row,
+                        entries.pointers,
+                        entries.start,
+                        entries.columns,
+                        graph.num_vertices,
+                        source,
+                        target,
+                    )
+                    if count:
+                        own = {"source": source[:count], "target": target[:count]}
+                        out.add(Index.of_offsets(np.array([0, count], np.int64)), own)
+    return total
+
+
+def _cursor(before: int, pairs: range) -> NDArray[np.int64]:
+    cursor = np.zeros(6, np.int64)
+    cursor[[_BEFORE, _NEXT, _STOP]] = before, pairs.start, pairs.stop
+    return cursor
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Consecutive entries of a range of rows; for attributes see :func:`_draw`."""
+
+    first_row: int
+    pointers: NDArray[np.int64]
+    start: int
+    columns: NDArray[Any]
+
+
+def _entries(graph: Graph, block: int) -> Iterator[_Entries]:
+    """All entries of a block; a range of rows without entries is there as well."""
+    columns = graph.columns(block)
+    for span in row_ranges(graph, block):
+        first, last = int(span.pointers[0]), int(span.pointers[-1])
+        for start, stop in [*columns.ranges(STEP_ENTRIES, first, last)] or [(first, first)]:
+            yield _Entries(span.first, span.pointers, start, columns.read(start, stop))
+
+
+@njit(cache=True, nogil=True)
+def _number(stream: np.uint64, k: int, num_pairs: int, non_edges: int) -> int:
+    """Number of pair k of a pool among all pairs that are no edges."""
+    size, total, place = np.uint64(num_pairs), np.uint64(non_edges), np.uint64(k)
+    # U W, rounded down: the upper half of the product of W and the 64 bits of U, which has 128 bits.
+    random = mix(stream + place * GOLDEN)
+    low, high = random & _LOW_HALF, random >> _HALF
+    total_low, total_high = total & _LOW_HALF, total >> _HALF
+    carried = (low * total_low >> _HALF) + high * total_low
+    carried_low = (carried & _LOW_HALF) + low * total_high
+    within = high * total_high + (carried >> _HALF) + (carried_low >> _HALF)
+    # (k W + within) / M in pieces that fit 64 bits.
+    return int(place * (total // size) + within // size + (place * (total % size) + within % size) // size)
+
+
+@njit(cache=True, nogil=True)
+def _draw(
+    cursor: NDArray[np.int64],
+    stream: np.uint64,
+    num_pairs: int,
+    non_edges: int,
+    first_row: int,
+    pointers: NDArray[np.int64],
+    start: int,
+    columns: NDArray[Any],
+    num_vertices: int,
+    source: NDArray[np.int64],
+    target: NDArray[np.int64],
+) -> int:
+    """Draw pairs whose targets are rows that consecutive entries of a block end, and those before these entries.
+
+    Args:
+        cursor: where to go on; moved to where to go on next.
+        first_row: row of the matrix to which the first pointer belongs.
+        pointers: (num_rows + 1,) int64 positions of rows.
+        start: position of the first of these entries, which may lie within a row.
+        columns: (num_entries,) their columns, ascending within a row.
+        source, target: (most,) int64, get the pairs.
+
+    Returns:
+        How many pairs there are; if there are ``most``, there may be more.
+    """
+    row, entry, before, has_loop = cursor[_ROW], cursor[_ENTRY], cursor[_BEFORE], cursor[_LOOP]
+    k, stop, count = cursor[_NEXT], cursor[_STOP], 0
+    number = _number(stream, k, num_pairs, non_edges) if k < stop else non_edges
+    is_full = False
+    while row < len(pointers) - 1:
+        at_end, own = entry == pointers[row + 1], first_row + row
+        if not at_end and entry == start + len(columns):
+            break
+        column = np.int64(num_vertices) if at_end else np.int64(columns[entry - start])
+        if column == own:
+            has_loop = 1
+        # The row's own vertex is no source, whether or not the loop is an entry.
+        left_out = entry - pointers[row] + (1 if column > own and not has_loop else 0)
+        below = before + column - left_out
+        while number < below:
+            if count == len(source):
+                is_full = True
+                break
+            found = number - before + entry - pointers[row]
+            source[count] = found + (1 if not has_loop and found >= own else 0)
+            target[count] = own
+            count, k = count + 1, k + 1
+            number = _number(stream, k, num_pairs, non_edges) if k < stop else non_edges
+        if is_full:
+            break
+        if at_end:
+            row, before, has_loop = row + 1, below, 0
+        else:
+            entry += 1
+    cursor[_ROW], cursor[_ENTRY], cursor[_BEFORE], cursor[_LOOP], cursor[_NEXT] = row, entry, before, has_loop, k
+    return count
+
+
+@dataclass(frozen=True, eq=False)
+class PoolPlan:
+    """The phase that draws the pools, and their arrays.
+
+    Attributes:
+        writer: of the links.
+        graph: folder of the graph artifact.
+        sizes: of the graph.
+        pools: with pairs.
+        before: (num_blocks + 1,) pairs of targets before each block that are no edges, and all of them.
+    """
+
+    writer: ArtifactWriter
+    graph: Path
+    sizes: GraphSizes
+    pools: Sequence[Pool]
+    before: Sequence[int]
+
+    @classmethod
+    def of(
+        cls,
+        writer: ArtifactWriter,
+        graph: Path,
+        sizes: GraphSizes,
+        loops: Sequence[int],
+        num_pairs: Mapping[str, int],
+        options: DrawOptions,
+    ) -> PoolPlan:
+        """Plan the pools of all splits; none if the options want none.
+
+        Args:
+            loops: loops of each row block.
+            num_pairs: pairs of each split.
+
+        Raises:
+            InputError: every pair of vertices is an edge, or there are more vertices or pairs than can be drawn from.
+        """
+        n = sizes.num_vertices
+        own = [
+            rows * (n - 1) - (nnz - loop)
+            for rows, nnz, loop in zip(sizes.block_rows, sizes.block_nnz, loops, strict=True)
+        ]
+        before = [0, *accumulate(own)]
+        counts = {split: options.negatives * num_pairs[split] for split in POOLED_SPLITS}
+        if not options.negatives:
+            return cls(writer, graph, sizes, (), before)
+        if before[-1] < 1:
+            raise InputError(
+                f"all pairs of {n:,} vertices are edges, so none can be a negative; draw none with --negatives 0"
+            )
+        if n > _MOST_VERTICES or max(counts.values()) > _MOST_PAIRS:
+            raise InputError(
+                f"negatives {options.negatives}: {max(counts.values()):,} pairs of {n:,} vertices; expected at most"
+                f" {_MOST_PAIRS:,} pairs of at most {_MOST_VERTICES:,} vertices"
+            )
+        streams = {split: int(stream_key(options.seed, f"links/pool/{split}")) for split in counts}
+        pools = [Pool(split, streams[split], count, before[-1]) for split, count in counts.items()]
+        return cls(writer, graph, sizes, pools, before)
+
+    @cached_property
+    def _plans(self) -> dict[str, ShufflePlan]:
+        pair = (Column("source", "int64"), Column("target", "int64"))
+        return {
+            pool.split: ShufflePlan.unmerged(
+                self.writer, Shuffle(f"pools/{pool.split}", 1, pair, 1), self.sizes.num_blocks
+            )
+            for pool in self.pools
+        }
+
+    def phases(self) -> list[Phase]:
+        """The phase that draws the pools, if there are any."""
+        if not self.pools:
+            return []
+        tasks = []
+        memory = RANGE_BYTES + self.sizes.entry_bytes * STEP_ENTRIES + 2 * _PAIR_BYTES * STEP_PAIRS
+        ends = {pool.split: [pool.below(number) for number in self.before] for pool in self.pools}
+        for block, (rows, nnz) in enumerate(zip(self.sizes.block_rows, self.sizes.block_nnz, strict=True)):
+            draws = []
+            for pool in self.pools:
+                pairs, plan = range(*ends[pool.split][block : block + 2]), self._plans[pool.split]
+                draws.append((pool, pairs, plan.shuffle, plan.lane(block)))
+            drawn = sum(len(pairs) for _, pairs, _, _ in draws)
+            reads = self.sizes.entry_bytes * nnz + 8 * (rows + 1)
+            needs = Needs(reads if drawn else 0, _PAIR_BYTES * drawn, memory=memory)
+            where = self.graph, block, self.before[block]
+            tasks.append(PoolTask(self.writer, f"pools/{block:05d}", needs, *where, tuple(draws)))
+        files = tuple(plan.files for plan in self._plans.values())
+        return [Phase("draw negatives", draw_pools, tasks, "pairs", files=files)]
+
+    def arrays(self) -> list[PairArray]:
+        """The arrays of the pools."""
+        how = "int64", ("pooled", "end")
+        return [
+            PairArray(f"{pool.split}/pool", (pool.num_pairs, 2), *how, self._plans[pool.split], ("source", "target"))
+            for pool in self.pools
+        ]
