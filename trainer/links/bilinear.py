@@ -32,13 +32,17 @@ class Dot(Decoder):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         return row_products(self.weighted(source), self.side(target), self.place)
 
+    def factors(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """What is multiplied of both rows to rank pairs; exchanged rows have the same products, to the last bit."""
+        return self.weighted(source), self.side(target)
+
     def scores_of_pairs(self, source: Tensor, target: Tensor) -> Tensor:
         with torch.no_grad():
-            return score_pairs(self.weighted(source), self.side(target), self.place)
+            return score_pairs(*self.factors(source, target), self.place)
 
     def scores_of_block(self, source: Tensor, targets: Tensor) -> Tensor:
         with torch.no_grad():
-            return score_block(self.weighted(source), self.side(targets), self.place)
+            return score_block(*self.factors(source, targets), self.place)
 
 
 class Cosine(Dot):
@@ -64,6 +68,12 @@ class DistMult(Dot):
 
     def weighted(self, rows: Tensor) -> Tensor:
         return rows * self.weight[0]
+
+    def factors(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        # Half of the weight on either side: a pair and its reverse are a tie.
+        weight = self.weight[0]
+        half = weight.abs().sqrt()
+        return source * torch.copysign(half, weight), target * half
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         if self.num_outputs == 1:

@@ -89,6 +89,8 @@ def test_the_bits_of_a_score_depend_on_its_rows_only(name: str, dtype: torch.dty
     block = decoder.scores_of_block(source, targets)
     assert not block.requires_grad
     assert torch.equal(block[:, 150:].flip(1), block[:, :150])
+    if decoder.is_symmetric:
+        assert torch.equal(decoder.scores_of_block(targets, source).T, block)
     for number, row in enumerate(source):
         for stop in (1, 2, 7, 300):
             pairs = decoder.scores_of_pairs(row.repeat(stop, 1), targets[:stop])
