@@ -8,6 +8,7 @@ from typing import Final
 #: Classes in :mod:`gnnloom.trainer.links.negatives`.
 NEGATIVE_SAMPLERS: Final[Mapping[str, str]] = {
     "uniform": "any vertex but the source",
+    "pairs": "pairs of any two vertices, also with other sources",
     "joint": "any vertex; pairs of a group share their negatives",
     "degree": "ends of training pairs, so in proportion to the degree",
 }

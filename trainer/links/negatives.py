@@ -65,6 +65,10 @@ class NegativeSampler(ABC):
         owner, column = np.divmod(np.arange(len(pairs.number) * self.count), self.count)
         return self._first(epoch, pairs, owner, column).reshape(len(pairs.number), self.count)
 
+    def sources(self, epoch: int, pairs: Positives) -> NDArray[np.int64] | None:  # noqa: ARG002 - for subclasses
+        """(num_pairs, count) int64 sources of the negatives; None for those of the pairs."""
+        return None
+
     def redraw(
         self, epoch: int, pairs: Positives, negatives: NDArray[np.int64], is_edge: IsEdge, comm: Communicator
     ) -> int:
@@ -78,12 +82,16 @@ class NegativeSampler(ABC):
         Returns:
             How many negatives of this rank still are edges or the source.
         """
-        entry = np.arange(negatives.size)
+        entry, sources = np.arange(negatives.size), self.sources(epoch, pairs)
         for attempt in range(REDRAWS + 1):
             owner, column = np.divmod(entry, self.count)
             source, drawn = pairs.source[owner], negatives.reshape(-1)[entry]
             # The pair itself is an edge, also where the graph is without it.
-            refused = is_edge(source, drawn) | (drawn == source) | (drawn == pairs.target[owner])
+            is_own = drawn == pairs.target[owner]
+            if sources is not None:
+                source = sources.reshape(-1)[entry]
+                is_own &= source == pairs.source[owner]
+            refused = is_edge(source, drawn) | (drawn == source) | is_own
             entry, owner, column = entry[refused], owner[refused], column[refused]
             if attempt == REDRAWS or not comm.gather_numbers([len(entry)]).any():
                 break
@@ -128,6 +136,32 @@ class UniformNegatives(NegativeSampler):
         found = self._numbers(epoch, "pair", pairs.number[owner], counter, self._num_vertices - 1)
         # The numbers from the source's on stand for the vertices after it.
         return found + (found >= pairs.source[owner])
+
+
+class UniformPairs(NegativeSampler):
+    """Pairs of any two vertices, each equally likely: negatives with sources of their own.
+
+    As the negatives of graph auto-encoders (Kipf, Welling, "Variational Graph Auto-Encoders", 2016) and of PyG's
+    ``negative_sampling``.
+    """
+
+    name = "pairs"
+
+    def sources(self, epoch: int, pairs: Positives) -> NDArray[np.int64]:
+        owner, column = np.divmod(np.arange(len(pairs.number) * self.count), self.count)
+        return self._sources(epoch, pairs, owner, column).reshape(len(pairs.number), self.count)
+
+    def _sources(
+        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], column: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        return self._numbers(epoch, "source", pairs.number[owner], column, self._num_vertices)
+
+    def _again(
+        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], counter: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        found = self._numbers(epoch, "pair", pairs.number[owner], counter, self._num_vertices - 1)
+        # The source stays where a target is drawn again.
+        return found + (found >= self._sources(epoch, pairs, owner, counter % self.count))
 
 
 class JointNegatives(UniformNegatives):

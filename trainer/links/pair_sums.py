@@ -59,18 +59,24 @@ def pair_loss(
 
     Args:
         rows: (num_rows, dim), such as those of :meth:`gnnloom.trainer.links.pair_rows.PairRows.numbered`.
-        ends: numbers of rows: (num_pairs,) sources, (num_pairs,) targets and (num_pairs, count) negatives.
+        ends: numbers of rows: (num_pairs,) sources, (num_pairs,) targets and (num_pairs, count) negatives, which are
+            targets; then, if they have sources of their own, (num_pairs, count) these.
         num_terms, margin: see :class:`gnnloom.trainer.links.losses.PairLoss`.
     """
     if isinstance(decoder, Dot) and decoder.num_outputs == 1:
-        source, target, negatives = ends
-        targets = np.concatenate([target[:, None], negatives], 1)
-        scores = row_products_of_pairs(decoder.weighted(rows), decoder.side(rows), source, targets, decoder.place)
-        return loss(scores[:, 0], scores[:, 1:], num_terms, margin)
+        source, target, negatives, *others = ends
+        sides, place = (decoder.weighted(rows), decoder.side(rows)), decoder.place
+        if not others:
+            targets = np.concatenate([target[:, None], negatives], 1)
+            scores = row_products_of_pairs(*sides, source, targets, place)
+            return loss(scores[:, 0], scores[:, 1:], num_terms, margin)
+        of_negatives = row_products_of_pairs(*sides, others[0].reshape(-1), negatives.reshape(-1, 1), place)
+        positive = row_products_of_pairs(*sides, source, target[:, None], place)
+        return loss(positive[:, 0], of_negatives.view(negatives.shape), num_terms, margin)
 
     def terms(_: slice, rows_of: Sequence[Tensor]) -> Tensor:
-        source, target, negatives = rows_of
-        sources = source.unsqueeze(1).expand(negatives.shape).flatten(0, 1)
+        source, target, negatives, *others = rows_of
+        sources = (others[0] if others else source.unsqueeze(1).expand(negatives.shape)).flatten(0, 1)
         of_negatives = decoder(sources, negatives.flatten(0, 1)).view(negatives.shape[:2])
         return loss(decoder(source, target), of_negatives, num_terms, margin)
 

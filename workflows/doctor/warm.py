@@ -211,8 +211,9 @@ def _store_links(folder: Path, dataset: Dataset, graph: Graph) -> None:
 
     draw_links(dataset, graph, DrawOptions(), InProcessCluster())
     (folder / "pairs.txt").write_text("".join(f"{u} {u + 1}\n" for u in range(20)), encoding="ascii")
-    files = dict.fromkeys(("valid", "test"), str(folder / "pairs.txt"))
-    store_links(dataset, graph, GivenLinks.of(FileOptions(**files, allow_overlap=True)), InProcessCluster())
+    pairs = str(folder / "pairs.txt")
+    given = GivenLinks.of(FileOptions(valid=pairs, test=pairs, allow_overlap=True))
+    store_links(dataset, graph, given, InProcessCluster())
     dataset.verify()
 
 

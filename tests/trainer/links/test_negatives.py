@@ -15,6 +15,7 @@ from gnnloom.trainer.links.negatives import (
     NegativeSampler,
     Positives,
     UniformNegatives,
+    UniformPairs,
 )
 from support.lone import LoneCommunicator
 from support.thread_ranks import on_thread_ranks
@@ -40,7 +41,8 @@ def samplers(count: int = COUNT) -> list[NegativeSampler]:
         return np.asarray(np.concatenate([training.target, training.source])[numbers])
 
     degree = DegreeNegatives(1, count, NUM_VERTICES, 200, read_ends, symmetric=True)
-    return [UniformNegatives(1, count, NUM_VERTICES), JointNegatives(1, count, NUM_VERTICES), degree]
+    uniform = [kind(1, count, NUM_VERTICES) for kind in (UniformNegatives, UniformPairs, JointNegatives)]
+    return [*uniform, degree]
 
 
 def test_every_name_has_a_sampler() -> None:
@@ -72,7 +74,7 @@ def chi_square(drawn: np.ndarray, expected: np.ndarray) -> float:
 def test_vertices_are_drawn_as_stated() -> None:
     num_pairs = 20_000
     pairs = Positives(np.arange(num_pairs), np.full(num_pairs, 7), np.full(num_pairs, 9), np.arange(num_pairs))
-    uniform, joint, degree = samplers()
+    uniform, _, joint, degree = samplers()
     even = np.full(NUM_VERTICES, float(num_pairs * COUNT))
     but_source = even / (NUM_VERTICES - 1)
     but_source[7] = 0
@@ -90,12 +92,12 @@ def test_vertices_are_drawn_as_stated() -> None:
 def test_pairs_of_a_group_share_their_negatives() -> None:
     pairs = positives(40)
     assert pairs.group is not None
-    drawn = samplers()[1].draw(0, pairs)
+    drawn = samplers()[2].draw(0, pairs)
     shared = [np.unique(drawn[pairs.group == group], axis=0) for group in np.unique(pairs.group)]
     assert [len(each) for each in shared] == [1] * 10
     assert len(np.unique(np.concatenate(shared), axis=0)) == 10
     with pytest.raises(ValueError, match="need the groups"):
-        samplers()[1].draw(0, Positives(pairs.number, pairs.source, pairs.target))
+        samplers()[2].draw(0, Positives(pairs.number, pairs.source, pairs.target))
 
 
 def test_vertices_beyond_32_bits_are_drawn() -> None:
@@ -114,18 +116,24 @@ def edges(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_edges_are_drawn_again_on_any_number_of_ranks(number: int, ranks: int) -> None:
     pairs = positives(60)
     sampler = samplers()[number]
     first = sampler.draw(2, pairs)
     drawn = first.copy()
     stands = sampler.redraw(2, pairs, drawn, edges, LoneCommunicator())
-    kept = ~edges(pairs.source[:, None], first) & (first != pairs.source[:, None]) & (first != pairs.target[:, None])
+    found = sampler.sources(2, pairs)
+    source = pairs.source[:, None] if found is None else found
+
+    def is_bad(targets: np.ndarray) -> np.ndarray:
+        is_own = (targets == pairs.target[:, None]) & (source == pairs.source[:, None])
+        return np.asarray(edges(source, targets) | (targets == source) | is_own)
+
+    kept = ~is_bad(first)
     assert 0 < kept.sum() < kept.size
     assert np.array_equal(drawn[kept], first[kept])
-    bad = edges(pairs.source[:, None], drawn) | (drawn == pairs.source[:, None]) | (drawn == pairs.target[:, None])
-    assert stands == bad.sum() >= COUNT * (pairs.source == 3).sum() > 0
+    assert stands == is_bad(drawn).sum() >= np.broadcast_to(source == 3, drawn.shape).sum() > 0
     # Others stand with probability 0.6^17 each.
     assert bad[pairs.source != 3].sum() <= 1
 

@@ -22,6 +22,7 @@ from gnnloom.trainer.links.negatives import (
     NegativeSampler,
     Positives,
     UniformNegatives,
+    UniformPairs,
 )
 from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
@@ -69,7 +70,7 @@ class Links(PairObjective):
     def compared(self, labels: PairLabels, pairs: PairSet, step: Step, group: NDArray[np.int64] | None) -> PairSet:
         if step.split != TRAIN and pairs.negative is not None:
             return pairs
-        return replace(pairs, negative=self._negatives(labels, pairs, step.epoch, group))
+        return self._with_negatives(labels, pairs, step.epoch, group)
 
     def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step, ends: Ends) -> PairStepLoss:
         loss = LOSSES[self.task.losses[0] if self.given.loss == "auto" else self.given.loss]
@@ -79,7 +80,7 @@ class Links(PairObjective):
         num_terms = loss.num_terms(step.count, negative.shape[1])
 
         def contribute(rows: Tensor) -> Tensor:
-            found, numbers = ends(rows, pairs.source, pairs.target, negative)
+            found, numbers = ends(rows, *pairs.ends)
             return pair_loss(self.attached_decoder, loss, found, numbers, num_terms)
 
         return PairStepLoss(labels, step.count, num_terms, contribute)
@@ -160,17 +161,18 @@ class Links(PairObjective):
         drawn = UniformNegatives(list(PREFIXES.values()).index(split), 1, self.pairs.num_vertices).draw(-1, positives)
         return PairSet(pairs.number, pairs.source, drawn[:, 0])
 
-    def _negatives(
+    def _with_negatives(
         self, labels: PairLabels, pairs: PairSet, epoch: int, group: NDArray[np.int64] | None
-    ) -> NDArray[np.int64]:
-        """(num_pairs, negatives) int64 targets to compare pairs with. Collective."""
+    ) -> PairSet:
+        """Pairs with what they are compared with. Collective."""
         group = np.zeros(len(pairs), np.int64) if group is None else group
         positives, sampler = Positives(pairs.number, pairs.source, pairs.target, group), self._sampler(labels)
         drawn, graph = sampler.draw(epoch, positives), self.graph
+        found = replace(pairs, negative=drawn, negative_source=sampler.sources(epoch, positives))
         if graph is not None:
             comm = labels.placed_rows.layout.grid.comm
             sampler.redraw(epoch, positives, drawn, lambda sources, targets: graph.has_entries(targets, sources), comm)
-        return drawn
+        return found
 
     def _sampler(self, labels: PairLabels) -> NegativeSampler:
         options, pairs = self.given.options, self.pairs
@@ -179,6 +181,8 @@ class Links(PairObjective):
             case "degree":
                 ends, count = _TrainingEnds(labels, pairs.num_pairs[TRAIN]), pairs.num_pairs[TRAIN]
                 return DegreeNegatives(*drawn, count, ends, symmetric=pairs.symmetric)
+            case "pairs":
+                return UniformPairs(*drawn)
             case "joint":
                 return JointNegatives(*drawn)
             case _:

@@ -60,6 +60,7 @@ class PairSet:
         source, target: (num_pairs,) int64 vertices.
         value: (num_pairs,) their class or number; None without.
         negative: (num_pairs, num_negatives) int64 targets that stand for negatives of each pair; None without.
+        negative_source: (num_pairs, num_negatives) int64 their sources; None for that of the pair.
     """
 
     number: NDArray[np.int64]
@@ -67,14 +68,15 @@ class PairSet:
     target: NDArray[np.int64]
     value: NDArray[Any] | None = None
     negative: NDArray[np.int64] | None = None
+    negative_source: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.number)
 
     @property
     def ends(self) -> list[NDArray[np.int64]]:
-        """The vertices whose vectors a loss needs: the sources, the targets and, if there are any, the negatives."""
-        return [self.source, self.target] + ([] if self.negative is None else [self.negative])
+        """The vertices whose vectors a loss needs: sources, targets, and negatives and their sources, if any."""
+        return [self.source, self.target, *(each for each in (self.negative, self.negative_source) if each is not None)]
 
     def take(self, which: NDArray[Any] | slice) -> PairSet:
         """Those at some positions, or where a mask is True."""
