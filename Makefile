@@ -5,7 +5,8 @@ BIN := .venv/bin
 SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
-	bench-algorithms bench-spmm bench-epoch bench-sampling bench-links bench-modes bench-minibatch bench-startup bench-plan clean
+	bench-algorithms bench-spmm bench-epoch bench-sampling bench-links bench-modes bench-minibatch bench-startup bench-plan \
+	bench-exclusion clean
 
 install: .venv/warm
 
@@ -156,6 +157,10 @@ bench-links: .venv/installed-for-benchmarks
 # The planner's forecasts against measured epochs, in processor time; SCALE=small takes some minutes on two cores.
 bench-plan: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_plan.py --scale $(SCALE)
+
+# Epochs that exclude a tenth of the edges from their products, and epochs that do not; SCALE=small takes a minute.
+bench-exclusion: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_exclusion.py --scale $(SCALE)
 
 # Processor and wall time of commands before they do anything; SCALE=small takes half a minute.
 bench-startup: .venv/installed-for-benchmarks

@@ -49,7 +49,7 @@ def _measure(config: TrainConfig, rounds: int) -> None:
     case = f"{config.dataset}-{config.model}-{config.ranks}"
     print(f"{case}: " + ", ".join(f"{name} {value}" for name, value in found.items()))
     for name in ("", " processor"):
-        ratio = found[f"excluding{name}"] / found[f"whole{name}"]
+        ratio = found[f"ratio{name}"]
         print(f"RESULT exclusion-{case}{name.replace(' ', '-')} {ratio:.3f} x")
         if name and config.model != "gat":
             print(f"GOAL exclusion-{case} at most {GOAL}: {'met' if ratio <= GOAL else 'not met'}")

@@ -4,8 +4,9 @@ python -m mpi4py tests/benchmarks/exclusion_ranks.py CONFIGURATION WIDTH ROUNDS
 
 CONFIGURATION is a training's, as JSON, with algorithm p2p; its shards and its model are used. An epoch is one step of
 two layers of WIDTH columns, forward and backward, with Adam; the features' product is not kept, as it changes with what
-is excluded. Prints JSON: medians over the rounds of the seconds and the processor seconds of all ranks, with the choice
-of the pairs (``excluding``) and without (``whole``); the seconds of the choice; and the peak memory of each rank.
+is excluded. Prints JSON, figures of the busiest rank: medians over the rounds of the seconds of both epochs
+(``excluding``, ``whole``), of their processor seconds, and of the seconds that the choice of the pairs takes; medians
+of the ratios within a round (``ratio``); the peak memory of each rank.
 """
 
 from __future__ import annotations
@@ -95,6 +96,9 @@ def main(content: str, width: str, rounds: str) -> None:
                 found[name].append(time.perf_counter() - begun)
                 found[f"{name} processor"].append(worked)
                 found[f"{name} choice"].append(chosen)
+    for name in ("", " processor"):
+        both = zip(found[f"excluding{name}"], found[f"whole{name}"], strict=True)
+        found[f"ratio{name}"] = [excluding / whole for excluding, whole in both]
     medians = {name: statistics.median(seconds) for name, seconds in found.items()}
     figures = comm.gather_numbers([*medians.values(), peak_memory()])
     if comm.rank == 0:

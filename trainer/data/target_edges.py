@@ -30,7 +30,7 @@ Chosen = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 #: Pairs that a choice is asked about at a time.
 _CHOSEN_AT_ONCE: Final = 1 << 16
 #: Pairs that a rank reads at a time, and sends on before it reads more.
-_PAIRS_READ: Final = 1 << 18
+_PAIRS_READ: Final = 1 << 16
 
 
 class PairSource(Protocol):

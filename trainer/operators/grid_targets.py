@@ -43,10 +43,8 @@ class Window:
 
     def numbered(self, entries: Entries) -> TargetEntries:
         """Entries by position, of which those in the window are numbered as its blocks have them."""
-        row, (row_block, row_start, _) = (
-            entries.row - self.rows[0],
-            _within(entries.row - self.rows[0], self._row_spans),
-        )
+        row = entries.row - self.rows[0]
+        row_block, row_start, _ = _within(row, self._row_spans)
         column_block, column_start, is_inside = _within(entries.column, self.columns)
         inside = entries._replace(row=row - row_start, column=entries.column - column_start).take(is_inside)
         block = row_block * len(self.columns) + column_block

@@ -135,7 +135,7 @@ def test_edges_are_drawn_again_on_any_number_of_ranks(number: int, ranks: int) -
     assert np.array_equal(drawn[kept], first[kept])
     assert stands == is_bad(drawn).sum() >= np.broadcast_to(source == 3, drawn.shape).sum() > 0
     # Others stand with probability 0.6^17 each.
-    assert bad[pairs.source != 3].sum() <= 1
+    assert is_bad(drawn)[np.broadcast_to(source != 3, drawn.shape)].sum() <= 1
 
     def on_rank(comm: Communicator) -> tuple[np.ndarray, np.ndarray, int, int]:
         calls = 0
