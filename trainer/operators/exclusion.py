@@ -6,6 +6,7 @@ the rows of -B to those of A from the same operands, so no rank receives anythin
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
@@ -35,14 +36,29 @@ class ExcludingOperator(Operator, Protocol):
     def exclude(self, chosen: Chosen | None) -> None:
         """Exclude the edges of some pairs from all products until the next call; None for no edge.
 
-        Every rank calls it with the same choice before a step. Communicates nothing. A product of which
-        :meth:`~gnnloom.trainer.models.networks.model.Model.keep` kept the result stays as it was.
+        Every rank calls it with the same choice before a step. Communicates nothing.
 
         Raises:
             InputError: without the edges, the weights of a row have a negative sum, which cannot be normalized.
-            ValueError: called before :meth:`prepare_targets`.
+            ValueError: called before :meth:`prepare_targets`, or after a product with all edges was kept.
         """
         ...
+
+
+def check_excludes(targets: Collection[object], *, keeps_product: bool) -> None:
+    """Check that an operator can exclude edges.
+
+    Args:
+        targets: what :meth:`ExcludingOperator.prepare_targets` found.
+        keeps_product: the operator released a layer, whose product with all edges is used from then on.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if not targets:
+        raise ValueError("exclude: call prepare_targets first")
+    if keeps_product:
+        raise ValueError("exclude: the first layer's product is kept, and has all edges; do not keep it")
 
 
 class ExcludedBlock:

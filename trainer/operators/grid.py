@@ -29,7 +29,7 @@ from gnnloom.trainer.kernels.dispatch import (
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 from gnnloom.trainer.layout.realignment import Realigner
-from gnnloom.trainer.operators.exclusion import ExcludedBlock
+from gnnloom.trainer.operators.exclusion import ExcludedBlock, check_excludes
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 from gnnloom.trainer.operators.grid_targets import Window, grid_targets
 from gnnloom.trainer.operators.operator import LayerPlan
@@ -69,6 +69,7 @@ class GridOperator(ABC):
         self._targets: dict[tuple[int, bool], Targets] = {}
         self._degree_targets: dict[tuple[str, Span], Targets] = {}
         self._excluded: dict[tuple[int, bool], list[ExcludedBlock]] = {}
+        self._keeps_product = False
         self.weight_axes = weight_axes
         self._layouts: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Layout] = {}
         self._realigner = Realigner(adjacency)
@@ -100,6 +101,7 @@ class GridOperator(ABC):
     @abstractmethod
     def release(self, layer: int) -> None:
         """Free the layer's adjacency, which will not be multiplied with again, unless another layer shares it."""
+        self._keeps_product = True
 
     def product_layouts(self, layer: int) -> tuple[Layout, Layout]:
         return self.layout(layer), self.layout(layer + 1)
@@ -203,8 +205,7 @@ class GridOperator(ABC):
             self._excluded = {}
             self.adjacency.reduce_degrees({})
             return
-        if not self._targets:
-            raise ValueError("exclude: call prepare_targets first")
+        check_excludes(self._targets, keeps_product=self._keeps_product)
         # Layers and directions may share a window, and the products that are prepared for it.
         blocks = {
             id(targets): [ExcludedBlock(entries, self.place) for entries in targets.chosen(chosen)]

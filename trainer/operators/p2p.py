@@ -27,6 +27,7 @@ from gnnloom.trainer.data.target_edges import (
 )
 from gnnloom.trainer.data.unread_targets import UnreadTargets
 from gnnloom.trainer.operators.attention import NeighborRows
+from gnnloom.trainer.operators.exclusion import check_excludes
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.operators.halo_product import ExcludedColumns, HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
@@ -63,6 +64,7 @@ class PointToPoint(WholeRows):
         matrix = shard.operand()
         self._shard, self._normalization = shard, normalization
         self._targets: Sequence[Targets] = ()
+        self._keeps_product = False
         self._degree = np.empty(0)
         self._sides = sides = self._scaling(self._degrees(matrix))
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
@@ -74,6 +76,10 @@ class PointToPoint(WholeRows):
 
     def neighbors(self, layer: int) -> NeighborRows:  # noqa: ARG002 - the same for every layer
         return self._neighbors
+
+    def release(self, layer: int) -> None:
+        super().release(layer)
+        self._keeps_product = True
 
     def _degrees(self, matrix: ShardMatrix[Any]) -> NDArray[np.float64]:
         # Degrees of weighted rows take a pass over the matrix, which may be on disk.
@@ -114,8 +120,7 @@ class PointToPoint(WholeRows):
         if chosen is None:
             self._multiply_without(None, None, self._sides)
             return
-        if not self._targets:
-            raise ValueError("exclude: call prepare_targets first")
+        check_excludes(self._targets, keeps_product=self._keeps_product)
         forward, *backward = (ExcludedColumns.of(targets.chosen(chosen), self.place) for targets in self._targets)
         sides = self._sides
         if self._normalization != "none":

@@ -68,6 +68,7 @@ class RowBlocks(GridOperator):
         return self.rows(_ROW), columns, 1
 
     def release(self, layer: int) -> None:
+        super().release(layer)
         del self._products[layer, False]
 
     def layout(self, layer: int) -> Layout:

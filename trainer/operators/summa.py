@@ -152,6 +152,7 @@ class Summa(GridOperator):
         return self.rows(_ROW), [stage.span for stage in self._stages], 1
 
     def release(self, layer: int) -> None:
+        super().release(layer)
         del self._blocks[layer, False]
         kept = {id(block) for blocks in self._blocks.values() for block in blocks.values()}
         self._products = {number: product for number, product in self._products.items() if number in kept}

@@ -238,6 +238,7 @@ class Tensor3D(GridOperator):
         return self.weight_gradient(features, gradient, transposed=transposed)
 
     def release(self, layer: int) -> None:
+        super().release(layer)
         del self._products[layer, False]
 
     def _gather_input(self, features: Tensor, kind: Kind) -> Tensor:

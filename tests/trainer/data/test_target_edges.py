@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.data.target_edges import Entries, TargetEntries, remaining_degree
+from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
+from gnnloom.trainer.operators.operator import LayerPlan
 from gnnloom.trainer.operators.p2p import PointToPoint
+from gnnloom.trainer.operators.summa import Summa
 from gnnloom.trainer.place.place import Place
 from support.lone import LoneCommunicator
 from support.problems import problem
@@ -66,3 +70,21 @@ def test_what_a_step_cannot_exclude_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="negative or infinite sum"):
         operator.exclude(below(1))
     operator.exclude(below(0))
+    operator.release(0)
+    operator.exclude(None)
+    with pytest.raises(ValueError, match="product is kept"):
+        operator.exclude(below(0))
+
+
+def test_a_grid_operator_that_has_kept_a_product_excludes_nothing(tmp_path: Path) -> None:
+    given = problem("undirected", 45, 200, symmetric=True)
+    shards = given.store_grid(Catalog(tmp_path), "double", grid=(2, 2)).grid_shards()
+    grid = ProcessGrid(LoneCommunicator(), {"row": 1, "column": 1}, Place())
+    plan = LayerPlan((5, 7, 3), (True, False))
+    operator = Summa(grid, GridAdjacency(shards, "symmetric", grid.place), plan)
+    operator.prepare_targets(ListedPairs.of(given.adjacency, 1, symmetric=True, weighted=False))
+    operator.exclude(below(9))
+    operator.exclude(None)
+    operator.release(0)
+    with pytest.raises(ValueError, match="product is kept"):
+        operator.exclude(below(9))
