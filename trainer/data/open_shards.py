@@ -23,8 +23,13 @@ if TYPE_CHECKING:
     from gnnloom.storage.artifacts.grid_shards import GridShards
 
 
-#: What an error says of features that are missing.
+#: What to do instead of adding features.
 LEARNED: Final = "; or learn features instead, with `gnnloom train --embed WIDTH`"
+
+
+def missing_features(dataset: str) -> str:
+    """How to end an error about a dataset without features."""
+    return f"; add features with `gnnloom features {dataset} ...`{LEARNED}"
 
 
 class VertexRows(Protocol):

@@ -15,7 +15,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import LEARNED
+from gnnloom.trainer.data.open_shards import missing_features
 from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
 from gnnloom.trainer.planner.describe import GraphFacts, count_training, exchanges_of
 from gnnloom.trainer.planner.law import KnownPartition
@@ -49,7 +49,7 @@ def situation_of(
     if not (embed or vertices.num_features) or not num_outputs:
         raise InputError(
             f"{vertices.artifact.path}: the dataset lacks features or labels; there is nothing to train"
-            f"{LEARNED if num_outputs else ''}"
+            f"{missing_features(dataset.name) if num_outputs else ''}"
         )
     facts = GraphFacts(
         num_vertices=graph.num_vertices,

@@ -124,10 +124,12 @@ def check_trainable(recipe: Recipe, key: str | None) -> None:
         return
     vertices = Vertices(Artifact(path))
     task = (recipe.train or LossConfig()).task_of(vertices.artifact, vertices, path)
-    needed = ("feature", *task.arrays)
+    learns = recipe.train is not None and recipe.train.embed > 0
+    needed = [*([] if learns else ["feature"]), *task.arrays]
     missing = [name for name in needed if name not in vertices.artifact]
     if missing:
-        raise InputError(f"{section}: {', '.join(missing)} missing; training needs {', '.join(needed)}")
+        instead = "; embed in [train] learns features instead" if missing == ["feature"] else ""
+        raise InputError(f"{section}: {', '.join(missing)} missing; training needs {', '.join(needed)}{instead}")
     if not task.on_pairs and (not vertices.artifact.facts["train"] or not task.width(vertices)):
         raise InputError(f"{section}: no vertex to train on; some need both a label and the split 'train'")
     most = recipe.vertices.most_classes

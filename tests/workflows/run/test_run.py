@@ -275,6 +275,20 @@ def test_data_that_cannot_be_trained_on_is_reported_before_partitioning(tmp_path
         run(check_recipe(tmp_path, "train.ranks=200", catalog="parts"))
 
 
+def test_data_without_features_can_be_trained_on_if_features_are_learned(tmp_path: Path) -> None:
+    edges = tmp_path / "edges.txt"
+    edges.write_text("0 1\n1 2\n2 0\n3 1\n")
+    for name, array in {"label": np.arange(4) % 2, "split": np.ones(4, np.uint8)}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    files = "".join(f'{key} = "{tmp_path}/{key}.npy"\n' for key in ("label", "split"))
+    text = f'[dataset]\nname = "bare"\n[source]\npath = "{edges}"\n[vertices]\nformat = "files"\n{files}'
+    with pytest.raises(InputError, match=r"feature missing; training needs .*; embed in \[train\] learns features"):
+        run(check_recipe(tmp_path, text=text))
+    assignment = check_recipe(tmp_path, "train.embed=3", "train.epochs=2", text=text)
+    run(assignment)
+    assert launch(assignment.workload.config)["epochs"] == 2
+
+
 @pytest.mark.parametrize("name", ["rmat", "snap", "ogbn-papers100m"])
 def test_bundled_recipes_prepare_at_a_small_size(tmp_path: Path, name: str) -> None:
     edges = tmp_path / "edges.txt"

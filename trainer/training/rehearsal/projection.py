@@ -21,7 +21,7 @@ from gnnloom.trainer.config.continuation import OpenedRun, find_start, with_its_
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import LEARNED, ROW_SHARDS, open_samples
+from gnnloom.trainer.data.open_shards import ROW_SHARDS, missing_features, open_samples
 from gnnloom.trainer.training.rehearsal.shard_sizes import RowSizes, ShardSizes, sizes_of
 
 #: A rank without any data, as measured at the end of a run: interpreter, torch, MPI, kernels in C, state of autograd,
@@ -97,7 +97,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     if not (config.embed or sizes.num_features) or not sizes.num_outputs:
         raise InputError(
             f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train"
-            f"{LEARNED if sizes.num_outputs else ''}"
+            f"{missing_features(dataset.name) if sizes.num_outputs else ''}"
         )
     start = find_start(opened.run, config, opened.inputs, restart=restart)
     seconds, measured = _known_seconds(opened)
