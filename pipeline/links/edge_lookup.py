@@ -17,6 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.links.message_graph import more_rows
 from gnnloom.pipeline.links.pair_arrays import PairArray
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.gathered import Gathered
@@ -29,7 +30,7 @@ from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import BudgetError, InputError
-from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord
+from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.kernels import count_at_most, count_below
@@ -40,6 +41,9 @@ STEP_ENTRIES: Final = 1 << 20
 #: list, number, place and entry, as read and sorted.
 LOOKED_UP: Final = 1 << 17
 _FILED_BYTES: Final = 25
+#: Chunks of pairs that are routed as one run, and the bytes of memory of each number in them.
+_ROUTED_CHUNKS: Final = 2
+_ROUTED_BYTES: Final = 80
 _PAIR_BYTES: Final = 128
 #: Lists whose pairs are links; those of all others are negatives. Their codes are their places here.
 _LINKS: Final = tuple(f"{split}/pair" for split in LINK_SPLITS)
@@ -78,8 +82,10 @@ def ask(task: AskTask) -> int:
     pairs = None if task.pairs is None else ArrayReader(task.links, task.pairs)
     count = 0
     with task.writer.task(task.name) as output, task.asked.routed(output, task.lane) as out:
-        for start in range(piece.start, piece.stop, reader.chunk_rows):
-            rows = reader.read(start, min(start + reader.chunk_rows, piece.stop))
+        # Few runs, because readers look their rows up in each of them.
+        step = _ROUTED_CHUNKS * reader.chunk_rows
+        for start in range(piece.start, piece.stop, step):
+            rows = reader.read(start, min(start + step, piece.stop))
             if pairs is None:
                 column, row = rows[:, 0], rows[:, 1]
                 _check_loops(task, row, column, start)
@@ -227,15 +233,16 @@ class _Found:
 def _looked_up(task: AnswerTask, graph: Graph, files: OpenFiles) -> Iterator[_Found]:
     asked = task.asked.rows(task.writer.work, files)
     columns, weights = graph.columns(task.number), graph.weights(task.number)
+    step = more_rows(LOOKED_UP, task.memory, task.needs.memory, _PAIR_BYTES)
     for span in row_ranges(graph, task.number):
         last = span.first + len(span.pointers) - 1
-        for some in asked.steps(_FILED_BYTES * LOOKED_UP, span.first, last) if last > span.first else ():
+        for some in asked.steps(_FILED_BYTES * step, span.first, last) if last > span.first else ():
             if not some.num_rows:
                 continue
             _check_memory(task, some)
             first, stop = some.positions
             pointers = span.pointers[first - span.first : stop - span.first + 1]
-            row, column, code, number = _sorted(some)
+            row, column, code, number = _sorted(some, graph.num_vertices)
             offsets = np.searchsorted(row, np.arange(first, stop + 1))
             entry = np.zeros(len(row), np.uint8 if weights is None else weights.dtype)
             is_edge = np.zeros(len(row), np.bool_)
@@ -248,21 +255,24 @@ def _looked_up(task: AnswerTask, graph: Graph, files: OpenFiles) -> Iterator[_Fo
             yield _Found(row, column, code, number, entry, is_edge)
 
 
-def _sorted(some: Gathered) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
+def _sorted(
+    some: Gathered, num_vertices: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
     """Rows, columns, lists and numbers, by row, column and list."""
     row, column, code, number = some.position, *(some.column(name) for name in ("column", "list", "number"))
-    order = np.lexsort((number, code, column, row))
+    # Rows of one position are in the order in which they were routed, which is that of lists and numbers. One number
+    # for row and column fits, as the rows are those of a range of a block.
+    order = np.argsort((row - some.positions[0]) * num_vertices + column, kind="stable")
     return row[order], column[order], code[order], number[order]
 
 
 def _check_memory(task: AnswerTask, some: Gathered) -> None:
-    if some.num_rows > LOOKED_UP:
-        most = LOOKED_UP + (working_memory(task.memory) - task.needs.memory) // _PAIR_BYTES
-        if some.num_rows > most:
-            raise BudgetError(
-                f"{task.graph}: {some.num_rows:,} pairs of vertex {some.positions[0]} are given, too many for"
-                f" {task.memory // MIB:,} MiB per worker; increase --memory"
-            )
+    most = LOOKED_UP + (working_memory(task.memory) - task.needs.memory) // _PAIR_BYTES
+    if some.num_rows > most:
+        raise BudgetError(
+            f"{task.graph}: {some.num_rows:,} pairs of vertex {some.positions[0]} are given, too many for"
+            f" {task.memory // MIB:,} MiB per worker; increase --memory"
+        )
 
 
 @njit(cache=True, nogil=True)
@@ -388,7 +398,10 @@ class LookupPlan:
             (piece,) = record.pieces
             num_pairs = (piece.stop - piece.start) * (1 if name != "negative" else record.shape[1])
             pairs = self.records[f"{split}/pair"] if name == "negative" else None
-            needs = Needs(16 * num_pairs, 25 * num_pairs, memory=WRITING_BYTES + 80 * min(num_pairs, 1 << 19))
+            numbers = _ROUTED_CHUNKS * CHUNK_BYTES // (8 if name == "negative" else 16)
+            needs = Needs(
+                16 * num_pairs, 25 * num_pairs, memory=WRITING_BYTES + _ROUTED_BYTES * min(num_pairs, numbers)
+            )
             how = record, pairs, code, self.sizes.symmetric, self._asked.shuffle, self._asked.lane(number)
             tasks.append(AskTask(self.writer, f"ask/{number:05d}", needs, self.writer.path, *how))
         return Phase("pairs by row", ask, tasks, "pairs", files=(self._asked.files,))

@@ -30,7 +30,7 @@ from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import BlockWriter, Graph, block_path
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
-from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, create_array, write_rows
+from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.kernels import count_at_most, count_below
 
@@ -38,9 +38,11 @@ from gnnloom.storage.kernels import count_at_most, count_below
 STEP_ENTRIES: Final = 1 << 20
 #: Held-out entries that are in memory at a time, unless one row has more; bytes of each in a file, row and column; and
 #: bytes of memory: both as read, by row and by column, and the order.
-HELD_ENTRIES: Final = 1 << 17
+HELD_ENTRIES: Final = 3 << 16
 _FILED_BYTES: Final = 16
 _HELD_BYTES: Final = 64
+#: Chunks of pairs that are routed as one run.
+_ROUTED_CHUNKS: Final = 2
 #: Bytes of a row: its pointer.
 _ROW_BYTES: Final = 8
 #: Arrays of a graph that are about its vertices, and stay as they are.
@@ -71,8 +73,10 @@ def route_held_out(task: HeldOutTask) -> int:
     (piece,) = task.pairs.pieces
     reader = ArrayReader(task.links, task.pairs)
     with task.writer.task(task.name) as output, task.entries.routed(output, task.lane) as out:
-        for start in range(piece.start, piece.stop, reader.chunk_rows):
-            pairs = reader.read(start, min(start + reader.chunk_rows, piece.stop))
+        # Few runs, because readers look their rows up in each of them.
+        step = _ROUTED_CHUNKS * reader.chunk_rows
+        for start in range(piece.start, piece.stop, step):
+            pairs = reader.read(start, min(start + step, piece.stop))
             row, column = pairs[:, 1], pairs[:, 0]
             if task.symmetric:
                 row, column = np.concatenate([row, column]), np.concatenate([column, row])
@@ -134,11 +138,12 @@ def _kept(task: MessageBlockTask, graph: Graph, files: OpenFiles) -> Iterator[_K
     """The entries of the block that are not held out, some at a time."""
     held_out = task.entries.rows(task.writer.work, files)
     columns, weights = graph.columns(task.number), graph.weights(task.number)
+    step = more_rows(HELD_ENTRIES, task.memory, task.needs.memory, _HELD_BYTES)
     for span in row_ranges(graph, task.number):
         last = span.first + len(span.pointers) - 1
-        for held in held_out.steps(_FILED_BYTES * HELD_ENTRIES, span.first, last) if last > span.first else ():
+        for held in held_out.steps(_FILED_BYTES * step, span.first, last) if last > span.first else ():
             _check_memory(task, held)
-            offsets, column = _by_row(held)
+            offsets, column = _by_row(held, graph.num_vertices)
             first, stop = held.positions
             pointers = span.pointers[first - span.first : stop - span.first + 1]
             for begin, end in columns.ranges(STEP_ENTRIES, int(pointers[0]), int(pointers[-1])):
@@ -150,13 +155,26 @@ def _kept(task: MessageBlockTask, graph: Graph, files: OpenFiles) -> Iterator[_K
 
 
 def _check_memory(task: MessageBlockTask, held: Gathered) -> None:
-    if held.num_rows > HELD_ENTRIES:
-        most = HELD_ENTRIES + (working_memory(task.memory) - task.needs.memory) // _HELD_BYTES
-        if held.num_rows > most:
-            raise BudgetError(
-                f"{task.graph}: {held.num_rows:,} edges of vertex {held.positions[0]} are held out, too many for"
-                f" {task.memory // MIB:,} MiB per worker; increase --memory"
-            )
+    most = HELD_ENTRIES + (working_memory(task.memory) - task.needs.memory) // _HELD_BYTES
+    if held.num_rows > most:
+        raise BudgetError(
+            f"{task.graph}: {held.num_rows:,} edges of vertex {held.positions[0]} are held out, too many for"
+            f" {task.memory // MIB:,} MiB per worker; increase --memory"
+        )
+
+
+def more_rows(rows: int, memory: int, planned: int, row_bytes: int) -> int:
+    """Rows that a task looks at together: as planned, or up to eight times as many if the memory allows.
+
+    In fewer steps, rows are looked up in the runs of all tasks less often.
+
+    Args:
+        rows: planned number of rows.
+        memory: bytes that the worker may use.
+        planned: bytes that the task holds with these rows.
+        row_bytes: bytes of a row.
+    """
+    return min(8 * rows, rows + max(0, working_memory(memory) - planned) // row_bytes)
 
 
 def block_memory(num_rows: int, entry_bytes: int) -> int:
@@ -166,15 +184,17 @@ def block_memory(num_rows: int, entry_bytes: int) -> int:
     return _ROW_BYTES * num_rows + RANGE_BYTES + entries + _HELD_BYTES * HELD_ENTRIES + WRITING_BYTES
 
 
-def _by_row(held: Gathered) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _by_row(held: Gathered, num_vertices: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(num_rows + 1,) int64 where the held-out columns of each row of a range begin, and the columns, ascending."""
     first, stop = held.positions
     if not held.num_rows:
         return np.zeros(stop - first + 1, np.int64), np.empty(0, np.int64)
-    row, column = held.position, held.column("column")
+    row = held.position - first
     offsets = np.zeros(stop - first + 1, np.int64)
-    np.cumsum(np.bincount(row - first, minlength=stop - first), out=offsets[1:])
-    return offsets, column[np.lexsort((column, row))]
+    np.cumsum(np.bincount(row, minlength=stop - first), out=offsets[1:])
+    # Numbers are sorted several times as fast as pairs. They fit, as the rows are those of a range of a block.
+    keys = np.sort(row * num_vertices + held.column("column"))
+    return offsets, keys % num_vertices
 
 
 @njit(cache=True, nogil=True)
@@ -285,8 +305,9 @@ class MessagePlan:
         for number, record in enumerate(pieces):
             (piece,) = record.pieces
             pairs, both = piece.stop - piece.start, 2 if self.sizes.symmetric else 1
-            # A chunk of pairs at a time, whose entries are sorted by row.
-            needs = Needs(16 * pairs, 16 * both * pairs, memory=WRITING_BYTES + 48 * both * min(pairs, 1 << 18))
+            # Some chunks of pairs at a time, whose entries are sorted by row.
+            memory = WRITING_BYTES + 48 * both * min(pairs, _ROUTED_CHUNKS * CHUNK_BYTES // 16)
+            needs = Needs(16 * pairs, 16 * both * pairs, memory=memory)
             where = self.links, record, self.sizes.symmetric, plan.shuffle, plan.lane(number)
             tasks.append(HeldOutTask(self.writer, f"held/{number:05d}", needs, *where))
         return Phase("held-out edges", route_held_out, tasks, "pairs", files=(plan.files,))
