@@ -1,0 +1,65 @@
+"""Links are drawn and looked up within the memory of a worker, whatever the skew of the graph."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MIB = 1 << 20
+
+#: Ingests without a limit, and draws links with one; prints the peak, and how many edges were held out.
+_CAPPED = """
+import json, resource, sys
+from pathlib import Path
+import numpy as np
+memory, scale, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+from gnnloom.storage import Catalog
+if sys.argv[4] == "ingest":
+    from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+    from gnnloom.pipeline.sources.generators.rmat import RmatEdges
+    from gnnloom.pipeline.tasks.cluster import InProcessCluster
+    ingest_graph(Catalog(folder).create("g"), RmatEdges(scale, 16), IngestOptions(True), InProcessCluster(1 << 30))
+    sys.exit()
+resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+from gnnloom.pipeline.links.stage import draw_links
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+dataset, cluster = Catalog(folder)["g"], InProcessCluster(memory)
+(ingested,) = dataset.ingested_graphs()
+graph = dataset.graph(ingested.key)
+links = draw_links(dataset, graph, DrawOptions(disjoint=0.5), cluster)
+for split in ("train", "valid", "test"):
+    np.save(folder / f"{split}.npy", links.pair(split))
+files = {split: str(folder / f"{split}.npy") for split in ("train", "valid", "test")}
+given = store_links(dataset, graph, GivenLinks.of(FileOptions(**files)), cluster)
+assert given.artifact.facts["edges"]["train/pair"] == links.num_pairs["train"]
+peak = max(each.artifact.measured["peak_memory"] for each in (links, given, dataset.graph(links.message_graph)))
+print(json.dumps([peak, links.artifact.facts["held_out_entries"]]))
+"""
+
+
+def _capped(memory: int, scale: int, folder: Path) -> int:
+    """Draw and store the links of an R-MAT graph in a process with a memory limit; returns its peak."""
+    for what in ("ingest", "links"):
+        command = [sys.executable, "-c", _CAPPED, str(memory), str(scale), str(folder), what]
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+    peak, held_out = json.loads(result.stdout)
+    assert held_out > 0
+    return int(peak)
+
+
+@pytest.mark.parametrize("scale", [12, 17])
+def test_memory_stays_within_a_cap_on_the_process(tmp_path: Path, scale: int) -> None:
+    assert _capped(448 * MIB, scale, tmp_path) <= 448 * MIB
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("memory", [448 * MIB, 1 << 30])
+def test_memory_stays_within_a_cap_on_the_process_at_any_size(tmp_path: Path, memory: int) -> None:
+    assert _capped(memory, 20, tmp_path) <= memory
