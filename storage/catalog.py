@@ -140,8 +140,12 @@ class Dataset:
         return Artifact(fitting[0].path)
 
     def graph(self, key: str | None = None) -> Graph:
-        """The adjacency; ``key`` chooses between several."""
-        return Graph(self.find("graph", key))
+        """The adjacency; ``key`` chooses between several.
+
+        Without a key, a graph without held-out links is not meant if there is one that was made from a source.
+        """
+        ingested = [info.key for info in self.ingested_graphs() if info.state == "complete"]
+        return Graph(self.find("graph", ingested[0] if key is None and len(ingested) == 1 else key))
 
     def ingested_graphs(self) -> list[ArtifactInfo]:
         """The graphs that were made from sources, complete or not; the others are graphs without held-out links."""

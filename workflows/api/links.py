@@ -128,15 +128,12 @@ def read_ogb_links(
 
 
 def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
-    """The graph to draw links from: by default, the only one that was made from a source.
+    """The graph to hold links out of.
 
     Raises:
-        NotFoundError: there is no such graph.
-        InputError: there are several.
+        NotFoundError: there is no such graph, or links were held out of it.
+        InputError: there are several, and none is chosen.
     """
-    ingested = [info for info in dataset.ingested_graphs() if info.state == "complete"]
-    if graph is None and len(ingested) == 1:
-        return dataset.graph(ingested[0].key)
     found = dataset.graph(graph)
     if dataset.origin(found.artifact.key) != found.artifact.key:
         raise NotFoundError(

@@ -161,6 +161,8 @@ def test_vertex_data_of_the_graph_are_those_of_the_message_graph(catalog: Catalo
     assert dataset.vertices(graph=links.message_graph).artifact.key == vertices.artifact.key
     assert dataset.origin(links.message_graph) == dataset.origin(graph) == graph
     assert [info.key for info in dataset.ingested_graphs()] == [graph]
+    # Who names no graph means the whole one.
+    assert dataset.graph().artifact.key == graph
 
 
 @pytest.mark.parametrize(
