@@ -1,8 +1,9 @@
 """Thresholds: the keys below which exactly so many edges lie, found without sorting any.
 
 A round counts the keys that agree with a threshold in the bits that are known, by their next 16 bits; the counts say
-which 16 bits the threshold has. Two rounds suffice for graphs of up to about 2^16 edges, and mostly three for up to
-2^40. Each is a pass over the graph, of one task for each row block.
+which 16 bits the threshold has. A round leaves about one edge in 2^16, and the last one is that which leaves one edge
+or none: mostly two for up to 2^28 edges, and three for up to 2^44. Each is a pass over the graph, of one task for each
+row block.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from scale.scale_graphs import GRAPHS, MEMORY, Described
 
 from gnnloom.pipeline.ingest.projection import ingest_phases
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.projection import link_phases, num_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
@@ -186,6 +188,26 @@ def test_merging_halos_opens_few_files_and_moves_each_row_a_few_times(graph: Des
         # As many numbers as there are pairs of ranks that exchange rows, and not more for any task.
         assert phase.bytes_read <= num_bytes + 16 * ranks**2
         assert phase.largest_task * phase.tasks <= 2 * num_bytes + 16 * ranks**2
+
+
+@cases
+@pytest.mark.parametrize("disjoint", [0.0, 0.3])
+def test_links_open_few_files_and_move_the_edges_a_few_times(graph: Described, disjoint: float) -> None:
+    sizes, options = graph.source.graph, DrawOptions(disjoint=disjoint)
+    phases = count(link_phases(sizes, options, MEMORY, {}))
+    check_opens(phases)
+    data = graph.matrix_bytes + 16 * num_edges(sizes)
+    check_shares(phases, data, data / (2 << 20) + 64)
+    # A round leaves one edge in 2^16; another one is needed if two edges are left together.
+    rounds = math.ceil(math.log2(num_edges(sizes)) / 16)
+    assert [phase.phase for phase in phases].count("choose edges") == rounds + 1
+
+
+@cases_of_memory
+@pytest.mark.parametrize("memory", [448 << 20, 1 << 30])
+def test_the_memory_of_links_is_the_budget(graph: Described, memory: int) -> None:
+    phases = count(link_phases(graph.source.graph, DrawOptions(disjoint=0.5), memory, {}))
+    assert BASE_MEMORY + max(phase.most_memory for phase in phases) <= memory
 
 
 @cases
