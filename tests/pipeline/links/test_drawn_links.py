@@ -16,6 +16,7 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import BudgetError, InputError
+from gnnloom.storage.faults import VARIABLE, forget_plans
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import stream_key
 from support.graphs import random_adjacency, store_graph, store_vertices
@@ -241,3 +242,34 @@ def test_memory_that_one_vertex_exceeds_is_refused(catalog: Catalog, monkeypatch
         draw_links(dataset, graph, DrawOptions(test=0.5), InProcessCluster())
     with pytest.raises(BudgetError, match=r"a task needs .* 448 MiB per worker are allowed"):
         draw_links(dataset, graph, DrawOptions(test=0.5), InProcessCluster(448 << 20))
+
+
+def test_links_never_exist_without_their_graph_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def graph_of(name: str) -> Dataset:
+        return store(Catalog(tmp_path / name), symmetric=True)[0]
+
+    calm = graph_of("calm")
+    draw(calm)
+    expected, steps = content(calm), 0
+    # Every few steps on the file system, beginning with one or another.
+    for first in (1, 2):
+        wild, nth = graph_of(f"wild {first}"), first
+        (ingested,) = wild.ingested_graphs()
+        while True:
+            monkeypatch.setenv(VARIABLE, f"*:ENOSPC:nth={nth}")
+            forget_plans()
+            try:
+                draw_links(wild, wild.graph(ingested.key), DrawOptions(), InProcessCluster())
+                break
+            except OSError:
+                steps += 1
+            finally:
+                monkeypatch.delenv(VARIABLE)
+                forget_plans()
+            complete = [info for info in wild.artifacts() if info.state == "complete"]
+            for info in complete:
+                if info.kind == "links":
+                    assert Links(Artifact(info.path)).message_graph in {other.key for other in complete}
+            nth += 3
+        assert content(wild) == expected
+    assert steps > 20
