@@ -185,7 +185,7 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
         "edges": dict(found.edges),
         "shared": found.shared,
     }
-    return commit_links(writer, graph, message, WrittenPairs(names, num_pairs, facts))
+    return commit_links(dataset, graph, message, writer, WrittenPairs(names, num_pairs, facts), cluster)
 
 
 def _looking(

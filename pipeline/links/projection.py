@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnloom.pipeline.links.baselines import BaselinePlan, copied_bytes
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
@@ -18,6 +19,7 @@ from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key
 from gnnloom.pipeline.links.thresholds import MOST_ROUNDS, ROUND_BITS, round_plan
+from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes, total_tasks
 from gnnloom.pipeline.tasks.sizes import GraphSizes
@@ -42,7 +44,9 @@ class LinkProjection:
         workers: tasks at a time.
         peak_memory: bytes of the largest worker process, at the most.
         temporary_bytes: bytes of temporary files at their peak.
-        output_bytes: both artifacts on disk, uncompressed.
+        output_bytes: both artifacts on disk, uncompressed, and the transpose of a directed graph.
+        copy_bytes: uncompressed copies of these graphs, which tasks map to score pairs by their neighbors; 0 if nothing
+            is scored or all is done.
         disk_free_bytes: bytes free on the disk.
     """
 
@@ -56,6 +60,7 @@ class LinkProjection:
     peak_memory: int
     temporary_bytes: int
     output_bytes: int
+    copy_bytes: int
     disk_free_bytes: int
 
     def to_json(self) -> dict[str, Any]:
@@ -76,17 +81,24 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
     is_done = all(ArtifactWriter(path, path.parent.name, path.name).is_complete for path in paths)
     counted = count(phases)
     arrays = {phase.name for phase in phases if phase.makes_arrays}
+    scores = not is_done and options.negatives > 0
+    reversed_graph = ShardSource(sizes, None) if scores and not sizes.symmetric else None
+    transposing = 0 if reversed_graph is None else reversed_graph.transpose_tasks
+    transposed = 0 if reversed_graph is None else sizes.raw_bytes
     return LinkProjection(
         dataset=dataset.name,
         key=key,
         message_graph=message,
         is_done=is_done,
         pairs=num_edges(sizes),
-        tasks=0 if is_done else total_tasks(counted),
+        tasks=0 if is_done else total_tasks(counted) + transposing,
         workers=workers,
         peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
         temporary_bytes=0 if is_done else temporary_bytes(phases),
-        output_bytes=0 if is_done else sum(phase.bytes_written for phase in counted if phase.phase in arrays),
+        output_bytes=0
+        if is_done
+        else transposed + sum(phase.bytes_written for phase in counted if phase.phase in arrays),
+        copy_bytes=copied_bytes(sizes) if scores else 0,
         disk_free_bytes=shutil.disk_usage(dataset.path).free,
     )
 
@@ -138,8 +150,8 @@ def link_phases(
     arrays = [*drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint), *pools.arrays()]
     phases.append(array_phase(_STATED, arrays))
     held_out = [f"{split}/pair" for split in held_out_splits(train=disjoint)]
-    pairs = [
-        ArrayRecord(
+    records = {
+        each.path: ArrayRecord(
             each.path,
             each.shape,
             each.dtype,
@@ -147,7 +159,9 @@ def link_phases(
             tuple(Piece(task.start, task.stop, "", "") for task in each.tasks(_STATED)),
         )
         for each in arrays
-        if each.path in held_out
-    ]
+    }
+    pairs = [records[path] for path in held_out]
     writer = ArtifactWriter(Path(), "graph", "")
-    return [*phases, *MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory).phases()]
+    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory).phases()
+    # The message graph is about as large as the graph.
+    return [*phases, *BaselinePlan.of(_STATED, Path(), None, sizes, records).phases()]

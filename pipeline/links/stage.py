@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnloom.pipeline.links.baselines import BaselinePlan
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
@@ -15,6 +16,7 @@ from gnnloom.pipeline.links.negative_pools import PoolPlan
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.thresholds import find_thresholds
+from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
@@ -143,7 +145,7 @@ def publish(dataset: Dataset, graph: Graph, writer: ArtifactWriter, written: Wri
     held_out = held_out_splits(train=written.facts["train_held_out"])
     pairs = [arrays[f"{split}/pair"] for split in held_out]
     message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, cluster)
-    return commit_links(writer, graph, message, written)
+    return commit_links(dataset, graph, message, writer, written, cluster)
 
 
 def written_arrays(writer: ArtifactWriter, tasks: Sequence[str]) -> dict[str, ArrayRecord]:
@@ -152,12 +154,20 @@ def written_arrays(writer: ArtifactWriter, tasks: Sequence[str]) -> dict[str, Ar
     return {record.path: record for record in merge_pieces(a for each in recorded.values() for a in each.arrays)}
 
 
-def commit_links(writer: ArtifactWriter, graph: Graph, message: Graph, written: WrittenPairs) -> Links:
-    """Publish the links.
+def commit_links(
+    dataset: Dataset, graph: Graph, message: Graph, writer: ArtifactWriter, written: WrittenPairs, cluster: Cluster
+) -> Links:
+    """Score the pairs and their negatives by their neighbors, unless they have values, and publish the links.
 
     Args:
         message: the graph without the held-out edges.
+
+    Raises:
+        BudgetError: the memory per worker is too small.
     """
+    tasks = [*written.tasks]
+    if written.facts["kind"] == PAIR:
+        tasks += write_baselines(dataset, message, writer, written_arrays(writer, tasks), cluster)
     facts = {
         "num_pairs": dict(written.num_pairs),
         "message_graph": message.artifact.key,
@@ -165,7 +175,29 @@ def commit_links(writer: ArtifactWriter, graph: Graph, message: Graph, written: 
         "held_out_entries": graph.nnz - message.nnz,
         **written.facts,
     }
-    return Links(writer.commit(written.tasks, {"vertex": graph.num_vertices}, facts))
+    return Links(writer.commit(tasks, {"vertex": graph.num_vertices}, facts))
+
+
+def write_baselines(
+    dataset: Dataset, message: Graph, writer: ArtifactWriter, arrays: Mapping[str, ArrayRecord], cluster: Cluster
+) -> list[str]:
+    """Score the pairs and negatives of splits that have negatives; returns the names of the tasks.
+
+    Args:
+        arrays: of pairs and negatives by path; they need not be published.
+
+    Raises:
+        BudgetError: the memory per worker is too small.
+    """
+    sizes = GraphSizes.of(message)
+    plan = BaselinePlan.of(writer, message.artifact.path, None, sizes, arrays)
+    if not plan.scored:
+        return []
+    if not message.symmetric:
+        transpose = transpose_graph(dataset, message, cluster).artifact.path
+        plan = BaselinePlan.of(writer, message.artifact.path, transpose, sizes, arrays)
+    check_memory(plan.phases(), cluster)
+    return plan.run(cluster)
 
 
 def held_out_splits(*, train: bool) -> list[str]:

@@ -24,6 +24,16 @@ PAIR, CLASS, NUMBER = "pair", "class", "number"
 VALUE_DTYPES: Final = MappingProxyType({CLASS: "int64", NUMBER: "float32"})
 
 
+#: Scores of pairs that need no training, in their order: number of common neighbors, Adamic-Adar, resource allocation.
+BASELINES: Final = ("common_neighbors", "adamic_adar", "resource_allocation")
+
+
+def baseline_path(scored: str) -> str:
+    """The array with the scores of an array of pairs, a pool or negatives, such as ``test/pool``."""
+    split, _, kind = scored.partition("/")
+    return f"{split}/baseline" if kind == "pair" else f"{split}/{kind}_baseline"
+
+
 class Links:
     """The pairs of all splits. A pair's number is its place among the pairs of its split.
 
@@ -116,6 +126,26 @@ class Links:
             NotFoundError: there are none for this split.
         """
         return self.artifact.array(f"{split}/pool", counter, (0, self.num_vertices)).read(start, stop)
+
+    def has_baselines(self, split: str) -> bool:
+        """Whether the pairs of a split and their negatives have the scores of :meth:`baseline`."""
+        return f"{split}/baseline" in self.artifact
+
+    def baseline(
+        self, scored: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
+    ) -> NDArray[np.float64]:
+        """Scores that need no training, those of ``BASELINES``, of some rows of an array of pairs or negatives.
+
+        Args:
+            scored: the array, such as ``test/pair``, ``test/pool`` or ``test/negative``.
+
+        Returns:
+            (stop - start, 3) float64; (stop - start, num_negatives, 3) for negatives of each pair.
+
+        Raises:
+            NotFoundError: there are none for this array.
+        """
+        return self.artifact.array(baseline_path(scored), counter).read(start, stop)
 
     def num_negatives(self, split: str) -> int:
         """Negatives that were given for each pair of a split."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.links import CLASS, NUMBER, PAIR, VALUE_DTYPES, Links
+from gnnloom.storage.artifacts.links import BASELINES, CLASS, NUMBER, PAIR, VALUE_DTYPES, Links, baseline_path
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import Artifact
@@ -32,6 +33,7 @@ def check_links(dataset: Dataset, artifact: Artifact) -> None:
     for split in LINK_SPLITS:
         _check_pairs(links, split)
         _check_given(links, split)
+        _check_baselines(links, split)
     for start, stop in _steps(links.num_pairs["train"]):
         # Reading compares the entries of unweighted graphs with their bounds.
         if not np.isfinite(links.weight(start, stop)).all():
@@ -66,6 +68,23 @@ def _check_given(links: Links, split: str) -> None:
     for start, stop in _steps(links.num_pooled(split)):
         if links.pool(split, start, stop).shape[1] != 2:
             raise CorruptError(f"{where}/{split}/pool: not pairs")
+
+
+def _check_baselines(links: Links, split: str) -> None:
+    """Check that scores are as many as what they are of, and no negative or infinite numbers."""
+    for kind in ("pair", "pool", "negative"):
+        scored, path = f"{split}/{kind}", baseline_path(f"{split}/{kind}")
+        if path not in links.artifact:
+            continue
+        shape = links.artifact.record(scored).shape if scored in links.artifact else (0,)
+        rows = shape if kind == "negative" else shape[:1]
+        stored = links.artifact.record(path).shape
+        if stored != (*rows, len(BASELINES)):
+            raise CorruptError(f"{links.artifact.path}/{path}: shape {stored}, expected {(*rows, len(BASELINES))}")
+        for start, stop in _steps(stored[0], math.prod(stored[1:])):
+            found = links.baseline(scored, start, stop)
+            if not (np.isfinite(found) & (found >= 0)).all():
+                raise CorruptError(f"{links.artifact.path}/{path}: not a number from 0 in rows {start}:{stop}")
 
 
 def _check_held_out(dataset: Dataset, links: Links) -> None:

@@ -136,6 +136,9 @@ def _links() -> dict[str, ArraySpec]:
         arrays[f"{split}/value"] = ArraySpec(("pair",), ("int64", "float32"), required=False)
         arrays[f"{split}/negative"] = ArraySpec(("pair", "negative"), ("int64",), required=False)
         arrays[f"{split}/pool"] = ArraySpec(("pooled", "end"), ("int64",), required=False)
+        arrays[f"{split}/baseline"] = ArraySpec(("pair", "baseline"), ("float64",), required=False)
+        arrays[f"{split}/negative_baseline"] = ArraySpec(("pair", "negative", "baseline"), ("float64",), required=False)
+        arrays[f"{split}/pool_baseline"] = ArraySpec(("pooled", "baseline"), ("float64",), required=False)
     return arrays | {"train/weight": ArraySpec(("pair",), ("uint8", *FLOAT))}
 
 

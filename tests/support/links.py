@@ -15,7 +15,14 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
 
 _MASK = (1 << 64) - 1
-_DIMS = {"pair": ("pair", "end"), "negative": ("pair", "negative"), "pool": ("pooled", "end")}
+_DIMS = {
+    "pair": ("pair", "end"),
+    "negative": ("pair", "negative"),
+    "pool": ("pooled", "end"),
+    "baseline": ("pair", "baseline"),
+    "pool_baseline": ("pooled", "baseline"),
+    "negative_baseline": ("pair", "negative", "baseline"),
+}
 
 
 def store_links(

@@ -59,6 +59,8 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.links.negative_pools", "STEP_ENTRIES"): 500,
     ("pipeline.links.negative_pools", "STEP_PAIRS"): 50,
     ("pipeline.links.message_graph", "HELD_ENTRIES"): 20,
+    ("pipeline.links.baselines", "CHUNKS_PER_TASK"): 1,
+    ("pipeline.links.baselines", "STEP_ROWS"): 50,
     ("pipeline.links.pair_arrays", "CHUNKS_PER_TASK"): 1,
     ("storage.format.arrays", "CHUNK_BYTES"): 2000,
 }

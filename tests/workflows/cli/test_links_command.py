@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,21 @@ def test_links_are_planned_made_and_found_again(root: Path) -> None:
     np.testing.assert_array_equal(dataset.links().pair("test"), links.pair("test"))
 
 
-def test_the_planned_tasks_are_those_that_run(root: Path) -> None:
-    dataset, cluster, options = Catalog(root)["web"], StoppingCluster(), DrawOptions(disjoint=0.4)
-    planned = project_links(dataset, dataset.graph(), options, 1, cluster.memory)
-    draw_links(dataset, dataset.graph(), options, cluster)
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("negatives", [0, 3])
+def test_the_planned_tasks_are_those_that_run(tmp_path: Path, negatives: int, symmetric: bool) -> None:
+    dataset, cluster = Catalog(tmp_path).create("web"), StoppingCluster()
+    options = DrawOptions(disjoint=0.4, negatives=negatives)
+    graph = store_graph(dataset, random_adjacency(300, 1500, 1, symmetric=symmetric), symmetric=symmetric)
+    planned = project_links(dataset, graph, options, 1, cluster.memory)
+    links = draw_links(dataset, graph, options, cluster)
+    copies = [each for path in (dataset.path / ".mapped").glob("*") for each in path.glob("*.npy")]
+    assert len(copies) == (0 if not negatives else 3 if symmetric else 6)
+    # Files have headers.
+    assert planned.copy_bytes >= sum(each.stat().st_size - 128 for each in copies)
+    made = (links.artifact, dataset.graph(links.message_graph).artifact)
+    records = [record for artifact in made for record in artifact.records.values()]
+    assert planned.output_bytes >= sum(math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in records)
     rounds = (
         sum(function == "count_keys" for function, _ in cluster.ran) // dataset.graph(planned_graph(dataset)).num_blocks
     )

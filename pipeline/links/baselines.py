@@ -1,0 +1,391 @@
+"""Scores of pairs that need no training: common neighbors, Adamic-Adar, resource allocation.
+
+Neighbors of a vertex are the vertices that an edge of the message graph connects it with, in either direction; loops
+and weights do not count. Of the common neighbors w of both ends of a pair, with d(w) neighbors of their own:
+
+* common neighbors: their number (Newman, Phys. Rev. E 64, 2001);
+* Adamic-Adar: the sum of 1 / log d(w) (Adamic, Adar, Social Networks 25(3), 2003);
+* resource allocation: the sum of 1 / d(w) (Zhou, Lü, Zhang, Eur. Phys. J. B 71(4), 2009).
+
+A common neighbor of a vertex with itself may have no other neighbors; its terms of the last two are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
+from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.memory import WRITING_BYTES
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, run
+from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.links import BASELINES, baseline_path
+from gnnloom.storage.artifacts.whole_graph import map_whole_graph
+from gnnloom.storage.format.array_record import ArrayRecord
+from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+
+#: Splits whose pairs are compared with negatives.
+_JUDGED: Final = ("valid", "test")
+#: Chunks that a task writes.
+CHUNKS_PER_TASK: Final = 4
+#: Rows whose neighbors are counted at a time.
+STEP_ROWS: Final = 1 << 20
+#: Bytes of the numbers of a pair.
+_SCORES_BYTES: Final = 8 * len(BASELINES)
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """The neighbors of all vertices, mapped.
+
+    Attributes:
+        indptr, indices: rows of the message graph.
+        other_indptr, other_indices: rows of its transpose; empty for a symmetric graph, whose rows have all neighbors.
+        count: (num_vertices,) int64 neighbors of each vertex of a directed graph; empty for a symmetric one.
+        loop: (num_vertices,) bool, whether each vertex is in its own row.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[Any]
+    other_indptr: NDArray[np.int64]
+    other_indices: NDArray[Any]
+    count: NDArray[np.int64]
+    loop: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """Where the neighbors of all vertices are; small and picklable.
+
+    Attributes:
+        graph: folder of the message graph.
+        transpose: folder of its transpose; None for a symmetric graph.
+        counts: file with the numbers of neighbors in a directed graph.
+    """
+
+    graph: Path
+    transpose: Path | None
+    counts: Path
+
+    def open(self, *, counted: bool = True) -> _Lists:
+        """Map the neighbors; the first call of all processes makes the uncompressed copies of the graphs.
+
+        Args:
+            counted: the numbers of neighbors exist.
+
+        Raises:
+            BudgetError, InputError: the copies cannot be made.
+            DamagedWorkError: the file with the numbers of neighbors is damaged.
+        """
+        whole = map_whole_graph(Graph(Artifact(self.graph)))
+        matrix, nothing = whole.matrix, _read_only(np.empty(0, np.int64))
+        if self.transpose is None:
+            other = nothing, _read_only(np.empty(0, matrix.indices.dtype))
+        else:
+            reversed_matrix = map_whole_graph(Graph(Artifact(self.transpose))).matrix
+            other = reversed_matrix.indptr, reversed_matrix.indices
+        count = map_vector(self.counts, np.int64) if self.transpose is not None and counted else nothing
+        return _Lists(matrix.indptr, matrix.indices, *other, _read_only(count), whole.loop)
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    # As mapped arrays are, so that numba compiles one version of each kernel.
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True)
+class CountNeighborsTask(Task):
+    """Counts the neighbors of rows ``start`` to ``stop`` of a directed graph."""
+
+    neighbors: Neighbors
+    start: int
+    stop: int
+    counts: Shuffle
+    lane: Lane
+
+
+def count_neighbors(task: CountNeighborsTask) -> int:
+    """Count the neighbors of some vertices; returns the number of vertices."""
+    lists = task.neighbors.open(counted=False)
+    with task.writer.task(task.name) as output, task.counts.routed(output, task.lane) as out:
+        for start in range(task.start, task.stop, STEP_ROWS):
+            found = np.empty(min(STEP_ROWS, task.stop - start), np.int64)
+            _count(start, lists.indptr, lists.indices, lists.other_indptr, lists.other_indices, found)
+            out.add(Index.of_offsets(np.array([0, len(found)], np.int64)), {"count": found})
+    return task.stop - task.start
+
+
+@dataclass(frozen=True)
+class BaselineTask(Task):
+    """Scores rows ``start`` to ``stop`` of an array of pairs or of negatives.
+
+    Attributes:
+        path: of the array that gets the scores.
+        pairs: pairs, whose rows are scored; or, if there are ``targets``, the pairs whose sources these are for.
+        targets: array of negatives of each pair.
+    """
+
+    path: str
+    neighbors: Neighbors
+    pairs: ArrayRecord
+    targets: ArrayRecord | None
+    start: int
+    stop: int
+
+
+def write_baseline(task: BaselineTask) -> int:
+    """Write the scores of some pairs; returns their number."""
+    root, lists = task.writer.path, task.neighbors.open()
+    pairs = ArrayReader(root, task.pairs).read(task.start, task.stop)
+    source, target = pairs[:, 0], pairs[:, 1]
+    shape = (len(pairs), len(BASELINES))
+    if task.targets is not None:
+        target = ArrayReader(root, task.targets).read(task.start, task.stop)
+        shape = (*target.shape, len(BASELINES))
+        source, target = np.repeat(source, target.shape[1]), target.reshape(-1)
+    found = np.zeros((len(source), len(BASELINES)), np.float64)
+    _score(
+        np.ascontiguousarray(source),
+        np.ascontiguousarray(target),
+        lists.indptr,
+        lists.indices,
+        lists.other_indptr,
+        lists.other_indices,
+        lists.count,
+        lists.loop,
+        found,
+    )
+    with task.writer.task(task.name) as output:
+        output.add(write_rows(root, task.path, task.start, found.reshape(shape)))
+    return len(source)
+
+
+@dataclass(frozen=True, eq=False)
+class BaselinePlan:
+    """The phases that score the pairs and negatives of the splits that have negatives.
+
+    Attributes:
+        writer: of the links.
+        neighbors: of all vertices.
+        sizes: of the message graph.
+        arrays: of pairs, pools and negatives, by path; they need not be published.
+    """
+
+    writer: ArtifactWriter
+    neighbors: Neighbors
+    sizes: GraphSizes
+    arrays: Mapping[str, ArrayRecord]
+
+    @classmethod
+    def of(
+        cls, writer: ArtifactWriter, message: Path, transpose: Path | None, sizes: GraphSizes, arrays: Any
+    ) -> BaselinePlan:
+        """Plan for a message graph and, if it is directed, its transpose."""
+        return cls(writer, Neighbors(message, transpose, writer.work / "neighbors"), sizes, arrays)
+
+    @property
+    def scored(self) -> list[ArrayRecord]:
+        """The arrays that are scored: of splits with negatives."""
+        found = []
+        for split in _JUDGED:
+            others = [self.arrays[name] for name in (f"{split}/pool", f"{split}/negative") if name in self.arrays]
+            found += [self.arrays[f"{split}/pair"], *others] if others else []
+        return found
+
+    def counting(self) -> tuple[Phase, ShufflePlan]:
+        """The phase that counts neighbors in a directed graph, and where it leaves the counts."""
+        shuffle = Shuffle("neighbors", 1, (Column("count", "int64"),), 1)
+        plan = ShufflePlan.unmerged(self.writer, shuffle, self.sizes.num_blocks)
+        tasks, first = [], 0
+        for number, (rows, nnz) in enumerate(zip(self.sizes.block_rows, self.sizes.block_nnz, strict=True)):
+            needs = Needs(2 * self.sizes.entry_bytes * nnz, 8 * rows, memory=8 * min(rows, STEP_ROWS) + WRITING_BYTES)
+            how = self.neighbors, first, first + rows, shuffle, plan.lane(number)
+            tasks.append(CountNeighborsTask(self.writer, f"neighbors/{number:05d}", needs, *how))
+            first += rows
+        return Phase("count neighbors", count_neighbors, tasks, "vertices", files=(plan.files,)), plan
+
+    def scoring(self) -> Phase:
+        """The phase that scores."""
+        tasks = []
+        for record in self.scored:
+            split, _, kind = record.path.partition("/")
+            path, shape = baseline_path(record.path), self._shape(record)
+            pairs, targets = record, None
+            if kind == "negative":
+                pairs, targets = self.arrays[f"{split}/pair"], record
+            step = CHUNKS_PER_TASK * default_chunk_rows(shape, np.dtype(np.float64))
+            for number, start in enumerate(range(0, max(1, shape[0]), step)):
+                stop = min(start + step, shape[0])
+                scored = (stop - start) * math.prod(shape[1:-1])
+                read, written = 24 * scored, _SCORES_BYTES * scored
+                needs = Needs(read, written, memory=2 * read + 2 * written + WRITING_BYTES)
+                how = (
+                    path,
+                    self.neighbors,
+                    _part(pairs, start, stop),
+                    None if targets is None else _part(targets, start, stop),
+                )
+                tasks.append(BaselineTask(self.writer, f"{path}/{number:05d}", needs, *how, start, stop))
+        return Phase("baselines", write_baseline, tasks, "pairs", makes_arrays=True)
+
+    def _shape(self, record: ArrayRecord) -> tuple[int, ...]:
+        pairs = record.shape if record.path.endswith("/negative") else record.shape[:1]
+        return (*pairs, len(BASELINES))
+
+    def phases(self) -> list[Phase]:
+        """All phases; none if nothing is scored."""
+        if not self.scored:
+            return []
+        counting = [] if self.sizes.symmetric else [self.counting()[0]]
+        return [*counting, self.scoring()]
+
+    def run(self, cluster: Cluster) -> list[str]:
+        """Score everything, as far as no earlier command has; returns the names of the tasks that make arrays."""
+        scoring = self.scoring()
+        # Here, before the tasks: the first use of the uncompressed copies makes them, and would keep workers waiting.
+        copies = self.neighbors.open(counted=False)
+        if not self.sizes.symmetric and not self.neighbors.counts.exists():
+            counting, plan = self.counting()
+            run([counting], cluster, self.writer)
+            with OpenFiles(self.writer.work) as files:
+                rows = plan.shuffle.rows(self.writer.work, files)
+                write_vector(self.neighbors.counts, rows.numbered(range(self.sizes.num_vertices), "count"))
+            plan.shuffle.remove(self.writer.work)
+        for record in self.scored:
+            self._create(record)
+        names = run([scoring], cluster, self.writer)
+        del copies
+        return names
+
+    def _create(self, record: ArrayRecord) -> None:
+        """Create the array of scores, unless some of it was written: that deletes its chunks."""
+        path = baseline_path(record.path)
+        if not self.writer.recorded(f"{path}/"):
+            dims = record.dims if record.path.endswith("/negative") else record.dims[:1]
+            create_array(self.writer.path, path, self._shape(record), "float64", (*dims, "baseline"))
+
+
+def copied_bytes(sizes: GraphSizes) -> int:
+    """Bytes of the uncompressed copies of a message graph and, if it is directed, its transpose, at most."""
+    # Of a row, its pointer and whether it has a loop.
+    matrix = 9 * sizes.num_vertices + 8 + sizes.entry_bytes * sizes.nnz
+    return matrix if sizes.symmetric else 2 * matrix
+
+
+def _part(record: ArrayRecord, start: int, stop: int) -> ArrayRecord:
+    """The record of an array with the pieces that some of its rows are in."""
+    pieces = tuple(piece for piece in record.pieces if piece.start < stop and piece.stop > start)
+    return ArrayRecord(record.path, record.shape, record.dtype, record.dims, pieces)
+
+
+@njit(cache=True, nogil=True)
+def _entries(indptr: NDArray[np.int64], row: int) -> tuple[int, int]:
+    """First and last (exclusive) position of a row's entries; none of a matrix that is not there."""
+    return (indptr[row], indptr[row + 1]) if len(indptr) else (0, 0)
+
+
+@njit(cache=True, nogil=True)
+def _next(
+    indices: NDArray[Any], at: int, end: int, other_indices: NDArray[Any], other: int, other_end: int
+) -> tuple[int, int, int]:
+    """The smallest id of two ranges of ascending ids, and the positions after it; one of them is not empty."""
+    if other == other_end or (at < end and indices[at] <= other_indices[other]):
+        vertex = int(indices[at])
+    else:
+        vertex = int(other_indices[other])
+    after = at + 1 if at < end and indices[at] == vertex else at
+    return vertex, after, other + 1 if other < other_end and other_indices[other] == vertex else other
+
+
+@njit(cache=True, nogil=True)
+def _find(indices: NDArray[Any], start: int, stop: int, vertex: int) -> int:
+    """The first position of a range of ascending ids whose id is ``vertex`` or larger."""
+    low, high = start, stop
+    while low < high:
+        middle = (low + high) // 2
+        if indices[middle] < vertex:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _count(
+    first: int,
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    other_indptr: NDArray[np.int64],
+    other_indices: NDArray[Any],
+    out: NDArray[np.int64],
+) -> None:
+    """Count the different vertices in a row of a matrix and of its transpose, without the row's own."""
+    for k in range(len(out)):
+        row, count = first + k, 0
+        at, end = _entries(indptr, row)
+        other, other_end = _entries(other_indptr, row)
+        while at < end or other < other_end:
+            vertex, at, other = _next(indices, at, end, other_indices, other, other_end)
+            count += vertex != row
+        out[k] = count
+
+
+@njit(cache=True, nogil=True)
+def _score(
+    source: NDArray[np.int64],
+    target: NDArray[np.int64],
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    other_indptr: NDArray[np.int64],
+    other_indices: NDArray[Any],
+    count: NDArray[np.int64],
+    loop: NDArray[np.bool_],
+    out: NDArray[np.float64],
+) -> None:
+    """Score pairs; for arrays see :class:`_Lists`.
+
+    Args:
+        source, target: (num_pairs,) int64.
+        out: (num_pairs, 3), of zeros.
+    """
+    for k in range(len(source)):
+        at, end = _entries(indptr, source[k])
+        other, other_end = _entries(other_indptr, source[k])
+        low, high = _entries(indptr, target[k])
+        other_low, other_high = _entries(other_indptr, target[k])
+        if high - low + other_high - other_low < end - at + other_end - other:
+            at, end, low, high = low, high, at, end
+            other, other_end, other_low, other_high = other_low, other_high, other, other_end
+        # The neighbors of the end with fewer of them, ascending; each is looked up among those of the other end.
+        while at < end or other < other_end:
+            vertex, at, other = _next(indices, at, end, other_indices, other, other_end)
+            low = _find(indices, low, high, vertex)
+            other_low = _find(other_indices, other_low, other_high, vertex)
+            is_found = (low < high and indices[low] == vertex) or (
+                other_low < other_high and other_indices[other_low] == vertex
+            )
+            # An end may be in its own row.
+            if not is_found or vertex in (source[k], target[k]):
+                continue
+            degree = count[vertex] if len(count) else indptr[vertex + 1] - indptr[vertex] - loop[vertex]
+            out[k, 0] += 1
+            if degree > 1:
+                out[k, 1] += 1 / math.log(degree)
+                out[k, 2] += 1 / degree
