@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gnnloom.storage.artifacts.links import BASELINES
 
 #: Times from here on are written in minutes, which are accurate enough for them.
 _TEN_MINUTES = 600
+#: Labels of the figures of pairs, in their order.
+_PAIR_FIGURES: Final = {
+    "auc": "AUC",
+    "ap": "average precision",
+    "hits_20": "Hits@20",
+    "hits_50": "Hits@50",
+    "hits_100": "Hits@100",
+    "mrr": "MRR",
+}
 
 
 def readable(name: str, value: Any) -> str:
@@ -63,3 +75,26 @@ def readable_seconds(seconds: float) -> str:
     minutes = round(seconds / 60)
     hours, rest = divmod(minutes, 60)
     return f"{hours} h {rest} min" if hours else f"{minutes} min"
+
+
+def baseline_rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Format the test figures of a run next to those of scores that need no training, as rows with one of names first.
+
+    Returns:
+        Rows of the same length; none if the run has no such scores.
+    """
+    stored: Mapping[str, Mapping[str, float | None]] = result.get("baselines") or {}
+    # Files of results have their entries in alphabetical order.
+    baselines = {name: stored[name] for name in BASELINES if name in stored}
+    if not baselines:
+        return []
+    figures = [name for name in _PAIR_FIGURES if any(each.get(name) is not None for each in baselines.values())]
+    rows = {"this run": {name: result.get(f"test_{name}") for name in figures}, **baselines}
+    return [
+        ("test pairs", *(_PAIR_FIGURES[name] for name in figures)),
+        *((row.replace("_", " "), *(_share(each.get(name)) for name in figures)) for row, each in rows.items()),
+    ]
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2%}"

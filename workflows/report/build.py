@@ -30,6 +30,7 @@ from gnnloom.workflows.report.pictures.origin import lineage_picture, stages_pic
 from gnnloom.workflows.report.pictures.ranks import memory_picture, nonzeros_picture, reading_picture, time_picture
 from gnnloom.workflows.report.pictures.style import Picture, share_scale
 from gnnloom.workflows.report.tables import (
+    baselines_card,
     classes_card,
     configuration_table,
     headline,
@@ -75,6 +76,7 @@ def _draw_report(facts: RunFacts) -> tuple[str, list[Picture]]:
         tiles(headline(facts)),
         section("Training", *map(picture_card, curves), _advice(time)),
         section("Classes", *map(picture_card, scores), classes_card(facts)),
+        section("Baselines", baselines_card(facts)),
         section("Ranks and shards", *map(picture_card, ranks if tables else _full_rows(ranks)), *tables),
         section("Forecast", forecast_card(facts)),
         section("Origin", _session_card(facts), _stages_card(facts), *map(picture_card, origin)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnloom.workflows.formatting import readable_bytes, readable_seconds
+from gnnloom.workflows.formatting import baseline_rows, readable_bytes, readable_seconds
 from gnnloom.workflows.report.facts import RunFacts, scored_epoch, shard_nonzeros
 from gnnloom.workflows.report.figures import best_epoch, random_rows, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.page import card, table
@@ -180,3 +180,11 @@ def classes_card(facts: RunFacts) -> str | None:
     ]
     content = table(("class", "precision", "recall", "F1", "labels"), rows)
     return card(f"Scores by class{scored_epoch(facts)}", content, kind="table tall")
+
+
+def baselines_card(facts: RunFacts) -> str | None:
+    """Build a table of the test figures next to those of scores that need no training; None if there are none."""
+    rows = baseline_rows(facts.result)
+    if not rows:
+        return None
+    return card(f"Scores that need no training{scored_epoch(facts)}", table(rows[0], rows[1:]), kind="table")

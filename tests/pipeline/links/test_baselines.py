@@ -106,7 +106,7 @@ def test_negatives_of_each_pair_are_scored_also_if_they_are_its_source(
     negative = rng.integers(0, 120, (40, 9))
     # The negatives of two pairs are these pairs' own sources, one of which has a neighbor that has no other.
     negative[:2, 0] = edges[:2, 0]
-    names = {name: str(tmp_path / f"{name}.npy") for name in ("test", "valid", "test_targets")}
+    names: dict[str, Any] = {name: str(tmp_path / f"{name}.npy") for name in ("test", "valid", "test_targets")}
     for name, array in (("test", edges[:40]), ("valid", edges[40:]), ("test_targets", negative)):
         np.save(names[name], array)
     links = store_links(dataset, graph, GivenLinks.of(FileOptions(**names)), InProcessCluster())
@@ -128,7 +128,7 @@ def test_links_with_values_are_not_scored(catalog: Catalog, tmp_path: Path) -> N
             f"{source} {target}" + (f" {k % 3}" if name != "pool" else "") for k, (source, target) in enumerate(some)
         ]
         (tmp_path / f"{name}.txt").write_text("\n".join(lines))
-    files = {name: str(tmp_path / f"{name}.txt") for name in ("train", "valid", "test")}
+    files: dict[str, Any] = {name: str(tmp_path / f"{name}.txt") for name in ("train", "valid", "test")}
     options = FileOptions(**files, test_negatives=str(tmp_path / "pool.txt"), values="class")
     links = store_links(dataset, dataset.graph(), GivenLinks.of(options), InProcessCluster())
     assert links.num_pooled("test") == 20

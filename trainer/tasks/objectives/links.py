@@ -14,6 +14,7 @@ from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.links.baselines import baseline_figures, list_figures, pool_figures
 from gnnloom.trainer.links.filtered import filtered_ranks
 from gnnloom.trainer.links.losses import LOSSES
 from gnnloom.trainer.links.negatives import (
@@ -44,8 +45,6 @@ from gnnloom.trainer.tasks.objectives.pairs import (
 )
 from gnnloom.trainer.tasks.task import PREFIXES, Task
 
-#: Numbers of negatives that a pair may be below and still count as a hit.
-_HITS = (20, 50, 100)
 #: Ranks among all vertices that count as a hit.
 _FILTERED_HITS = (1, 3, 10)
 
@@ -105,12 +104,9 @@ class Links(PairObjective):
         comm, place = layout.grid.comm, layout.place
         positive = self._scores(labels, rows, pairs)
         if self.pairs.num_negatives(split):
-            lists = ListRanks.of_scores(comm, place, positive, self._scores_of_lists(labels, rows, pairs))
-            return {"mrr": lists.mean_reciprocal_rank()} | {f"hits_{count}": lists.hits(count) for count in _HITS}
+            return list_figures(ListRanks.of_scores(comm, place, positive, self._scores_of_lists(labels, rows, pairs)))
         pool = labels.sets[POOLS[split]] if POOLS[split] in labels.sets else self._drawn_pool(pairs, split)
-        ranks = PoolRanks.of(comm, place, positive, self._scores(labels, rows, pool))
-        hits = {f"hits_{count}": ranks.hits(count) for count in _HITS}
-        return {"auc": ranks.auc(), "ap": ranks.average_precision(), **hits}
+        return pool_figures(PoolRanks.of(comm, place, positive, self._scores(labels, rows, pool)))
 
     def _scores_of_lists(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
         """(num_pairs, num_negatives) scores of the negatives that were given for each pair. Collective."""
@@ -130,16 +126,20 @@ class Links(PairObjective):
         return score_all(labels.placed_rows, rows, self.attached_decoder, pairs.both_ends)
 
     def details(self, layout: Layout, labels: Labels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - as above
-        """``filtered``, if it was asked for: ranks of the test pairs among all vertices but known targets."""
-        if not self.given.options["filtered_ranks"]:
-            return {}
+        """Figures of the test split: ``baselines``, if they are stored, and ``filtered``, if it was asked for."""
         placed = of_pairs(labels)
-        found, pairs = placed.placed_rows, placed.sets[TEST]
+        grid, counter = placed.placed_rows.layout.grid, self.given.counter
+        baselines = baseline_figures(self.pairs, TEST, grid.comm, grid.place, counter)
+        found: dict[str, Any] = {"baselines": baselines} if baselines else {}
+        return found | ({"filtered": self._filtered(placed, scores)} if self.given.options["filtered_ranks"] else {})
+
+    def _filtered(self, labels: PairLabels, scores: Tensor) -> dict[str, float | None]:
+        """Ranks of the test pairs among all vertices but known targets. Collective."""
+        found, pairs = labels.placed_rows, labels.sets[TEST]
         comm, place = found.layout.grid.comm, found.layout.place
         targets = AllTargets(found, found.spread(scores), self.attached_decoder)
-        ranks = ListRanks.of(comm, place, filtered_ranks(targets, pairs.both_ends, self._known(placed, pairs.source)))
-        hits = {f"hits_{count}": ranks.hits(count) for count in _FILTERED_HITS}
-        return {"filtered": {"mrr": ranks.mean_reciprocal_rank(), **hits}}
+        ranks = ListRanks.of(comm, place, filtered_ranks(targets, pairs.both_ends, self._known(labels, pairs.source)))
+        return {"mrr": ranks.mean_reciprocal_rank()} | {f"hits_{count}": ranks.hits(count) for count in _FILTERED_HITS}
 
     def _known(self, labels: PairLabels, sources: NDArray[np.int64]) -> Lists:
         """The targets of all pairs with some sources of this rank, whatever the split. Collective."""

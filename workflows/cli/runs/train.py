@@ -22,8 +22,9 @@ from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.workflows.api.train_options import train_options
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option, split_run
-from gnnloom.workflows.cli.terminal.output import readable, show
+from gnnloom.workflows.cli.terminal.output import readable, show, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_epochs
+from gnnloom.workflows.formatting import baseline_rows
 
 #: Entries of the result that are too large for a terminal.
 _LARGE = ("bytes_between", "confusion", "per_class")
@@ -119,6 +120,9 @@ def _show_result(dataset: str, result: Mapping[str, Any], *, as_json: bool) -> N
     scores = [name for name in result if name.partition("_")[0] in {"train", "val", "test"}]
     brief = (*_BRIEF, *scores, *_BRIEF_COST)
     show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)
+    baselines = baseline_rows(result)
+    if baselines and not as_json:
+        show_rows(*baselines[:1], baselines[1:])
 
 
 def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> None:
