@@ -59,6 +59,7 @@ class PairBatches:
         self._context, self._objective, self._graph, self._exchange = context, objective, graph, exchange
         self._fanouts, self._labels = fanouts, of_pairs(context.labels)
         self._pairs = self._labels.sets[TRAIN]
+        self._none = self._pairs.take(slice(0))
         self._size = objective.given.options["link_batch"] or BATCH_PAIRS
         self.num_batches = -(-len(self._pairs) // self._size)
         self._sampler = together(context.comm, self._make_sampler)
@@ -88,8 +89,10 @@ class PairBatches:
         pairs = pairs.take(order)
         # Batches of all ranks have numbers of their own, for what the pairs of a batch share.
         group = np.arange(len(pairs)) // self._size * self._context.comm.size + rank
-        # For all batches at once, as ranks may have to ask each other.
-        return self._prepared(epoch, objective.compared(self._labels, pairs, Step(TRAIN, len(pairs), epoch), group))
+        # For all batches at once, as ranks may have to ask each other, and not all have equally many.
+        pairs = objective.compared(self._labels, pairs, Step(TRAIN, len(pairs), epoch), group)
+        self._none = pairs.take(slice(0))
+        return self._prepared(epoch, pairs)
 
     def _prepared(self, epoch: int, pairs: PairSet) -> Generator[DrawnPairs, None, None]:
         sampler, options = self._sampler, self._context.options
@@ -120,10 +123,9 @@ class PairBatches:
         return excluded_entries(self._graph, row, column)
 
     def nothing(self) -> DrawnPairs:
-        """A batch of no pairs, for steps in which only other ranks have one."""
+        """A batch of no pairs, for steps of an epoch in which only other ranks have one. Communicates nothing."""
         batch = empty_batch(len(self._fanouts))
-        pairs = self._objective.compared(self._labels, self._pairs.take(slice(0)), Step(TRAIN, 0), None)
-        return DrawnPairs(batch, self._context.labels.label, self._exchange.nothing, pairs)
+        return DrawnPairs(batch, self._context.labels.label, self._exchange.nothing, self._none)
 
     def inputs(self, drawn: Drawn) -> Tensor:
         """(num_vertices, num_features) input features of a batch, normalized. Collective."""
