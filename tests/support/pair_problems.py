@@ -1,0 +1,92 @@
+"""Small graphs with links, stored for training tasks on pairs with every algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
+from gnnloom.trainer.config.train_config import TrainConfig
+from support.links import pairs_of, store_links
+from support.problems import Problem
+from support.sampled import store_for_sampling
+
+NUM_CLASSES = 3
+#: Pairs that are no edges, for training and for each of the other splits.
+_NO_EDGES = 6
+_HELD_OUT = 25
+
+
+def edges_of(given: Problem) -> NDArray[np.int64]:
+    """(num_edges, 2) int64 source and target of all edges but loops, in a random order."""
+    return np.random.default_rng(3).permutation(pairs_of(given.adjacency, symmetric=given.symmetric))
+
+
+def link_arrays(given: Problem, kind: str = "pair", share: float = 0.75) -> dict[str, NDArray[Any]]:
+    """The arrays of links: a share of the edges and some other pairs to train on; other pairs to test on."""
+    rng, edges = np.random.default_rng(4), edges_of(given)
+    dense = given.adjacency.toarray()
+    free = (dense == 0) & ~np.eye(len(dense), dtype=bool)
+    # Entry (v, u) is the pair (u, v); those of an undirected graph have u < v.
+    others = rng.permutation(np.argwhere(np.tril(free) if given.symmetric else free)[:, ::-1])
+    parts = np.split(others, np.cumsum([_NO_EDGES if share < 1 else 0, _HELD_OUT, _HELD_OUT]))
+    train = rng.permutation(np.concatenate([edges[: round(share * len(edges))], parts[0]]))
+    pairs = {"train": train, "valid": parts[1], "test": parts[2]}
+    arrays: dict[str, NDArray[Any]] = {f"{split}/pair": pair for split, pair in pairs.items()}
+    weight = dense[train[:, 1], train[:, 0]]
+    arrays["train/weight"] = weight if given.weighted else weight.astype(np.uint8)
+    for split, pair in pairs.items():
+        if kind == CLASS:
+            arrays[f"{split}/value"] = rng.integers(0, NUM_CLASSES, len(pair))
+        if kind == NUMBER:
+            arrays[f"{split}/value"] = rng.standard_normal(len(pair)).astype(np.float32)
+    return arrays
+
+
+def store_pairs(
+    catalog: Catalog,
+    given: Problem,
+    *parts: int,
+    kind: str = "pair",
+    share: float = 0.75,
+    grid: tuple[int, int] | None = None,
+    more: Mapping[str, NDArray[Any]] | None = None,
+) -> tuple[Dataset, Links]:
+    """Store a problem with links that hold out none of its edges.
+
+    Args:
+        parts: numbers of ranks that get row shards.
+        kind: of the values of the pairs.
+        share: of the edges that are pairs to train on.
+        grid: rows and columns of the grid shards, if any.
+        more: further arrays of the links.
+    """
+    dataset = store_for_sampling(catalog, given, *parts)
+    graph = dataset.graph()
+    if grid is not None:
+        shard_grid(dataset, graph, GridOptions(grid, "double", seed=5), InProcessCluster())
+    arrays = {**link_arrays(given, kind, share), **(more or {})}
+    facts = {"kind": kind, "num_classes": NUM_CLASSES if kind == CLASS else 0, "held_out_entries": 0}
+    return dataset, store_links(dataset, graph, arrays, **facts)
+
+
+def pair_config(catalog: Catalog, dataset: str, run: str, **options: Any) -> TrainConfig:
+    """A training in float64 on one thread, with one hidden layer; ``options`` override."""
+    fixed: dict[str, Any] = {
+        "hidden": (8,),
+        "output_dim": 6,
+        "epochs": 2,
+        "lr": 0.02,
+        "precision": "float64",
+        "seed": 3,
+        "eval_every": 0,
+        "threads": 1,
+        "task": "link",
+    }
+    return TrainConfig(catalog=str(catalog.root), dataset=dataset, run=run, **{**fixed, **options})

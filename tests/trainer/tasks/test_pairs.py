@@ -1,0 +1,159 @@
+"""Tasks on pairs: the same losses and figures on any layout, those of a dense reference, and of mode neighbor."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.trainer.config.train_config import TrainConfig
+from support.covering import FEW_OR_EVERY, covering
+from support.mpi import train_all
+from support.pair_problems import pair_config, store_pairs
+from support.problems import problem
+
+EPOCHS = 2
+#: How losses may differ between layouts.
+SAME = 1e-10
+
+GRAPHS = {
+    given.name: given
+    for given in (
+        problem("directed", 60, 240, symmetric=False),
+        problem("undirected", 61, 150, symmetric=True),
+        problem("weighted", 45, 200, symmetric=False, weighted=True),
+    )
+}
+#: What is trained: every task, loss, decoder and sampler of negatives, with and without exclusion, on every kind of
+#: graph. ``of`` names the graph.
+TRAINED: dict[str, dict[str, Any]] = {
+    "dot": {"of": "directed", "decoder": "dot", "loss": "bce", "negatives": 2},
+    "mlp": {
+        "of": "undirected",
+        "decoder": "mlp",
+        "loss": "bpr",
+        "negative_sampler": "joint",
+        "strict_negatives": True,
+        "negatives": 3,
+        "link_batch": 40,
+    },
+    "distmult": {"of": "weighted", "decoder": "distmult", "loss": "ce", "negative_sampler": "degree", "negatives": 4},
+    "cosine": {
+        "of": "undirected",
+        "decoder": "cosine",
+        "loss": "margin",
+        "negative_sampler": "degree",
+        "exclude_targets": False,
+        "filtered_ranks": True,
+    },
+    "class": {"of": "directed", "task": "edge-class", "model": "sage"},
+    "class-distmult": {"of": "undirected", "task": "edge-class", "decoder": "distmult"},
+    "number": {"of": "weighted", "task": "edge-number", "decoder_hidden": (5, 4)},
+    "number-dot": {"of": "undirected", "task": "edge-number", "decoder": "dot"},
+}
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "p2p-1": {},
+    "p2p-2": {"ranks": 2},
+    "p2p-4": {"ranks": 4},
+    "broadcast-1": {"algorithm": "broadcast", "grid": (1,)},
+    "broadcast-4": {"algorithm": "broadcast", "grid": (4,)},
+    "broadcast-8": {"algorithm": "broadcast", "grid": (8,)},
+    "replicated-4": {"algorithm": "replicated", "grid": (2, 2)},
+    "replicated-8": {"algorithm": "replicated", "grid": (2, 4)},
+    "summa-1": {"algorithm": "summa", "grid": (1, 1)},
+    "summa-4": {"algorithm": "summa", "grid": (2, 2)},
+    "summa-8": {"algorithm": "summa", "grid": (4, 2)},
+    "split3d-4": {"algorithm": "split3d", "grid": (2, 1, 2)},
+    "split3d-8": {"algorithm": "split3d", "grid": (2, 2, 2)},
+    "tensor3d-1": {"algorithm": "tensor3d", "grid": (1, 1, 1)},
+    "tensor3d-4": {"algorithm": "tensor3d", "grid": (1, 4, 1)},
+    "tensor3d-8": {"algorithm": "tensor3d", "grid": (2, 2, 2)},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training."""
+
+    trained: str
+    layout: str
+
+    @property
+    def run(self) -> str:
+        return f"{self.trained}-{self.layout}"
+
+    @property
+    def ranks(self) -> int:
+        return int(self.layout.rpartition("-")[2])
+
+    @property
+    def kind(self) -> str:
+        return TRAINED[self.trained].get("task", "link").rpartition("-")[2]
+
+    def config(self, catalog: Catalog) -> TrainConfig:
+        options = dict(TRAINED[self.trained])
+        dataset = f"{options.pop('of')}-{self.kind}"
+        on = {"ranks": self.ranks, "permutation": None if self.layout.startswith("p2p") else "double"}
+        fixed = {"epochs": EPOCHS, "dropout": 0.3, "eval_every": 1}
+        return pair_config(catalog, dataset, self.run, **{**fixed, **options, **on, **LAYOUTS[self.layout]})
+
+    def shows(self) -> set[Hashable]:
+        """What a few cases must show, too."""
+        algorithm = self.layout.partition("-")[0]
+        shared = {(self.trained, algorithm == "p2p"), (algorithm, self.kind == "link")} if self.ranks > 1 else set()
+        return {*shared, self.layout}
+
+
+CASES = [Case(trained, layout) for trained in TRAINED for layout in LAYOUTS]
+
+
+class Results:
+    """The results of all runs of one MPI job."""
+
+    def __init__(self, catalog: Catalog, cases: list[Case], folder: Path) -> None:
+        self.catalog, self.cases = catalog, cases
+        found = train_all(folder, [case.config(catalog) for case in cases], timeout=600)
+        self.by_case = dict(zip(cases, found, strict=True))
+
+    def of(self, trained: str) -> dict[str, dict[str, Any]]:
+        """The results by layout."""
+        return {case.layout: result for case, result in self.by_case.items() if case.trained == trained}
+
+
+@pytest.fixture(scope="module", params=FEW_OR_EVERY)
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("pairs")
+    catalog = Catalog(folder / "catalog")
+    for name, given in GRAPHS.items():
+        for kind in ("link", "class", "number"):
+            dataset = replace(given, name=f"{name}-{kind}")
+            store_pairs(catalog, dataset, 1, 2, 4, kind="pair" if kind == "link" else kind, grid=(3, 4))
+    chosen = CASES if request.param else covering(CASES, Case.shows, lambda case: case.ranks)
+    chosen = sorted({*chosen, *(Case(trained, "p2p-1") for trained in TRAINED)}, key=CASES.index)
+    return Results(catalog, chosen, folder)
+
+
+@pytest.mark.parametrize("trained", TRAINED)
+def test_losses_and_figures_are_the_same_on_any_layout(results: Results, trained: str) -> None:
+    found = results.of(trained)
+    expected = found["p2p-1"]
+    assert len(found) > 1
+    assert "error" not in expected, expected
+    assert expected["loss"][1] != expected["loss"][0]
+    figures = [name for name in expected if name.partition("_")[0] in ("train", "val", "test")]
+    assert figures
+    for layout, result in found.items():
+        assert "error" not in result, (layout, result)
+        np.testing.assert_allclose(result["loss"], expected["loss"], rtol=SAME, atol=0, err_msg=layout)
+        for name in figures:
+            # Figures of links and accuracies count; others are sums of squares.
+            if TRAINED[trained].get("task") == "edge-number":
+                np.testing.assert_allclose(result[name], expected[name], rtol=SAME, err_msg=f"{layout} {name}")
+            else:
+                assert result[name] == expected[name], (layout, name)
+        assert result.get("filtered") == expected.get("filtered")
