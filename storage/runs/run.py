@@ -124,7 +124,7 @@ class Run:
         return read_json(self.config_path)
 
     def inputs(self) -> dict[str, str]:
-        """Kind to key of the shards that the run reads, and of their inputs."""
+        """Kind to key of the shards and links that the run reads, and of the inputs of the shards."""
         return read_json(self.path / _INPUTS)
 
     def forecast(self) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def store_pairs(
     if grid is not None:
         shard_grid(dataset, graph, GridOptions(grid, "double", seed=5), InProcessCluster())
     arrays = {**link_arrays(given, kind, share), **(more or {})}
-    facts = {"kind": kind, "num_classes": NUM_CLASSES if kind == CLASS else 0, "held_out_entries": 0}
+    facts: dict[str, Any] = {"kind": kind, "num_classes": NUM_CLASSES if kind == CLASS else 0, "held_out_entries": 0}
+    facts["edges"] = {"train/pair": int((arrays["train/weight"] != 0).sum())}
     return dataset, store_links(dataset, graph, arrays, **facts)
 
 

@@ -19,7 +19,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
 
 #: Inputs that a run must find unchanged when it continues, and what to call them in the error if they have changed.
-_DATA = {"graph": "another graph", "vertices": "other vertex data"}
+_DATA = {"graph": "another graph", "vertices": "other vertex data", "links": "other links"}
 
 #: Fields that a run settled for the value of another field: they are not taken over if that one is given anew.
 _DEPENDENT = {
@@ -160,9 +160,15 @@ def run_of(config: TrainConfig) -> Run:
     return Run(Catalog(config.catalog).dataset(config.dataset).run_path(config.run_name))
 
 
-def inputs_of(shards: Artifact) -> dict[str, str]:
-    """Kind to key of the shards that a run reads, and of the artifacts that they were made from."""
-    return {kind: shards.inputs[kind] for kind in _DATA if kind in shards.inputs} | {"shards": shards.key}
+def inputs_of(config: TrainConfig, dataset: Dataset, shards: Artifact) -> dict[str, str]:
+    """Kind to key of the shards and links that a run reads, and of the artifacts that the shards were made from.
+
+    Raises:
+        InputError, NotFoundError: there are no links that fit a task on pairs, or several.
+    """
+    inputs = {kind: shards.inputs[kind] for kind in _DATA if kind in shards.inputs} | {"shards": shards.key}
+    links = config.own_links(dataset, shards)
+    return inputs if links is None else inputs | {"links": links.artifact.key}
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,7 @@ class OpenedRun:
     Attributes:
         run: may not exist yet.
         shards: as this rank sees them.
+        inputs: kind to key of the artifacts that the run reads.
         counter: counts the bytes that the rank reads.
     """
 
@@ -179,24 +186,20 @@ class OpenedRun:
     dataset: Dataset
     run: Run
     shards: OpenedShards
+    inputs: Mapping[str, str]
     counter: ReadCounter
 
     @classmethod
     def open(cls, config: TrainConfig, dataset: Dataset, run: Run, rank: int, num_ranks: int) -> OpenedRun:
-        """Open the shards of a run. Communicates nothing.
+        """Open the shards of a run, and find its links. Communicates nothing.
 
         Raises:
-            InputError: the shards are made for another number of ranks.
+            InputError: the shards are made for another number of ranks, or the links do not fit them.
             NotFoundError: they do not exist.
         """
         counter = ReadCounter()
         shards = config.chosen_algorithm.reads.open(dataset, config, rank, num_ranks, counter)
-        return cls(config, dataset, run, shards, counter)
-
-    @property
-    def inputs(self) -> dict[str, str]:
-        """Kind to key of the artifacts that the run reads."""
-        return inputs_of(self.shards.shards.artifact)
+        return cls(config, dataset, run, shards, inputs_of(config, dataset, shards.shards.artifact), counter)
 
 
 def find_start(run: Run, config: TrainConfig, inputs: Mapping[str, str], *, restart: bool = False) -> Start:

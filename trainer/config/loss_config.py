@@ -9,10 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Group, option_field
 from gnnloom.trainer.config.fields import Config, names_with_option, option, shared_option
 from gnnloom.trainer.links.decoders.registry import DECODERS
+from gnnloom.trainer.tasks.open_links import open_links
 from gnnloom.trainer.tasks.registry import AUTO, TASKS, task_of_data
 from gnnloom.trainer.tasks.task import Arrays, LabelSizes, Task
 
@@ -107,6 +111,19 @@ class LossConfig(Config):
     def drops_targets(self) -> bool:
         """The products of a step leave out the pairs that it trains on."""
         return self.on_pairs and self.exclude_targets
+
+    def own_links(self, dataset: Dataset, shards: Artifact) -> Links | None:
+        """The links that the task reads, checked; None for a task on vertices.
+
+        Args:
+            shards: that the run reads.
+
+        Raises:
+            InputError, NotFoundError: there are none that fit, or several.
+        """
+        if not self.on_pairs:
+            return None
+        return open_links(TASKS[self.task], dataset, shards, self.links)
 
     def own_task_options(self, task: Task) -> dict[str, Any]:
         """The options of the task by name."""

@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Option, options_of
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, STREAMS
@@ -26,6 +29,7 @@ from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingC
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.registry import MODES
+from gnnloom.trainer.tasks.open_links import check_step
 
 #: Hexadecimal digits of the hash in a name: 32 bits, which make a collision among the runs of a dataset unlikely.
 _DIGITS = 8
@@ -164,6 +168,12 @@ class TrainConfig(
         """Gradients go back through the products with the adjacency; sampled training has products of its own."""
         multiplies: bool = self.model_kind.load().multiplies
         return multiplies and not self.mode_kind.is_sampled
+
+    def own_links(self, dataset: Dataset, shards: Artifact) -> Links | None:
+        links = super().own_links(dataset, shards)
+        if links is not None and self.exclude_targets and not self.mode_kind.is_sampled:
+            check_step(dataset, links, self.link_batch)
+        return links
 
     @property
     def run_name(self) -> str:

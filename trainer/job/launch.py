@@ -84,7 +84,7 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
     run = Run(dataset.run_path(config.run_name))
     with sole_writer(run):
         pass  # only a check: the ranks take the lock themselves
-    return config, find_start(run, config, inputs_of(shards.artifact), restart=restart)
+    return config, find_start(run, config, inputs_of(config, dataset, shards.artifact), restart=restart)
 
 
 def _check_named(config: TrainConfig) -> None:

@@ -10,6 +10,7 @@ TASK = Task(
     order=4,
     help="One class per pair of vertices: cross-entropy, accuracy",
     on_pairs=True,
+    value="class",
     place=("gnnloom.trainer.tasks.objectives.edges", "EdgeClasses"),
     width=lambda sizes: sizes.num_classes,
     figures=(Figure("accuracy", "accuracy", "labels predicted correctly", is_share=True),),

@@ -78,6 +78,8 @@ class Task(Placed):
             for a task on pairs.
         on_pairs: it predicts pairs of vertices, which are in the links of the graph. The model's output is a vector for
             every vertex, whose width is an option.
+        value: kind of the values of the pairs that it predicts, ``class`` or ``number``; empty for the pairs
+            themselves.
         automatic: ``auto`` chooses this task for data that have the array. Of several such tasks, it is the first one.
         place: module and class, a subclass of :class:`gnnloom.trainer.tasks.objectives.objective.Objective`. Named
             instead of imported: the class needs torch.
@@ -99,6 +101,7 @@ class Task(Placed):
     help: str
     array: str = ""
     on_pairs: bool = False
+    value: str = ""
     width: Callable[[LabelSizes], int]
     figures: tuple[Figure, ...]
     predicts: Mapping[str, tuple[str, ...]]

@@ -73,8 +73,8 @@ def _computed(run: Run, config: PredictConfig) -> TrainConfig:
     """The configuration of what the prediction computes."""
     # Only the places to read from and the ranks change; the model is that of the training.
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
-    # Samples hold batches of training; predictions come from the shards.
-    return replace(TrainConfig.of_run(run), **where, samples=None)
+    # Samples hold batches of training; predictions come from the shards. Others may have made more links since.
+    return replace(TrainConfig.of_run(run), **where, samples=None, links=run.inputs().get("links"))
 
 
 def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig) -> StoredCheckpoint:

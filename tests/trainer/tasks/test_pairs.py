@@ -93,7 +93,7 @@ class Case:
 
     @property
     def kind(self) -> str:
-        return TRAINED[self.trained].get("task", "link").rpartition("-")[2]
+        return str(TRAINED[self.trained].get("task", "link")).rpartition("-")[2]
 
     def config(self, catalog: Catalog) -> TrainConfig:
         options = dict(TRAINED[self.trained])

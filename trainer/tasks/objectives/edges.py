@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
-from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
@@ -44,16 +42,8 @@ class EdgeObjective(PairObjective):
     """A task on the values of pairs."""
 
     usual_decoder: ClassVar[str] = "mlp"
-    #: Kind of the values, and the class that works on rows of scores.
-    kind: ClassVar[str] = CLASS
+    #: The class that works on rows of scores.
     by_row: ClassVar[type[VertexObjective]] = Classes
-
-    def check(self, links: Links) -> None:
-        if links.kind != self.kind:
-            has = {CLASS: "classes", NUMBER: "numbers"}.get(links.kind, "no values")
-            raise InputError(
-                f"{links.artifact.path}: task {self.task.name} predicts a {self.kind}, but the pairs have {has}"
-            )
 
     @property
     def _rows(self) -> VertexObjective:
@@ -109,7 +99,6 @@ class EdgeClasses(EdgeObjective):
 class EdgeNumbers(EdgeObjective):
     """A number for each pair."""
 
-    kind: ClassVar[str] = NUMBER
     by_row: ClassVar[type[VertexObjective]] = Numbers
 
 

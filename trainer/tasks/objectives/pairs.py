@@ -38,6 +38,7 @@ from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.global_generator import Draws, derived_seed
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE, Objective, StepLoss, TaskContext
+from gnnloom.trainer.tasks.open_links import open_links
 from gnnloom.trainer.tasks.options import AUTO
 from gnnloom.trainer.tasks.task import Task
 
@@ -188,18 +189,8 @@ class PairObjective(Objective):
 
     @classmethod
     def of(cls, task: Task, context: TaskContext) -> Self:
-        graph = context.shards.artifact.inputs["graph"]
-        links = find_links(context, graph, context.options["links"])
-        objective = cls(task, context.width, context=context, links=links)
-        objective.check(links)
-        return objective
-
-    def check(self, links: Links) -> None:
-        """Check that the links have what the task predicts.
-
-        Raises:
-            InputError: they do not.
-        """
+        links = open_links(task, context.dataset, context.shards.artifact, context.options["links"])
+        return cls(task, context.width, context=context, links=links)
 
     @property
     def pairs(self) -> Links:
@@ -409,37 +400,6 @@ class PairStepLoss:
         """The same loss of vectors that are changed first. Communicates nothing."""
         before = self._contribute
         return PairStepLoss(self.labels, self.num_examples, self.num_terms, lambda scores: before(change(scores)))
-
-
-def find_links(context: TaskContext, graph: str, key: str | None) -> Links:
-    """The links that hold out edges of a graph.
-
-    Args:
-        graph: key of the graph that a run multiplies with.
-        key: of the links; None for the only ones.
-
-    Raises:
-        NotFoundError: the dataset has no links.
-        InputError: they belong to another graph, or there are several.
-    """
-    dataset = context.dataset
-    if key is not None:
-        found = [dataset.links(key)]
-    else:
-        found = [dataset.links(info.key) for info in dataset.artifacts("links") if info.state == "complete"]
-    fitting = [each for each in found if each.message_graph == graph]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        keys = ", ".join(each.artifact.key for each in fitting)
-        raise InputError(f"links: dataset {dataset.name} has several of graph {graph}: choose one of {keys}")
-    if not found:
-        raise InputError(f"dataset {dataset.name} has no links; make some with `gnnloom links {dataset.name} random`")
-    graphs = ", ".join(each.message_graph for each in found)
-    raise InputError(
-        f"{context.shards.artifact.path}: shards of graph {graph}, which has the edges that the links hold out; make"
-        f" shards of the graph without them, `gnnloom shard {dataset.name} --graph {graphs}`"
-    )
 
 
 def routed_pairs(comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], place: Place) -> PairSet:
