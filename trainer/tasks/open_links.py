@@ -82,4 +82,4 @@ def _are_all_edges(dataset: Dataset, links: Links) -> bool:
     if origin is None or message is None or origin.parameters.get("self_loops") != "add":
         return False
     entries = edges * (2 if links.symmetric else 1)
-    return entries >= dataset.graph(links.message_graph).nnz - links.num_vertices
+    return bool(entries >= dataset.graph(links.message_graph).nnz - links.num_vertices)

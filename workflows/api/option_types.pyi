@@ -159,6 +159,16 @@ class TrainKeywords(TypedDict, total=False):
     loss: str
     class_weights: str
     metric: str
+    links: str | None
+    output_dim: int
+    decoder: str
+    decoder_hidden: int | Sequence[int]
+    link_batch: int
+    exclude_targets: bool
+    negatives: int
+    negative_sampler: str
+    strict_negatives: bool
+    filtered_ranks: bool
     patience: int
     monitor: str
     keep_best: str

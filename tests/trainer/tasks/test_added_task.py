@@ -188,7 +188,7 @@ def test_an_added_task_trains_resumes_predicts_exports_and_is_reported(
 
 def test_the_help_lists_an_added_task(installed: dict[str, str]) -> None:
     shown = " ".join(run_python(installed, "-m", "gnnloom.workflows.cli.main", "train", "--help-all").split())
-    assert "--task [auto|class|multilabel|number|ordinal]" in shown
+    assert "--task [auto|class|multilabel|number|link|edge-class|edge-number|ordinal]" in shown
     assert "ordinal Ordered classes" in shown
 
 

@@ -22,7 +22,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 from gnnloom.trainer.tasks.registry import TASKS as DESCRIPTORS
 from gnnloom.trainer.training.loop import train
 from support.edge_files import write_edges
@@ -115,7 +115,7 @@ def test_weights_of_vertices_multiply_their_terms() -> None:
         ("class", torch.tensor([0, 1, 2, 1, 0, 2]), classes, cross_entropy),
     ]
     for name, label, class_weights, own in cases:
-        objective: Objective = DESCRIPTORS[name].load()(DESCRIPTORS[name], 3, class_weights, own)
+        objective: VertexObjective = DESCRIPTORS[name].load()(DESCRIPTORS[name], 3, class_weights, own)
         found = []
         for rows, given in ((torch.arange(6), weights), (repeated, None)):
             layout = Layout(ProcessGrid(LoneCommunicator(), {"row": 1}, Place()), rows.numpy(), ("row",))
