@@ -130,7 +130,8 @@ def test_a_step_that_would_exclude_all_edges_is_refused(catalog: Catalog) -> Non
     assert f"a step on all {pairs} training pairs excludes all edges of the graph" in said
     assert all(option in said for option in ("--disjoint", "--link-batch", "--no-exclude-targets"))
     few: dict[str, Any] = {"epochs": 1, "eval_every": 0}
-    for number, options in enumerate(({"link_batch": pairs - 1}, {"link_batch": pairs, "exclude_targets": False})):
+    kept: list[dict[str, Any]] = [{"link_batch": pairs - 1}, {"link_batch": pairs, "exclude_targets": False}]
+    for number, options in enumerate(kept):
         train(LoneCommunicator(), pair_config(catalog, "everything", f"run-{number}", **few, **options))
     disjoint = drawn(dataset, given, disjoint=0.5)
     options = {"link_batch": 1000, "links": disjoint.artifact.key}
