@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
@@ -158,7 +158,8 @@ class Run:
 
         Returns:
             (stop - start,) int32 classes; for several labels per vertex, (stop - start, num_classes) int8 zeros and
-            ones; for a regression, (stop - start, num_targets) numbers.
+            ones; for a regression, (stop - start, num_targets) numbers; for a run on pairs, (stop - start, output_dim)
+            vectors, from which :meth:`score` makes scores.
 
         Raises:
             NotFoundError: the run has no predictions.
@@ -181,6 +182,52 @@ class Run:
             NotFoundError: the run has no predictions, or no embeddings.
         """
         return self._stored.predictions().embedding(start, stop)
+
+    def score(self, pairs: ArrayLike) -> NDArray[Any]:
+        """Scores of pairs of vertices, from the vectors of the run's predictions; ``gnnloom.predict`` makes them.
+
+        Args:
+            pairs: (num_pairs, 2) integers: source and target by their numbers in the graph, from 0, as in the pairs of
+                links. ``gnnloom predict --pairs`` takes the ids of the source instead.
+
+        Returns:
+            (num_pairs,) scores of a run on links: higher for pairs that are more likely to be edges, and with the loss
+            ``bce`` the logit of the probability; (num_pairs,) predicted numbers of a run on numbers; (num_pairs,
+            num_classes) scores before the softmax of a run on classes.
+
+        Raises:
+            InputError: the run does not predict pairs, or these are not pairs of vertices.
+            NotFoundError: the run has no predictions, or its links or its checkpoint were removed.
+        """
+        from gnnloom.trainer.training.pair_scores import PairScorer
+
+        with PairScorer.open(self.dataset, self._stored) as scorer:
+            return scorer.scores(np.asarray(pairs))
+
+    def top(self, vertices: ArrayLike, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The best targets of some vertices: those with the highest scores to which no edge leads from them yet.
+
+        Exact: every vertex is scored with all others. Edges are those of the graph that the links were made from, the
+        held-out ones among them. A vertex is never its own target.
+
+        Args:
+            vertices: (num_vertices,) integers, numbers of vertices in the graph.
+            k: number of targets for each.
+
+        Returns:
+            (num_vertices, k) int64 targets, the best first, of equal ones the lower number; and (num_vertices, k)
+            scores. If a vertex has fewer, -1 and -inf follow.
+
+        Raises:
+            InputError: the run predicts vertices or classes of pairs, or ``vertices`` are not some of the graph.
+            NotFoundError: as :meth:`score`.
+        """
+        from gnnloom.trainer.training.pair_scores import PairScorer
+        from gnnloom.workflows.interop.scored_pairs import best_targets
+
+        with PairScorer.open(self.dataset, self._stored) as scorer:
+            graph = self.dataset.graph(scorer.links.graph)
+            return best_targets(scorer, graph, np.asarray(vertices), k)
 
     def report(self, out: Path | str | None = None) -> Path:
         """Write a report: one HTML page, and its pictures as PNG files.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from gnnloom.storage import Dataset as StoredDataset
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
@@ -15,10 +16,14 @@ from gnnloom.workflows.api.keywords import with_options
 from gnnloom.workflows.api.run import Run
 from gnnloom.workflows.api.train_options import train_options, training_fields
 from gnnloom.workflows.interop.export import write_predictions
-from gnnloom.workflows.interop.tables import check_file
+from gnnloom.workflows.interop.scored_pairs import Wanted, scored_pairs
+from gnnloom.workflows.interop.tables import check_file, first_rows, write_table
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.option_types import TrainKeywords
+
+#: Scored pairs that a command prints.
+SHOWN_PAIRS = 10
 
 
 @with_options(train_options())
@@ -66,9 +71,15 @@ def predict(
     embeddings: bool = False,
     checkpoint: str = "auto",
     wait_timeout: float | None = None,
+    pairs: Path | str | None = None,
+    top: int | None = None,
+    of: Path | str | None = None,
     catalog: CatalogLike = None,
 ) -> Run:
     """Predict the class of every vertex with a checkpoint of a run, and store the predictions with the run.
+
+    A run on pairs stores a vector for every vertex instead, from which ``run.score`` and ``run.top`` score any pairs;
+    ``pairs`` and ``top`` score those of files.
 
     Inside an MPI job the call is collective, as :func:`train`.
 
@@ -76,28 +87,36 @@ def predict(
         run: the run, or ``DATASET/RUN``.
         ranks: number of MPI ranks; by default those of the training, inside an MPI job all of its ranks.
         out: file to export the classes to: ``.npy`` in the order of the vertices, or ``.npz``, ``.parquet`` or ``.csv``
-            with the ids of the source.
+            with the ids of the source. With ``pairs`` or ``top``, the file for the scores of pairs.
         embeddings: store the output of the last hidden layer too.
         checkpoint: the checkpoint that predicts: ``best``, ``last``, or ``auto``, the best one if the run has one.
         wait_timeout: seconds that a rank waits for others, 0 for any time; by default those of the training.
+        pairs: file with pairs to score, in any format of edges, by the ids of the source.
+        top: number of targets to find for each vertex: those with the highest scores to which no edge of the graph
+            leads from it.
+        of: text file with an id in each line: the vertices to find targets for; by default all.
         catalog: where to look for the name of a run; as for :func:`train`.
 
     Returns:
         The run, with ``predictions()``, ``scores()`` and, if asked for, ``embeddings()``.
 
     Raises:
-        NotFoundError: there is no such run, checkpoint or shards.
-        InputError: the suffix of ``out`` is unknown.
+        NotFoundError: there is no such run, checkpoint, shards or file.
+        InputError: the suffix of ``out`` is unknown, or the run does not predict pairs.
         LaunchError: the ranks failed.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
     found = Run.open(run, catalog) if isinstance(run, str) else run
     file, asked = None if out is None else Path(out), {"embeddings": embeddings, "checkpoint": checkpoint}
+    wanted = Wanted(None if pairs is None else Path(pairs), top, None if of is None else Path(of))
+    if wanted and file is None:
+        raise InputError("out: name a file for the scores of the pairs")
     with ranks_of_job("gnnloom predict") as here:
         predict_run(
             here,
             lambda: (found.dataset, StoredRun.open(found.dataset, found.name)),
             file,
+            wanted,
             ranks=ranks,
             wait_timeout=wait_timeout,
             **asked,
@@ -106,12 +125,17 @@ def predict(
 
 
 def predict_run(
-    here: Ranks, find: Callable[[], tuple[StoredDataset, StoredRun]], out: Path | None, **asked: Any
+    here: Ranks,
+    find: Callable[[], tuple[StoredDataset, StoredRun]],
+    out: Path | None,
+    wanted: Wanted | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
-    """Predict on some ranks, and write the classes to a file. Collective on the ranks of a job.
+    """Predict on some ranks, and write the classes, or the scores of pairs, to a file. Collective on a job's ranks.
 
     Args:
         find: opens the dataset and the run.
+        wanted: pairs to score with the predictions, in one process.
         asked: options of :meth:`~gnnloom.trainer.config.predict_config.PredictConfig.of_run`.
 
     Returns:
@@ -122,11 +146,21 @@ def predict_run(
         ranks = here.number(asked["ranks"])
         dataset, run = find()
         check_file(out)
+        if wanted:
+            wanted.check(run)
         return dataset, run, PredictConfig.of_run(dataset, run, **{**asked, "ranks": ranks})
 
     dataset, run, config = here.agree(settle, lambda settled: settled[2].to_json())
     result = here.predict(config)
-    if out is None:
-        return result
-    here.on_first(lambda: write_predictions(dataset, run, out))
-    return {**result, "out": str(out)}
+    if wanted:
+        result |= here.on_first(lambda: _score(dataset, run, wanted, out))
+    elif out is not None:
+        here.on_first(lambda: write_predictions(dataset, run, out))
+    return result if out is None else {**result, "out": str(out)}
+
+
+def _score(dataset: StoredDataset, run: StoredRun, wanted: Wanted, out: Path | None) -> dict[str, Any]:
+    with scored_pairs(dataset, run, wanted) as table:
+        if out is not None:
+            write_table(table, out)
+        return {"pairs": table.length, "first": first_rows(table, SHOWN_PAIRS)}

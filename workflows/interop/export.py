@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,7 @@ def edge_table(graph: Graph) -> Table:
     The columns hold the vertex ids of the source. If those were names, they hold vertex numbers, and two more columns
     hold the names.
     """
-    columns = [ExportedColumn("source", _INT64), ExportedColumn("target", _INT64)]
-    if graph.has_names:
-        columns += [ExportedColumn("source_name", None), ExportedColumn("target_name", None)]
+    columns = VertexIds.header(graph)
     if graph.weighted:
         data = graph.artifact.array(f"{block_path(0)}/data")
         columns.append(ExportedColumn("weight", data.dtype))
@@ -146,21 +145,51 @@ def edge_table(graph: Graph) -> Table:
 
 def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
     with own_folder() as folder:
-        # Edges look up ids in random order, and every look-up in a stored array would decompress a whole chunk. The
-        # arrays are therefore copied to uncompressed local files and mapped.
-        ids = _map(graph, "original_id", Path(folder))
-        offset, text = (_map(graph, name, Path(folder)) for name in ("original_name_offset", "original_name"))
+        ids = VertexIds.map(graph, folder)
         for number in range(graph.num_blocks):
-            for row, column, *weight in _block_entries(graph, number):
-                ends = [column, row] if ids is None else [ids[column], ids[row]]
-                if offset is not None and text is not None:
-                    ends += [_names_of(vertices, offset, text) for vertices in (column, row)]
-                yield (*ends, *weight)
+            for row, column, *weight in block_entries(graph, number):
+                yield (*ids.columns(column, row), *weight)
 
 
-def _map(graph: Graph, name: str, folder: Path) -> NDArray[Any] | None:
-    """Map an array of the graph for random access; None if the graph does not have it."""
-    return map_copy(graph.artifact.array(name), folder / name) if name in graph.artifact else None
+@dataclass(frozen=True)
+class VertexIds:
+    """What the source calls any vertices, for look-ups in any order.
+
+    Attributes:
+        ids: (num_vertices,) int64; None if vertices have the numbers that they have in the source, or names.
+        offset, text: names, as in the graph; None if the source has numbers.
+    """
+
+    ids: NDArray[Any] | None
+    offset: NDArray[Any] | None
+    text: NDArray[Any] | None
+
+    @classmethod
+    def map(cls, graph: Graph, folder: Path) -> VertexIds:
+        """Copy the ids of a graph to uncompressed files in a folder, and map these.
+
+        A look-up in a stored array would decompress a whole chunk.
+        """
+
+        def mapped(name: str) -> NDArray[Any] | None:
+            return map_copy(graph.artifact.array(name), folder / name) if name in graph.artifact else None
+
+        return cls(mapped("original_id"), mapped("original_name_offset"), mapped("original_name"))
+
+    @staticmethod
+    def header(graph: Graph) -> list[ExportedColumn]:
+        """The columns of :meth:`columns` for sources and targets."""
+        columns = [ExportedColumn("source", _INT64), ExportedColumn("target", _INT64)]
+        if graph.has_names:
+            columns += [ExportedColumn("source_name", None), ExportedColumn("target_name", None)]
+        return columns
+
+    def columns(self, *ends: NDArray[Any]) -> list[Any]:
+        """The ids of vertices, for each of several arrays; if these have names, their numbers and then the names."""
+        found: list[Any] = [each if self.ids is None else self.ids[each] for each in ends]
+        if self.offset is not None and self.text is not None:
+            found += [_names_of(each, self.offset, self.text) for each in ends]
+        return found
 
 
 def _names_of(vertices: NDArray[Any], offset: NDArray[Any], text: NDArray[Any]) -> list[str]:
@@ -168,7 +197,7 @@ def _names_of(vertices: NDArray[Any], offset: NDArray[Any], text: NDArray[Any]) 
     return [text[start:stop].tobytes().decode() for start, stop in bounds]
 
 
-def _block_entries(graph: Graph, number: int) -> Iterator[tuple[NDArray[Any], ...]]:
+def block_entries(graph: Graph, number: int) -> Iterator[tuple[NDArray[Any], ...]]:
     """Read the rows, columns and weights (if any) of one block's entries."""
     indptr, weights = graph.pointers(number), graph.weights(number)
     arrays = [graph.columns(number), *([] if weights is None else [weights])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -45,6 +46,24 @@ class Table:
     length: int
     pieces: Callable[[], Iterator[tuple[Any, ...]]]
     plain: tuple[str, ...]
+
+
+def first_rows(table: Table, count: int) -> list[dict[str, Any]]:
+    """The first rows of a table as values of JSON by the names of their columns; None for what is not a number."""
+    rows: list[dict[str, Any]] = []
+    for piece in table.pieces():
+        lists = [np.asarray(values[: count - len(rows)]).tolist() for values in piece]
+        names = [column.name for column in table.columns]
+        rows += [dict(zip(names, map(_json, row), strict=True)) for row in zip(*lists, strict=True)]
+        if len(rows) == count:
+            break
+    return rows
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def check_file(path: Path | None) -> None:

@@ -115,6 +115,13 @@ def whole_state(checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): Place().from_numpy(arrays[name]) for prefix, name in prefixed}
 
 
+def module_state(checkpoint: StoredCheckpoint, name: str) -> dict[str, Tensor]:
+    """Like :func:`whole_state`, but of one module of the model, by the names in its own ``state_dict``."""
+    prefixes = tuple(f"{prefix}{name}." for prefix in (_PARAMETER, _BUFFER))
+    found = [(each, prefix) for each in checkpoint.readers for prefix in prefixes if each.startswith(prefix)]
+    return {each.removeprefix(prefix): Place().from_numpy(checkpoint.read(each)) for each, prefix in found}
+
+
 def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, piece: ParameterPiece | None, place: Place) -> None:
     stored = checkpoint.shape(name)
     shape = tuple(target.shape) if piece is None else piece.shape

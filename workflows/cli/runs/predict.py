@@ -1,45 +1,87 @@
-"""`gnnloom predict`: the classes and embeddings of all vertices, from a trained run."""
+"""`gnnloom predict`: the classes and embeddings of all vertices, or scores of pairs, from a trained run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from gnnloom.storage.option import Group, Option
 from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.api.train import predict_run
-from gnnloom.workflows.cli.terminal.options import json_option, open_run
-from gnnloom.workflows.cli.terminal.output import show
+from gnnloom.workflows.cli.terminal.help import GroupedCommand
+from gnnloom.workflows.cli.terminal.options import add_options, json_option, open_run
+from gnnloom.workflows.cli.terminal.output import readable, show, show_rows
+from gnnloom.workflows.interop.scored_pairs import Wanted
 
 #: Figures of the ranks; there are none if the stored predictions are used.
 _OF_RANKS = ("ranks", "bytes_read", "peak_memory")
 
 
-@click.command("predict")
+_OPTIONS = (
+    Option("run", str, "Run to predict with; NAME/RUN is the same.", group=Group.INPUT),
+    Option(
+        "checkpoint",
+        str,
+        "Checkpoint to predict with; auto: the best one if the run keeps one.",
+        "auto",
+        group=Group.CHECKPOINTS,
+        choices=("auto", "best", "last"),
+    ),
+    Option(
+        "pairs",
+        Path,
+        "File with pairs to score, in any format of edges, by the ids of the source.",
+        group=Group.TASK,
+        is_common=True,
+        metavar="FILE",
+    ),
+    Option(
+        "top",
+        int,
+        "Find the K best targets of each vertex: the highest scores, where the graph has no edge yet.",
+        group=Group.TASK,
+        is_common=True,
+        least=1,
+        metavar="K",
+    ),
+    Option(
+        "of",
+        Path,
+        "Text file with an id in each line: the vertices whose best targets are wanted.",
+        group=Group.TASK,
+        default_text="all",
+        metavar="FILE",
+    ),
+    Option(
+        "out",
+        Path,
+        "File for the classes: .npy in the order of the vertices, or .npz, .parquet, .csv with their ids; with --pairs"
+        " or --top, for the scores of the pairs.",
+        group=Group.OUTPUT,
+        is_common=True,
+        metavar="FILE",
+    ),
+    Option(
+        "embeddings", bool, "Keep the output of the last hidden layer too.", False, group=Group.OUTPUT, is_common=True
+    ),
+    Option("ranks", int, "MPI ranks.", group=Group.EXECUTION, is_common=True, least=1, default_text="those of the run"),
+    Option(
+        "wait_timeout",
+        float,
+        "Seconds that a rank waits for others before the prediction ends with a report; 0: forever.",
+        group=Group.EXECUTION,
+        least=0,
+        default_text="that of the run",
+    ),
+)
+
+
+@click.command("predict", cls=GroupedCommand)
 @click.argument("name", metavar="NAME[/RUN]")
-@click.option("--run", default=None, help="Run to predict with; NAME/RUN is the same.")
-@click.option(
-    "--checkpoint",
-    type=click.Choice(["auto", "best", "last"]),
-    default="auto",
-    show_default=True,
-    help="Checkpoint to predict with; auto: the best one if the run keeps one.",
-)
-@click.option("--ranks", type=click.IntRange(min=1), default=None, help="MPI ranks.  [default: those of the run]")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=None,
-    help="File for the classes: .npy in the order of the vertices, or .npz, .parquet, .csv with their ids.",
-)
-@click.option("--embeddings", is_flag=True, help="Keep the output of the last hidden layer too.")
-@click.option(
-    "--wait-timeout",
-    type=click.FloatRange(min=0),
-    default=None,
-    help="Seconds that a rank waits for others before the prediction ends with a report; 0: forever."
-    "  [default: that of the run]",
-)
+@add_options(_OPTIONS)
 @json_option
 def predict_command(
     name: str,
@@ -49,6 +91,9 @@ def predict_command(
     out: Path | None,
     embeddings: bool,
     wait_timeout: float | None,
+    pairs: Path | None,
+    top: int | None,
+    of: Path | None,
     as_json: bool,
 ) -> None:
     """Predict the class of every vertex of dataset NAME, in the order of the vertices.
@@ -57,14 +102,37 @@ def predict_command(
     and used: only what is missing is computed. In an MPI job, the ranks of the job predict: mpirun -n 4 gnnloom predict
     NAME/RUN
 
+    A run on pairs (--task link, edge-class or edge-number) stores a vector for every vertex. --pairs and --top score
+    pairs with these vectors, in one process; the first ten are shown, --out writes all.
+
     \b
     Example:
       gnnloom predict web/demo --out predictions.npy
       gnnloom predict web/demo --embeddings --out predictions.csv
+      gnnloom predict web/links --pairs candidates.csv --out scores.parquet
+      gnnloom predict web/links --top 10 --of users.txt --out best.csv
     """
     asked = {"embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout}
     with ranks_of_job("gnnloom predict", exits=True) as here:
-        result = predict_run(here, lambda: open_run(name, run), out, ranks=ranks, **asked)
+        wanted = here.agree(lambda: Wanted(pairs, top, of))
+        result = predict_run(here, lambda: open_run(name, run), out, wanted, ranks=ranks, **asked)
         if here.is_first:
             title = f"predictions of run {result['run']}"
-            show(result, as_json=as_json, title=title, hide=_OF_RANKS if result["reused"] else ())
+            hidden = ("first", *(_OF_RANKS if result["reused"] else ()))
+            show(result, as_json=as_json, title=title, hide=hidden)
+            if out is None and not as_json:
+                _show_pairs(result.get("first", []))
+
+
+def _show_pairs(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print scored pairs, by their names if they have some."""
+    if not rows:
+        return
+    columns = [name for name in rows[0] if f"{name}_name" not in rows[0] and not isinstance(rows[0][name], list)]
+    shown = [[_text(name, row[name]) for name in columns] for row in rows]
+    show_rows([name.removesuffix("_name") for name in columns], shown, "the first pairs")
+
+
+def _text(name: str, value: Any) -> str:
+    # An id is no count: it has no separators of thousands.
+    return readable(name, value) if isinstance(value, float) or value is None else str(value)

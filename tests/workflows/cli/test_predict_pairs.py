@@ -1,0 +1,308 @@
+"""`gnnloom predict --pairs` and `--top`, and the same in Python: scores of any pairs from a trained run."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
+
+import gnnloom
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.trainer.training import pair_scores
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.interop import given_vertices, scored_pairs
+from support.lone_training import install
+
+NUM_VERTICES = 60
+TRAIN = ("--embed", "6", "--hidden", "8", "--output-dim", "5", "--epochs", "2", "--lr", "0.1", "--precision", "float64")
+
+
+def call(root: Path, *arguments: str) -> Any:
+    """Run a command and return its JSON output; raises its error."""
+    result = CliRunner().invoke(cli, ["--catalog", str(root), *arguments, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def name_of(vertex: int) -> str:
+    return f"v, {vertex:02d}"
+
+
+def drawn_edges(seed: int) -> NDArray[np.int64]:
+    """(num_edges, 2) edges of which each vertex has some."""
+    rng = np.random.default_rng(seed)
+    ring = np.stack([np.arange(NUM_VERTICES), (np.arange(NUM_VERTICES) + 1) % NUM_VERTICES], 1)
+    drawn = rng.integers(0, NUM_VERTICES, (200, 2))
+    return np.unique(np.concatenate([ring, drawn[drawn[:, 0] != drawn[:, 1]]]), axis=0)
+
+
+def write_csv(path: Path, rows: list[list[Any]]) -> str:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return str(path)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Runs on an undirected graph with names, and on a directed one with numbers as ids that have gaps."""
+    folder = tmp_path_factory.mktemp("pairs")
+    root = folder / "catalog"
+    with pytest.MonkeyPatch.context() as patch:
+        install(patch)
+        named = [[name_of(u), name_of(v)] for u, v in drawn_edges(1).tolist()]
+        edges = write_csv(folder / "named.csv", [["from", "to"], *named])
+        call(root, "ingest", "named", edges, "--header", "--ids", "compact", "--undirected", "--workers", "0")
+        shard(root, "named", "random", "--test", "0.2")
+        call(root, "train", "named/run", "--task", "link", "--decoder", "distmult", *TRAIN)
+        call(root, "train", "named/bpr", "--task", "link", "--loss", "bpr", *TRAIN)
+        directed = drawn_edges(2) * 10
+        edges = write_csv(folder / "directed.csv", directed.tolist())
+        call(root, "ingest", "directed", edges, "--ids", "compact", "--workers", "0")
+        call(root, "ingest", "rated", edges, "--ids", "compact", "--workers", "0")
+        for name, values in (("class", directed.sum(1) // 10 % 3), ("number", directed[:, 0] / 100)):
+            dataset = "directed" if name == "class" else "rated"
+            split = np.arange(len(directed)) % 4
+            options = ["file", "--values", name]
+            for part, numbers in (("train", (0, 1)), ("valid", (2,)), ("test", (3,))):
+                chosen = np.isin(split, numbers)
+                rows = [[*pair, value] for pair, value in zip(directed[chosen], values[chosen], strict=True)]
+                options += [f"--{part}", write_csv(folder / f"{name}-{part}.csv", rows)]
+            shard(root, dataset, *options)
+            call(root, "train", f"{dataset}/run", "--task", f"edge-{name}", *TRAIN)
+        yield root
+
+
+def shard(root: Path, name: str, *options: str) -> None:
+    """Make links, and a row shard of the graph without the held-out edges."""
+    message = call(root, "links", name, *options, "--workers", "0")["message_graph"]
+    call(root, "partition", name, "--graph", message, "--parts", "1", "--method", "block", "--workers", "0")
+    call(root, "shard", name, "--parts", "1", "--workers", "0")
+
+
+def expected_scores(run: gnnloom.Run) -> NDArray[Any]:
+    """(num_vertices, num_vertices) of all pairs, computed here."""
+    vector = run.predictions()
+    weight = run.state_dict().get("decoder.weight")
+    return vector * (1 if weight is None else weight.numpy()) @ vector.T
+
+
+def opened(root: Path, name: str) -> gnnloom.Run:
+    run: gnnloom.Run = gnnloom.predict(name, catalog=root)
+    return run
+
+
+@pytest.fixture(autouse=True)
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every loop over pieces takes several turns."""
+    install(monkeypatch)
+    monkeypatch.setattr(scored_pairs, "_SOURCES", 7)
+    monkeypatch.setattr(scored_pairs, "_ROWS", 11)
+    monkeypatch.setattr(pair_scores, "_PAIRS", 5)
+    monkeypatch.setattr(given_vertices, "_AT_ONCE", 16)
+    monkeypatch.setattr(given_vertices, "_LINES", 3)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz", ".npy"])
+def test_pairs_of_a_file_are_scored_in_its_order_by_their_names(root: Path, tmp_path: Path, suffix: str) -> None:
+    run, rng = opened(root, "named/run"), np.random.default_rng(3)
+    pairs = rng.integers(0, NUM_VERTICES, (40, 2))
+    pairs[7], pairs[8] = pairs[6], pairs[6][::-1]
+    file = write_csv(tmp_path / "pairs.csv", [["src", "dst"], *[[name_of(u), name_of(v)] for u, v in pairs.tolist()]])
+    out = tmp_path / f"scores{suffix}"
+    found = call(root, "predict", "named/run", "--pairs", file, "--out", str(out))
+    assert (found["pairs"], found["out"], len(found["first"])) == (40, str(out), 10)
+    expected = expected_scores(run)[tuple(pairs.T)]
+    probability = 1 / (1 + np.exp(-expected))
+    if suffix == ".npy":
+        np.testing.assert_allclose(np.load(out), expected, rtol=1e-12)
+        return
+    if suffix == ".npz":
+        table = dict(np.load(out))
+    elif suffix == ".parquet":
+        table = {name: np.array(values) for name, values in pyarrow.parquet.read_table(out).to_pydict().items()}
+    else:
+        rows = rows_of(out)
+        table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    for name, value in (("score", expected), ("probability", probability)):
+        np.testing.assert_allclose(table[name].astype(np.float64), value, rtol=1e-12)
+    assert table["source"].astype(int).tolist() == pairs[:, 0].tolist()
+    if suffix != ".npz":
+        assert table["target_name"].tolist() == [name_of(vertex) for vertex in pairs[:, 1].tolist()]
+    first = found["first"][0]
+    assert (first["source_name"], first["score"]) == (name_of(pairs[0, 0]), pytest.approx(expected[0], rel=1e-12))
+    np.testing.assert_array_equal(run.score(pairs)[:10], [row["score"] for row in found["first"]])
+
+
+def best_of(scores: NDArray[Any], adjacency: Any, source: int, count: int) -> list[int]:
+    """By a sort of the scores of all vertices but those with an edge from the source."""
+    linked = adjacency[:, [source]].toarray().ravel() != 0
+    candidates = np.setdiff1d(np.flatnonzero(~linked), [source])
+    return candidates[np.lexsort((candidates, -scores[source, candidates]))][:count].tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("name", "count"), [("named/run", 4), ("named/bpr", 3), ("rated/run", 5)])
+def test_the_best_targets_are_those_of_a_sort_and_not_linked(root: Path, tmp_path: Path, name: str, count: int) -> None:
+    run, dataset = opened(root, name), Catalog(root)[name.partition("/")[0]]
+    links = dataset.links()
+    adjacency = dataset.graph(links.graph).to_scipy()
+    assert dataset.graph(links.message_graph).nnz < adjacency.nnz
+    every = np.stack(np.meshgrid(np.arange(NUM_VERTICES), np.arange(NUM_VERTICES), indexing="ij"), 2).reshape(-1, 2)
+    scores = run.score(every).reshape(NUM_VERTICES, NUM_VERTICES)
+    call(root, "predict", name, "--top", str(count), "--out", str(tmp_path / "best.csv"))
+    rows = rows_of(tmp_path / "best.csv")
+    best = [best_of(scores, adjacency, source, count) for source in range(NUM_VERTICES)]
+    factor = 1 if dataset.graph(links.graph).has_names else 10
+    assert [(int(row["source"]), int(row["target"])) for row in rows] == [
+        (source * factor, target * factor) for source, targets in enumerate(best) for target in targets
+    ]
+    vertices = np.array([5, 3, 5, *range(20)])
+    target, score = run.top(vertices, count)
+    assert target.tolist() == [best[vertex] for vertex in vertices]
+    np.testing.assert_allclose(score, np.take_along_axis(scores[vertices], target, 1), rtol=1e-12)
+    column = "number" if name == "rated/run" else "score"
+    assert set(rows[0]) >= {column}
+    assert ("probability" in rows[0]) == (name == "named/run")
+
+
+def test_listed_vertices_are_found_by_name_in_their_order_and_shown(root: Path, tmp_path: Path) -> None:
+    listed = [9, 2, 40, 2]
+    lines = ["# users", *map(name_of, listed[:2]), "", f"  {name_of(listed[2])}  ", name_of(listed[3])]
+    (tmp_path / "of.txt").write_text("\n".join(lines), encoding="utf-8")
+    arguments = ("predict", "named/run", "--top", "3", "--of", str(tmp_path / "of.txt"))
+    first = call(root, *arguments)["first"]
+    assert [row["source"] for row in first] == [source for source in listed for _ in range(3)][:10]
+    shown = CliRunner().invoke(cli, ["--catalog", str(root), *arguments], catch_exceptions=False).stdout
+    assert f"{first[0]['source_name']}" in shown
+    assert f"{first[0]['score']:.4g}" in shown
+    opened(root, "named/run")
+    gnnloom.predict("named/run", top=3, of=tmp_path / "of.txt", out=tmp_path / "best.npz", catalog=root)
+    np.testing.assert_array_equal(np.load(tmp_path / "best.npz")["source"], np.repeat(listed, 3))
+
+
+def test_fewer_targets_than_wanted_are_all_that_there_are(root: Path, tmp_path: Path) -> None:
+    run, dataset = opened(root, "named/run"), Catalog(root)["named"]
+    target, score = run.top([0, 1], NUM_VERTICES + 5)
+    adjacency = dataset.graph(dataset.links().graph).to_scipy()
+    for vertex in (0, 1):
+        # The self loop is one of its entries.
+        there = NUM_VERTICES - adjacency[:, [vertex]].nnz
+        assert (target[vertex] >= 0).sum() == there
+        assert (target[vertex, there:] == -1).all()
+        assert np.isneginf(score[vertex, there:]).all()
+    found = call(root, "predict", "named/run", "--top", "100", "--out", str(tmp_path / "best.npy"))
+    assert found["pairs"] == NUM_VERTICES**2 - adjacency.nnz
+
+
+def test_pairs_get_a_class_or_a_number_by_their_ids(root: Path, tmp_path: Path) -> None:
+    pairs = np.random.default_rng(4).integers(0, NUM_VERTICES, (30, 2))
+    # A column that is not needed, such as the values of the pairs to test with.
+    file = write_csv(tmp_path / "pairs.csv", [[10 * u, 10 * v, 1.5] for u, v in pairs.tolist()])
+    run = opened(root, "directed/run")
+    call(root, "predict", "directed/run", "--pairs", file, "--out", str(tmp_path / "classes.npz"))
+    found, scores = np.load(tmp_path / "classes.npz"), run.score(pairs)
+    state, vector = run.state_dict(), run.predictions()
+    hidden = np.maximum(0, vector[pairs[:, 0]] * vector[pairs[:, 1]] @ weights(state, 0)[0].T + weights(state, 0)[1])
+    np.testing.assert_allclose(scores, hidden @ weights(state, 1)[0].T + weights(state, 1)[1], rtol=1e-10, atol=1e-13)
+    np.testing.assert_array_equal(found["score"], scores)
+    np.testing.assert_array_equal(found["class"], scores.argmax(1))
+    np.testing.assert_array_equal(found["source"], pairs[:, 0] * 10)
+    call(root, "predict", "rated/run", "--pairs", file, "--out", str(tmp_path / "numbers.csv"))
+    numbers = opened(root, "rated/run").score(pairs)
+    assert numbers.shape == (30,)
+    np.testing.assert_allclose([float(row["number"]) for row in rows_of(tmp_path / "numbers.csv")], numbers, rtol=1e-12)
+
+
+def weights(state: Any, layer: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Weight and bias of a layer of the perceptron."""
+    return tuple(state[f"decoder.layers.{layer}.{name}"].numpy() for name in ("weight", "bias"))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("run", "options", "message"),
+    [
+        ("named/run", ["--pairs", "unknown.csv"], r"unknown.csv, row 1: 'nobody' is not a vertex of the graph"),
+        ("directed/run", ["--pairs", "gap.csv"], r"gap.csv, row 0: '15' is not a vertex of the graph"),
+        ("named/run", ["--pairs", "missing.csv"], r"missing.csv: there is no such file"),
+        ("named/run", ["--top", "2", "--of", "missing.txt"], r"missing.txt: no such file"),
+        ("named/run", ["--top", "2", "--of", "of.txt"], r"of.txt, line 3: 'nobody' is not a vertex of the graph"),
+        ("named/run", ["--top", "2", "--of", "empty.txt"], r"empty.txt: no vertices"),
+        ("named/run", ["--top", "2", "--pairs", "unknown.csv"], r"pairs and top: choose one of them"),
+        ("named/run", ["--of", "of.txt"], r"of: lists the vertices"),
+        ("directed/run", ["--top", "2"], r"task edge-class: its pairs have a score for each class"),
+        ("vertices/run", ["--top", "2"], r"predicts vertices, not pairs; train with --task link, edge-class"),
+        ("vertices/run", ["--pairs", "gap.csv"], r"predicts vertices, not pairs"),
+        ("named/run", ["--top", "2", "--out", "best.txt"], r"best.txt: expected a name that ends in"),
+    ],
+)
+def test_what_cannot_be_scored_is_one_error(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str, options: list[str], message: str
+) -> None:
+    write_csv(tmp_path / "unknown.csv", [[name_of(1), name_of(2)], ["nobody", name_of(2)]])
+    write_csv(tmp_path / "gap.csv", [[15, 20]])
+    (tmp_path / "of.txt").write_text(f"# users\n{name_of(1)}\nnobody\n", encoding="utf-8")
+    (tmp_path / "empty.txt").write_text("# none\n\n", encoding="utf-8")
+    if run.startswith("vertices"):
+        root = tmp_path / "catalog"
+        call(root, "generate", "vertices", "sbm", "--vertices", "50", "--edges", "200", "--workers", "0")
+        call(root, "partition", "vertices", "--parts", "1", "--method", "block", "--workers", "0")
+        call(root, "shard", "vertices", "--parts", "1", "--workers", "0")
+        call(root, "train", "vertices/run", "--epochs", "1")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((InputError, NotFoundError), match=message):
+        call(root, "predict", run, *options)
+    assert not (tmp_path / "best.txt").exists()
+
+
+def test_python_refuses_what_are_no_pairs_or_vertices(root: Path) -> None:
+    run = opened(root, "named/run")
+    assert run.score(np.empty((0, 2), np.int64)).shape == (0,)
+    assert [each.shape for each in run.top(np.empty(0, np.int64), 3)] == [(0, 3), (0, 3)]
+    for pairs in ([[0, NUM_VERTICES]], [[-1, 0]]):
+        with pytest.raises(InputError, match="is not one of the 60 vertices of the graph"):
+            run.score(pairs)
+    for wrong in ([0, 1], [[0.5, 1.0]], [[0, 1, 2]]):
+        with pytest.raises(InputError, match=r"pairs: expected \(num_pairs, 2\) integers"):
+            run.score(wrong)
+    with pytest.raises(InputError, match="is not one of the 60 vertices"):
+        run.top([NUM_VERTICES], 2)
+    with pytest.raises(InputError, match=r"vertices: expected \(num_vertices,\) integers"):
+        run.top([[1]], 2)
+    with pytest.raises(InputError, match="top: expected a number of targets from 1 on"):
+        run.top([1], 0)
+    with pytest.raises(InputError, match="out: name a file"):
+        gnnloom.predict(run, top=2)
+
+
+def test_vectors_whose_checkpoint_is_gone_are_not_scored_with_another(root: Path) -> None:
+    call(root, "train", "named/longer", "--task", "link", "--decoder", "distmult", *TRAIN)
+    run = opened(root, "named/longer")
+    before = run.score([[0, 1]])
+    call(root, "train", "named/longer", "--epochs", "9", "--keep", "1", "--checkpoint-every", "1")
+    with pytest.raises(NotFoundError, match="the run has no predictions"):
+        run.score([[0, 1]])
+    assert opened(root, "named/longer").score([[0, 1]]) != before
+    (run.path / "checkpoint" / "00000009").rename(run.path / "checkpoint" / "00000008")
+    with pytest.raises(NotFoundError, match="the checkpoint of epoch 9, which made the stored vectors, is gone"):
+        run.score([[0, 1]])
+
+
+def test_vectors_are_exported_with_the_ids(root: Path, tmp_path: Path) -> None:
+    run = opened(root, "named/run")
+    call(root, "export", "named/run", "predictions", "--out", str(tmp_path / "vectors.parquet"))
+    table = pyarrow.parquet.read_table(tmp_path / "vectors.parquet").to_pydict()
+    assert table["vertex"] == [name_of(vertex) for vertex in range(NUM_VERTICES)]
+    np.testing.assert_array_equal(table["vector"], run.predictions())

@@ -1,0 +1,218 @@
+"""Scores pairs of vertices with a trained run, in one process, from the vectors of its predictions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.links import CLASS, Links
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.format.memory_map import map_copy
+from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
+from gnnloom.storage.runs.predictions import Predictions
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.comm.unconnected import UnconnectedRank
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.links.decoder import Decoder
+from gnnloom.trainer.links.decoders.registry import decoder_kind
+from gnnloom.trainer.links.pair_rows import PairRows
+from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
+from gnnloom.trainer.links.top import top_targets
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE
+from gnnloom.trainer.tasks.objectives.pairs import PairObjective
+from gnnloom.trainer.tasks.options import AUTO
+from gnnloom.trainer.tasks.registry import TASKS
+from gnnloom.trainer.tasks.task import Task
+from gnnloom.trainer.training.state.checkpoint import module_state
+
+#: Pairs of which both vectors are in memory at a time.
+_PAIRS: Final = 1 << 16
+
+
+def check_on_pairs(config: TrainConfig, where: Path) -> Task:
+    """The task of a run, which predicts pairs.
+
+    Raises:
+        InputError: it does not.
+    """
+    if not config.on_pairs:
+        able = ", ".join(task.name for task in TASKS.values() if task.on_pairs)
+        raise InputError(f"{where}: this run predicts vertices, not pairs; train with --task {able}")
+    return TASKS[config.task]
+
+
+@dataclass(frozen=True)
+class PairScorer:
+    """Scores of any pairs, from the vectors of all vertices, which stay in a mapped file.
+
+    Attributes:
+        task: of the run.
+        is_logit: scores are those of a binary cross-entropy, of which the logistic function makes a probability.
+        links: the pairs that the run was trained on.
+        decoder: makes scores of the vectors of both ends.
+        vector: (num_vertices, dim) what the run has predicted of every vertex.
+    """
+
+    task: Task
+    is_logit: bool
+    links: Links
+    decoder: Decoder
+    vector: NDArray[Any]
+
+    @classmethod
+    @contextmanager
+    def open(cls, dataset: Dataset, run: Run) -> Iterator[PairScorer]:
+        """Open the predictions of a run; their vectors are copied to a temporary file for as long as the block lasts.
+
+        Raises:
+            NotFoundError: the run has no predictions, or not the checkpoint any more that made them.
+            InputError: the run predicts vertices.
+        """
+        config = TrainConfig.of_run(run)
+        task, stored = check_on_pairs(config, run.path), run.predictions()
+        links = _links_of(dataset, run, config)
+        vectors = stored.array(task.prediction)
+        place = Place(getattr(torch, config.feature_dtype), len(os.sched_getaffinity(0)))
+        decoder = _decoder(config, task, links, vectors.shape[1], place)
+        state = decoder.state_dict()
+        if state:
+            decoder.load_state_dict(module_state(_checkpoint(run, stored), TASK_MODULE))
+        loss = task.losses[0] if task.losses and config.loss == AUTO else config.loss
+        with own_folder() as folder:
+            yield cls(task, loss == "bce", links, decoder, map_copy(vectors, folder / "vector"))
+
+    def scores(self, pairs: NDArray[np.int64]) -> NDArray[Any]:
+        """Score some pairs.
+
+        Args:
+            pairs: (num_pairs, 2) int64 sources and targets.
+
+        Returns:
+            (num_pairs,) scores, or (num_pairs, num_classes) scores before the softmax.
+
+        Raises:
+            InputError: they are of another shape, or not vertices.
+        """
+        given = np.asarray(pairs)
+        if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
+            raise InputError(f"pairs: expected (num_pairs, 2) integers, found {given.dtype} of shape {given.shape}")
+        self.check_vertices(given)
+        given = given.astype(np.int64, copy=False)
+        several = self.decoder.num_outputs
+        found = np.empty((len(given), several) if self.links.kind == CLASS else len(given), self.vector.dtype)
+        for start in range(0, len(given), _PAIRS):
+            some = given[start : start + _PAIRS]
+            found[start : start + _PAIRS] = self._scores(some)
+        return found
+
+    def _scores(self, pairs: NDArray[np.int64]) -> NDArray[Any]:
+        # Only the rows of these pairs are read of the mapped file.
+        vertices, numbers = np.unique(pairs, return_inverse=True)
+        rows: NDArray[Any] = np.ascontiguousarray(self.vector[vertices])
+        numbers = numbers.reshape(pairs.shape)
+        if not self.task.losses:
+            # As tasks on the values of pairs predict.
+            with torch.no_grad():
+                source, target = (self.decoder.place.from_numpy(rows[each]) for each in numbers.T)
+                several: NDArray[Any] = as_array(self.decoder(source, target))
+            return several if self.links.kind == CLASS else several.reshape(len(pairs))
+        return as_array(
+            score_all(self._pair_rows(len(rows)), self.decoder.place.from_numpy(rows), self.decoder, numbers)
+        )
+
+    def top(
+        self, sources: NDArray[np.int64], count: int, known: Lists
+    ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+        """The best targets of some sources; see :func:`gnnloom.trainer.links.top.top_targets`.
+
+        Exact. Needs memory for the number of every vertex and for blocks of vectors.
+
+        Raises:
+            InputError: a source is not a vertex, or the decoder gives several scores.
+        """
+        check_ranks(self.task)
+        self.check_vertices(sources)
+        rows = torch.from_numpy(self.vector)
+        return top_targets(AllTargets(self._pair_rows(len(self.vector)), rows, self.decoder), sources, count, known)
+
+    def check_vertices(self, vertices: NDArray[Any]) -> None:
+        """Check that some numbers are those of vertices.
+
+        Raises:
+            InputError: one is not.
+        """
+        n = len(self.vector)
+        wrong = vertices[(vertices < 0) | (vertices >= n)]
+        if len(wrong):
+            raise InputError(f"{int(wrong[0])} is not one of the {n:,} vertices of the graph")
+
+    def _pair_rows(self, num_rows: int) -> PairRows:
+        grid = ProcessGrid(UnconnectedRank(0, 1), {"row": 1}, self.decoder.place)
+        return PairRows(Layout(grid, np.arange(num_rows), ("row",)), self.vector.shape[1], num_rows, None)
+
+
+def check_ranks(task: Task) -> None:
+    """Check that the targets of a source can be ranked.
+
+    Raises:
+        InputError: the task predicts a class of each pair, which has no order.
+    """
+    if task.name == "edge-class":
+        raise InputError(f"task {task.name}: its pairs have a score for each class, so targets have no order")
+
+
+def _decoder(config: TrainConfig, task: Task, links: Links, dim: int, place: Place) -> Decoder:
+    objective = task.load()
+    usual = objective.usual_decoder if issubclass(objective, PairObjective) else AUTO
+    options = config.own_task_options(task)
+    kind = decoder_kind(usual if options["decoder"] == AUTO else options["decoder"])
+    own = {name: options.get(name, option.default) for name, option in kind.options.items()}
+    # Every parameter is that of the checkpoint.
+    decoder: Decoder = kind.load()(dim, place, 0, task.width(links), own)
+    return decoder.eval()
+
+
+def _links_of(dataset: Dataset, run: Run, config: TrainConfig) -> Links:
+    """The links that a run was trained on.
+
+    Raises:
+        NotFoundError: they were removed.
+    """
+    inputs = run.inputs()
+    key = inputs.get("links", config.links)
+    if key is not None:
+        return dataset.links(key)
+    found = [dataset.links(info.key) for info in dataset.artifacts("links") if info.state == "complete"]
+    fitting = [links for links in found if links.message_graph == inputs["graph"]]
+    if len(fitting) != 1:
+        raise NotFoundError(f"{run.path}: the links that this run was trained on were removed")
+    return fitting[0]
+
+
+def _checkpoint(run: Run, stored: Predictions) -> StoredCheckpoint:
+    """The checkpoint that the predictions of a run were made with.
+
+    Raises:
+        NotFoundError: the run has it no longer.
+    """
+    epoch = int(stored.facts["epoch"])
+    for folder in (run.checkpoints, run.best_checkpoint):
+        if epoch in checkpoint_epochs(folder):
+            return read_checkpoint(folder, epoch)
+    raise NotFoundError(
+        f"{run.path}: the checkpoint of epoch {epoch}, which made the stored vectors, is gone; run `gnnloom predict`"
+    )

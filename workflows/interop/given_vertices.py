@@ -1,0 +1,124 @@
+"""Pairs and vertices that a user's file names by the ids of the source, as vertices of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, VertexLookup, id_bytes
+from gnnloom.pipeline.links.id_lists import PairList
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.sources.names import Names
+from gnnloom.storage import Graph
+from gnnloom.storage.errors import InputError, NotFoundError
+
+#: Most vertices whose ids are in memory at a time; fewer if they are long.
+_AT_ONCE: Final = 1 << 22
+#: Lines of a list of vertices that are read at a time.
+_LINES: Final = 1 << 16
+
+
+def open_pairs(path: Path) -> PairList:
+    """Open a file of pairs, in any format of edges, whose further columns are ignored.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InputError: it has another format, or nothing in it.
+    """
+    return PairList.open("pairs", str(path), None, {"extra_columns": True})
+
+
+def read_pairs(graph: Graph, path: Path) -> Iterator[NDArray[np.int64]]:
+    """Read pairs from a file, some at a time, in the order of the file.
+
+    Yields:
+        (num_pairs, 2) int64 sources and targets.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InputError: something in it is not a pair of ids, or an id is not one of the graph.
+    """
+    given, finder, row = open_pairs(path), _VertexFinder(graph), 0
+    for span in given.ranges():
+        for rows in given.read(span, names=graph.has_names):
+            found = finder.find(rows.as_names(), partial(_row_of, path, row)).reshape(-1, 2)
+            yield found
+            row += len(found)
+
+
+def _row_of(path: Path, first: int, at: int) -> str:
+    return f"{path}, row {first + at // 2:,}"
+
+
+def read_vertices(graph: Graph, path: Path) -> NDArray[np.int64]:
+    """Read a text file with the id of a vertex in each line; empty lines and those that begin with # are left out.
+
+    Returns:
+        (num_lines,) int64 vertices, in the order of the file.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InputError: a line is not the id of a vertex of the graph, or there is none.
+    """
+    finder, parts, line = _VertexFinder(graph), [np.empty(0, np.int64)], 0
+    try:
+        with path.open(encoding="utf-8") as file:
+            while lines := [each.strip() for each in islice(file, _LINES)]:
+                kept = {number: text for number, text in enumerate(lines, line + 1) if text and text[0] != "#"}
+                line += len(lines)
+                if kept:
+                    ids = Names.of_values(np.array(list(kept.values()), object))
+                    parts.append(finder.find(ids, partial(_line_of, path, list(kept))))
+    except FileNotFoundError:
+        raise NotFoundError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: expected a text file with the id of a vertex in each line: {error}") from None
+    found = np.concatenate(parts)
+    if not len(found):
+        raise InputError(f"{path}: no vertices; expected the id of one in each line")
+    return found
+
+
+def _line_of(path: Path, lines: list[int], at: int) -> str:
+    return f"{path}, line {lines[at]:,}"
+
+
+class _VertexFinder:
+    """Finds vertices by their ids; holds the ids of a part of the vertices at a time."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph, self._lookups = graph, dict[int, VertexLookup]()
+        self._buckets = VertexBuckets(graph.num_vertices, _AT_ONCE, Column("value", "uint8"), id_bytes(graph))
+
+    def find(self, ids: Names, where: Callable[[int], str]) -> NDArray[np.int64]:
+        """(num_ids,) int64 vertices.
+
+        Args:
+            where: the place of an id in the file, from its number.
+
+        Raises:
+            InputError: an id is not one of the graph.
+        """
+        found = np.full(len(ids), -1, np.int64)
+        for bucket in range(self._buckets.num_buckets):
+            here = self._lookup(bucket).find(ids)
+            known = here >= 0
+            found[known] = here[known] + self._buckets.vertices_of(bucket)[0]
+        wrong = np.flatnonzero(found < 0)
+        if len(wrong):
+            at = int(wrong[0])
+            name = ids.name(at).decode("utf-8", "replace")
+            raise InputError(f"{where(at)}: {name!r} is not a vertex of the graph")
+        return found
+
+    def _lookup(self, bucket: int) -> VertexLookup:
+        if bucket not in self._lookups:
+            self._lookups.clear()
+            self._lookups[bucket] = VertexLookup(self._graph, *self._buckets.vertices_of(bucket))
+        return self._lookups[bucket]
