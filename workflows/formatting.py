@@ -34,6 +34,14 @@ def readable(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
+def filtered_figures(result: Mapping[str, Any]) -> dict[str, float]:
+    """Figures of test pairs among all vertices by what they are called, such as ``Hits@10``; empty without them."""
+    found = {name: value for name, value in result.get("filtered", {}).items() if value is not None}
+    hits = sorted(int(name.removeprefix("hits_")) for name in found if name != "mrr")
+    first = {"MRR": found["mrr"]} if "mrr" in found else {}
+    return first | {f"Hits@{count}": found[f"hits_{count}"] for count in hits}
+
+
 def readable_range(low: float, high: float) -> str:
     """Format an estimated count by its range, such as ``about 1.4 to 1.7 M``; an exact one with all digits."""
     if low == high and float(low).is_integer():

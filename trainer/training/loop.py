@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -45,6 +45,8 @@ from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradi
 
 logger = logging.getLogger(__name__)
 
+#: Figures of a task on pairs in a line of the log; it has many.
+_LOGGED = 2
 #: Longest time between two checkpoints, in seconds of the slowest rank, unless the configuration counts epochs.
 CHECKPOINT_SECONDS = 600.0
 
@@ -315,10 +317,19 @@ class Training:
             self.run.append_metrics(line)
             self.log.write(line)
             if self.figures.keys() <= line.keys():
-                figures = "  ".join(f"{name} {_shown(each, line[name])}" for name, each in self.figures.items())
+                figures = "  ".join(f"{name} {_shown(each, line[name])}" for name, each in self._logged(line).items())
                 logger.info(
                     "epoch %d  loss %.5f  %s  %.3f s", shown_epoch(line), line["loss"], figures, line["seconds"]
                 )
+
+    def _logged(self, line: Mapping[str, Any]) -> Mapping[str, Figure]:
+        """The metrics of a line that the log shows; few if they are many."""
+        task = self.session.objective.task
+        if not task.on_pairs:
+            return self.figures
+        measured = [figure for figure in task.figures if any(line[each] is not None for each in figure.names)]
+        chosen = sorted(measured, key=lambda each: each is not task.judge)[:_LOGGED]
+        return {name: each for each in chosen for name in each.names}
 
     def _checkpoint_is_due(self, done: int, seconds: float) -> bool:
         """Whether to write a checkpoint after an epoch that took ``seconds`` on the slowest rank."""

@@ -28,11 +28,13 @@ from gnnloom.workflows.report.pictures.curves import accuracy_picture, loss_pict
 from gnnloom.workflows.report.pictures.heat import blocks_picture, bytes_picture, confusion_picture, rows_picture
 from gnnloom.workflows.report.pictures.origin import lineage_picture, stages_picture
 from gnnloom.workflows.report.pictures.ranks import memory_picture, nonzeros_picture, reading_picture, time_picture
+from gnnloom.workflows.report.pictures.scores import distribution_picture
 from gnnloom.workflows.report.pictures.style import Picture, share_scale
 from gnnloom.workflows.report.tables import (
     baselines_card,
     classes_card,
     configuration_table,
+    figures_card,
     headline,
     quality_table,
     rank_table,
@@ -57,7 +59,7 @@ def write_report(facts: RunFacts, folder: Path) -> list[Path]:
 
 def _draw_report(facts: RunFacts) -> tuple[str, list[Picture]]:
     """The page on one run, and its pictures."""
-    scores = _there(confusion_picture(facts))
+    scores, pairs = _there(confusion_picture(facts)), _there(distribution_picture(facts))
     time = time_picture(facts)
     curves = _full_rows(_there(loss_picture([facts]), accuracy_picture([facts]), seconds_picture([facts]), time))
     tables = _communication_tables(facts)
@@ -75,6 +77,7 @@ def _draw_report(facts: RunFacts) -> tuple[str, list[Picture]]:
         _unfinished(facts),
         tiles(headline(facts)),
         section("Training", *map(picture_card, curves), _advice(time)),
+        section("Pairs", *map(picture_card, pairs), figures_card(facts)),
         section("Classes", *map(picture_card, scores), classes_card(facts)),
         section("Baselines", baselines_card(facts)),
         section("Ranks and shards", *map(picture_card, ranks if tables else _full_rows(ranks)), *tables),
@@ -86,7 +89,7 @@ def _draw_report(facts: RunFacts) -> tuple[str, list[Picture]]:
             folded("Terms on this page", glossary()),
         ),
     )
-    return text, [*curves, *scores, *ranks, *origin]
+    return text, [*curves, *pairs, *scores, *ranks, *origin]
 
 
 def _there(*pictures: Picture | None) -> list[Picture]:

@@ -90,11 +90,20 @@ class RunFacts:
         return np.array(epochs, np.int64), np.array(values, np.float64)
 
     @cached_property
-    def score(self) -> Figure:
-        """The score that the run is judged by, as its task says."""
+    def task(self) -> Task:
+        """The task of the run."""
         named = TASKS.get(self.config.get("task", AUTO))
         # A run whose task was found from its data has not recorded it: that with most of its figures in the metrics.
-        return (named or max(TASKS.values(), key=self._measured)).judge
+        return named or max(TASKS.values(), key=self._measured)
+
+    @cached_property
+    def score(self) -> Figure:
+        """The score that the run is judged by, as its task says; another one if that has no value in this run."""
+        judge = self.task.judge
+        measured = (
+            each for each in (judge, *self.task.figures) if any(len(self.curve(name)[0]) for name in each.names)
+        )
+        return next(measured, judge)
 
     def last(self, figure: str) -> float | None:
         """Return the last value of a figure; None if it was never measured."""

@@ -77,9 +77,12 @@ def random_rows(facts: RunFacts) -> float | None:
 
 def _columns(facts: RunFacts) -> tuple[Graph, int] | None:
     """Return the graph whose rows are the columns of the adjacency, and what its degrees lack to count all pins."""
-    source = next((each for each in facts.artifacts if each.kind == "graph"), None)
-    # With the loops of the source, only some columns contain their own vertex.
-    missing = {"add": 0, "remove": 1}.get(source.parameters.get("self_loops", "")) if source is not None else None
+    graphs = {each.key: each for each in facts.artifacts if each.kind == "graph"}
+    source = graphs.get(facts.shards.inputs["graph"]) if facts.shards is not None else None
+    # With the loops of the source, only some columns contain their own vertex. A graph without the edges that links
+    # hold out has those of the graph that it was made from, which comes before it.
+    loops = [each.parameters.get("self_loops", "") for each in graphs.values()]
+    missing = {"add": 0, "remove": 1}.get(loops[0]) if source is not None else None
     if source is None or missing is None:
         return None
     try:

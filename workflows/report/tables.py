@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnloom.workflows.formatting import baseline_rows, readable_bytes, readable_seconds
-from gnnloom.workflows.report.facts import RunFacts, scored_epoch, shard_nonzeros
+from gnnloom.workflows.formatting import baseline_rows, filtered_figures, readable_bytes, readable_seconds
+from gnnloom.workflows.report.facts import SPLITS, RunFacts, scored_epoch, shard_nonzeros
 from gnnloom.workflows.report.figures import best_epoch, random_rows, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.page import card, table
 
@@ -167,6 +167,25 @@ def stages_table(facts: RunFacts) -> str | None:
         )
     columns = ("artifact", "task time", "peak memory", "read", "written", "stored", "finished (UTC)")
     return table(columns, rows) if rows else None
+
+
+def figures_card(facts: RunFacts) -> str | None:
+    """Build a table of all figures of a run on pairs, on every split; None for other runs, and without any figure."""
+    if not facts.task.on_pairs:
+        return None
+    figures = facts.task.figures
+    splits = [prefix for prefix in SPLITS if any(facts.last(f"{prefix}_{each.name}") is not None for each in figures)]
+    rows = []
+    for figure in sorted(figures, key=lambda each: each is not facts.score):
+        values = [facts.last(f"{prefix}_{figure.name}") for prefix in splits]
+        if any(value is not None for value in values):
+            rows.append((figure.label, *(NONE if each is None else written(figure, each) for each in values)))
+    # Among all vertices, so none of these depends on negatives.
+    for label, value in filtered_figures(facts.result).items():
+        shown = [f"{value:.2%}" if prefix == "test" else NONE for prefix in splits]
+        rows.append((f"{label} among all vertices, filtered", *shown))
+    content = table(("figure", *(SPLITS[prefix] for prefix in splits)), rows)
+    return card("Figures", content, kind="table tall") if rows else None
 
 
 def classes_card(facts: RunFacts) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,44 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 import pytest
-from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import gnnloom
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.trainer.training import pair_scores
-from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.interop import given_vertices, scored_pairs
 from support.lone_training import install
-
-NUM_VERTICES = 60
-TRAIN = ("--embed", "6", "--hidden", "8", "--output-dim", "5", "--epochs", "2", "--lr", "0.1", "--precision", "float64")
-
-
-def call(root: Path, *arguments: str) -> Any:
-    """Run a command and return its JSON output; raises its error."""
-    result = CliRunner().invoke(cli, ["--catalog", str(root), *arguments, "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-def name_of(vertex: int) -> str:
-    return f"v, {vertex:02d}"
-
-
-def drawn_edges(seed: int) -> NDArray[np.int64]:
-    """(num_edges, 2) edges of which each vertex has some."""
-    rng = np.random.default_rng(seed)
-    ring = np.stack([np.arange(NUM_VERTICES), (np.arange(NUM_VERTICES) + 1) % NUM_VERTICES], 1)
-    drawn = rng.integers(0, NUM_VERTICES, (200, 2))
-    return np.unique(np.concatenate([ring, drawn[drawn[:, 0] != drawn[:, 1]]]), axis=0)
-
-
-def write_csv(path: Path, rows: list[list[Any]]) -> str:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(rows)
-    return str(path)
+from support.pair_runs import NUM_VERTICES, TRAIN, call, drawn_edges, name_of, shard, shown, store_named, write_csv
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -63,10 +33,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = folder / "catalog"
     with pytest.MonkeyPatch.context() as patch:
         install(patch)
-        named = [[name_of(u), name_of(v)] for u, v in drawn_edges(1).tolist()]
-        edges = write_csv(folder / "named.csv", [["from", "to"], *named])
-        call(root, "ingest", "named", edges, "--header", "--ids", "compact", "--undirected", "--workers", "0")
-        shard(root, "named", "random", "--test", "0.2")
+        store_named(root, folder)
         call(root, "train", "named/run", "--task", "link", "--decoder", "distmult", *TRAIN)
         call(root, "train", "named/bpr", "--task", "link", "--loss", "bpr", *TRAIN)
         directed = drawn_edges(2) * 10
@@ -84,13 +51,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             shard(root, dataset, *options)
             call(root, "train", f"{dataset}/run", "--task", f"edge-{name}", *TRAIN)
         yield root
-
-
-def shard(root: Path, name: str, *options: str) -> None:
-    """Make links, and a row shard of the graph without the held-out edges."""
-    message = call(root, "links", name, *options, "--workers", "0")["message_graph"]
-    call(root, "partition", name, "--graph", message, "--parts", "1", "--method", "block", "--workers", "0")
-    call(root, "shard", name, "--parts", "1", "--workers", "0")
 
 
 def expected_scores(run: gnnloom.Run) -> NDArray[Any]:
@@ -185,9 +145,9 @@ def test_listed_vertices_are_found_by_name_in_their_order_and_shown(root: Path, 
     arguments = ("predict", "named/run", "--top", "3", "--of", str(tmp_path / "of.txt"))
     first = call(root, *arguments)["first"]
     assert [row["source"] for row in first] == [source for source in listed for _ in range(3)][:10]
-    shown = CliRunner().invoke(cli, ["--catalog", str(root), *arguments], catch_exceptions=False).stdout
-    assert f"{first[0]['source_name']}" in shown
-    assert f"{first[0]['score']:.4g}" in shown
+    text = shown(root, *arguments)
+    assert f"{first[0]['source_name']}" in text
+    assert f"{first[0]['score']:.4g}" in text
     opened(root, "named/run")
     gnnloom.predict("named/run", top=3, of=tmp_path / "of.txt", out=tmp_path / "best.npz", catalog=root)
     np.testing.assert_array_equal(np.load(tmp_path / "best.npz")["source"], np.repeat(listed, 3))

@@ -15,6 +15,7 @@ from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.baselines import baseline_figures, list_figures, pool_figures
+from gnnloom.trainer.links.distribution import score_distribution
 from gnnloom.trainer.links.filtered import filtered_ranks
 from gnnloom.trainer.links.losses import LOSSES
 from gnnloom.trainer.links.negatives import (
@@ -102,11 +103,10 @@ class Links(PairObjective):
         """What is reported of a split, without the prefix. Collective."""
         layout, pairs = labels.placed_rows.layout, labels.sets[split]
         comm, place = layout.grid.comm, layout.place
-        positive = self._scores(labels, rows, pairs)
+        positive, negative = self._scores(labels, rows, pairs), self._scores_of_negatives(labels, rows, split)
         if self.pairs.num_negatives(split):
-            return list_figures(ListRanks.of_scores(comm, place, positive, self._scores_of_lists(labels, rows, pairs)))
-        pool = labels.sets[POOLS[split]] if POOLS[split] in labels.sets else self._drawn_pool(pairs, split)
-        return pool_figures(PoolRanks.of(comm, place, positive, self._scores(labels, rows, pool)))
+            return list_figures(ListRanks.of_scores(comm, place, positive, negative))
+        return pool_figures(PoolRanks.of(comm, place, positive, negative))
 
     def _scores_of_lists(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
         """(num_pairs, num_negatives) scores of the negatives that were given for each pair. Collective."""
@@ -126,18 +126,39 @@ class Links(PairObjective):
         return score_all(labels.placed_rows, rows, self.attached_decoder, pairs.both_ends)
 
     def details(self, layout: Layout, labels: Labels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - as above
-        """Figures of the test split: ``baselines``, if they are stored, and ``filtered``, if it was asked for."""
-        placed = of_pairs(labels)
-        grid, counter = placed.placed_rows.layout.grid, self.given.counter
-        baselines = baseline_figures(self.pairs, TEST, grid.comm, grid.place, counter)
-        found: dict[str, Any] = {"baselines": baselines} if baselines else {}
-        return found | ({"filtered": self._filtered(placed, scores)} if self.given.options["filtered_ranks"] else {})
+        """Figures of the test split and its pairs.
 
-    def _filtered(self, labels: PairLabels, scores: Tensor) -> dict[str, float | None]:
-        """Ranks of the test pairs among all vertices but known targets. Collective."""
+        ``baselines``, if they are stored; ``score_distribution`` of the pairs and their negatives; ``filtered``, if it
+        was asked for: figures of their ranks among all vertices but known targets.
+        """
+        placed = of_pairs(labels)
+        grid, rows = placed.placed_rows.layout.grid, placed.placed_rows.spread(scores)
+        found = {
+            "baselines": baseline_figures(self.pairs, TEST, grid.comm, grid.place, self.given.counter),
+            "score_distribution": self._distribution(placed, rows),
+            "filtered": self._filtered(placed, rows) if self.given.options["filtered_ranks"] else {},
+        }
+        return {name: figures for name, figures in found.items() if figures}
+
+    def _distribution(self, labels: PairLabels, rows: Tensor) -> dict[str, Any]:
+        """How the scores of test pairs and of their negatives are distributed. Collective."""
+        layout, pairs = labels.placed_rows.layout, labels.sets[TEST]
+        positive, negative = self._scores(labels, rows, pairs), self._scores_of_negatives(labels, rows, TEST)
+        return score_distribution(layout.grid.comm, layout.place, positive, negative)
+
+    def _scores_of_negatives(self, labels: PairLabels, rows: Tensor, split: str) -> Tensor:
+        """Scores of the negatives of a split: a row for each pair, or of all that its pairs share. Collective."""
+        pairs = labels.sets[split]
+        if self.pairs.num_negatives(split):
+            return self._scores_of_lists(labels, rows, pairs)
+        pool = labels.sets[POOLS[split]] if POOLS[split] in labels.sets else self._drawn_pool(pairs, split)
+        return self._scores(labels, rows, pool)
+
+    def _filtered(self, labels: PairLabels, rows: Tensor) -> dict[str, float | None]:
+        """Figures of the ranks of the test pairs among all vertices but known targets. Collective."""
         found, pairs = labels.placed_rows, labels.sets[TEST]
         comm, place = found.layout.grid.comm, found.layout.place
-        targets = AllTargets(found, found.spread(scores), self.attached_decoder)
+        targets = AllTargets(found, rows, self.attached_decoder)
         ranks = ListRanks.of(comm, place, filtered_ranks(targets, pairs.both_ends, self._known(labels, pairs.source)))
         return {"mrr": ranks.mean_reciprocal_rank()} | {f"hits_{count}": ranks.hits(count) for count in _FILTERED_HITS}
 

@@ -13,10 +13,12 @@ from gnnloom.storage.catalog import ArtifactInfo
 from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.tasks.registry import AUTO, TASKS
 from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option
 from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
+from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 
 if TYPE_CHECKING:
     from gnnloom.storage.checks.verify import Finding
@@ -124,7 +126,7 @@ def show_command(name: str, as_json: bool) -> None:
     if runs:
         show_rows(
             ("run", "state", "epochs", "scores"),
-            [(row["run"], row["state"], _epochs(row), _scores(row["scores"])) for row in runs],
+            [(row["run"], row["state"], _epochs(row), _scores(row["scores"], row["task"])) for row in runs],
         )
     for row in runs:
         if row["predictions"]:
@@ -138,10 +140,11 @@ _SCORES = {"val", "test"}
 def _run_row(run: Run) -> dict[str, Any]:
     """Return the state of a run; what cannot be read is None, and the problem says why."""
     row: dict[str, Any] = {"run": run.name, "state": "finished" if run.is_finished else "unfinished"}
-    row |= {"epochs": None, "of": None, "scores": {}, "predictions": None, "problem": None}
+    row |= {"epochs": None, "of": None, "task": None, "scores": {}, "predictions": None, "problem": None}
     try:
         lines = run.metrics()
-        row |= {"epochs": len(lines), "of": run.config().get("epochs")}
+        config = run.config()
+        row |= {"epochs": len(lines), "of": config.get("epochs"), "task": config.get("task")}
         # Of an unfinished run, those of the last evaluation.
         evaluated = [line for line in lines if not _SCORES.isdisjoint(name.partition("_")[0] for name in line)]
         figures = run.result() if run.is_finished else (evaluated or [{}])[-1]
@@ -160,7 +163,11 @@ def _epochs(row: dict[str, Any]) -> str:
     return readable("epochs", row["epochs"]) if row["epochs"] == row["of"] else f"{row['epochs']} of {row['of']}"
 
 
-def _scores(scores: dict[str, float]) -> str:
+def _scores(scores: dict[str, float], name: str | None) -> str:
+    task = TASKS.get(name or AUTO)
+    if task is not None and task.on_pairs:
+        # The most important one: such tasks report many.
+        return ", ".join(f"{figure} {text}" for figure, text in list(scores_by_figure(task, scores).items())[:1])
     return ", ".join(f"{name.replace('_', ' ')} {readable(name, value)}" for name, value in scores.items())
 
 

@@ -19,15 +19,19 @@ from gnnloom.trainer.job.launch import prepare_launch
 from gnnloom.trainer.job.ranks import ranks_of_job, settled, with_algorithm
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.registry import TASKS
+from gnnloom.trainer.tasks.task import Task
 from gnnloom.workflows.api.train_options import train_options
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, show, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_epochs
-from gnnloom.workflows.formatting import baseline_rows
+from gnnloom.workflows.cli.terminal.scores import scores_by_figure
+from gnnloom.workflows.formatting import baseline_rows, filtered_figures
 
 #: Entries of the result that are too large for a terminal.
 _LARGE = ("bytes_between", "confusion", "per_class")
+#: What the names of scores begin with.
+_SPLITS = {"train", "val", "test"}
 #: The main entries, before and after the scores, which are shown unless all are asked for.
 _BRIEF = ("run", "state", "mode", "algorithm", "ranks", "epochs", "loss")
 _BRIEF_COST = ("epoch_seconds", "bytes_sent", "peak_memory")
@@ -90,7 +94,7 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
         with shown_epochs(run_of(config), config.epochs) if is_shown else nullcontext():
             result = ranks.train(config, restart=restart)
         if ranks.is_first:
-            _show_result(dataset, result, as_json=as_json)
+            _show_result(dataset, result, TASKS.get(config.task), as_json=as_json)
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,12 +116,18 @@ def _say_start(config: TrainConfig, *, restart: bool) -> Start:
     return start
 
 
-def _show_result(dataset: str, result: Mapping[str, Any], *, as_json: bool) -> None:
+def _show_result(dataset: str, result: Mapping[str, Any], task: Task | None, *, as_json: bool) -> None:
     losses = result["loss"]
     if losses and not as_json:
         # A list with one loss per epoch: its range would hide whether the loss fell or rose.
         result = {**result, "loss": f"{readable('loss', losses[0])} at first, {readable('loss', losses[-1])} at last"}
-    scores = [name for name in result if name.partition("_")[0] in {"train", "val", "test"}]
+    scores = [name for name in result if name.partition("_")[0] in _SPLITS]
+    if task is not None and task.on_pairs and not as_json:
+        # Such tasks report so many figures that each gets a line for all splits.
+        filtered = filtered_figures(result).items()
+        lines = scores_by_figure(task, result) | {f"{name}, filtered": f"{value:.4g} test" for name, value in filtered}
+        result = {**{name: value for name, value in result.items() if name not in scores}, **lines}
+        scores = list(lines)
     brief = (*_BRIEF, *scores, *_BRIEF_COST)
     show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)
     baselines = baseline_rows(result)

@@ -13,10 +13,14 @@ from gnnloom.storage.upkeep.lineage import Node
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.pictures.style import SERIES, WHOLE, Picture, color, draw_grid, in_seconds, new_axes
 
-#: Size of a box of the lineage and the gap below it, in inches.
+#: Size of a box of the lineage and the gap below it, in inches; boxes are narrower if there are many columns.
 _BOX_WIDTH, _BOX_HEIGHT, _GAP = 2.15, 1.0, 0.22
-#: Letters of a line that fit into a box.
-_LINE_LETTERS = 30
+#: Least width between two columns, for arrows, in inches.
+_ARROW = 0.3
+#: Letters of a line that fit into a box of full width, and most letters of a key.
+_LINE_LETTERS, _KEY_LETTERS = 30, 18
+#: Widths of a letter of a kind and of a key, in inches.
+_KIND_LETTER, _KEY_LETTER = 0.08, 0.058
 
 
 def stages_picture(facts: RunFacts) -> Picture | None:
@@ -58,12 +62,13 @@ def lineage_picture(facts: RunFacts) -> Picture:
     axes.set_axis_off()
     axes.set_xlim(0, WHOLE)
     axes.set_ylim(0, rows * (_BOX_HEIGHT + _GAP))
-    corners = _corners(columns, rows)
+    width = min(_BOX_WIDTH, (WHOLE + _ARROW) / len(columns) - _ARROW)
+    corners = _corners(columns, rows, width)
     for name, node in facts.lineage.items():
-        _draw_box(axes, corners[name], name, _describe(facts, name, node))
+        _draw_box(axes, corners[name], width, name, _describe(facts, name, node))
     for name, source in _edges(facts.lineage):
         bend = -0.4 if is_bent and levels[name] - levels[source] > 1 else 0.0
-        _draw_arrow(axes, corners[source], corners[name], bend)
+        _draw_arrow(axes, corners[source], width, corners[name], bend)
     return Picture("lineage", "Lineage", figure)
 
 
@@ -88,9 +93,9 @@ def _levels(nodes: Mapping[str, Node]) -> dict[str, int]:
     return levels
 
 
-def _corners(columns: Sequence[Sequence[str]], rows: float) -> dict[str, tuple[float, float]]:
-    """Return the lower left corners of the boxes, in centered columns that fill the width."""
-    step = (WHOLE - _BOX_WIDTH) / max(1, len(columns) - 1)
+def _corners(columns: Sequence[Sequence[str]], rows: float, width: float) -> dict[str, tuple[float, float]]:
+    """Return the lower left corners of boxes of some width, in centered columns that fill the picture."""
+    step = (WHOLE - width) / max(1, len(columns) - 1)
     corners = {}
     for number, column in enumerate(columns):
         offset = (rows - len(column)) / 2
@@ -101,12 +106,12 @@ def _corners(columns: Sequence[Sequence[str]], rows: float) -> dict[str, tuple[f
     return corners
 
 
-def _draw_box(axes: Axes, corner: tuple[float, float], name: str, lines: Sequence[str]) -> None:
+def _draw_box(axes: Axes, corner: tuple[float, float], width: float, name: str, lines: Sequence[str]) -> None:
     kind, _, key = name.replace("runs/", "run/").partition("/")
     x, y = corner
     box = FancyBboxPatch(
         (x + 0.05, y),
-        _BOX_WIDTH - 0.1,
+        width - 0.1,
         _BOX_HEIGHT,
         boxstyle="round,pad=0,rounding_size=0.07",
         facecolor=color("page"),
@@ -115,20 +120,24 @@ def _draw_box(axes: Axes, corner: tuple[float, float], name: str, lines: Sequenc
     )
     axes.add_patch(box)
     axes.text(x + 0.15, y + 0.82, kind, fontsize=9, fontweight="bold", color=color("ink"), va="center")
-    axes.text(x + _BOX_WIDTH - 0.15, y + 0.82, _cut(key, 18), fontsize=7, color=color("muted"), va="center", ha="right")
+    fits = width / _BOX_WIDTH
+    key = _cut(key, min(_KEY_LETTERS, int((width - 0.4 - _KIND_LETTER * len(kind)) / _KEY_LETTER)))
+    axes.text(x + width - 0.15, y + 0.82, key, fontsize=7, color=color("muted"), va="center", ha="right")
     for number, line in enumerate(lines):
         axes.text(
             x + 0.15,
             y + 0.58 - 0.2 * number,
-            _cut(line, _LINE_LETTERS),
+            _cut(line, int(_LINE_LETTERS * fits)),
             fontsize=7.5,
             color=color("muted"),
             va="center",
         )
 
 
-def _draw_arrow(axes: Axes, source: tuple[float, float], target: tuple[float, float], bend: float) -> None:
-    begin = (source[0] + _BOX_WIDTH - 0.05, source[1] + _BOX_HEIGHT / 2)
+def _draw_arrow(
+    axes: Axes, source: tuple[float, float], width: float, target: tuple[float, float], bend: float
+) -> None:
+    begin = (source[0] + width - 0.05, source[1] + _BOX_HEIGHT / 2)
     end = (target[0] + 0.05, target[1] + _BOX_HEIGHT / 2)
     arrow = FancyArrowPatch(
         begin,

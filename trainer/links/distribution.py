@@ -1,0 +1,59 @@
+"""How the scores of positive and negative pairs are distributed, counted over all ranks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Communicator, Reduction
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
+
+#: Bins between the lowest and the highest score.
+NUM_BINS: Final = 64
+
+
+def score_distribution(comm: Communicator, place: Place, positive: Tensor, negative: Tensor) -> dict[str, Any]:
+    """Count the scores of positives and of negatives in bins of equal width. Collective.
+
+    Scores that are not finite are left out. The bins and the counts are the same on any number of ranks if the scores
+    are.
+
+    Args:
+        positive, negative: of this rank, of any shapes.
+
+    Returns:
+        ``range``, the lowest and the highest score, and ``positive`` and ``negative``, a count for each bin; as JSON.
+        Empty if no score is finite.
+    """
+    scores = [_finite(each) for each in (positive, negative)]
+    # Of two numbers that are negated, the smallest one is the largest.
+    ends = place.tensor([-np.inf, -np.inf], torch.float64)
+    for each in scores:
+        if len(each):
+            ends = torch.maximum(ends, place.tensor([-each.min(), each.max()], torch.float64))
+    comm.all_reduce(ends, Kind.METRICS, Reduction.MAX)
+    lowest, highest = -float(ends[0]), float(ends[1])
+    if lowest > highest:
+        return {}
+    counts = place.from_numpy(np.stack([_counted(each, lowest, highest) for each in scores]))
+    comm.all_reduce(counts, Kind.METRICS)
+    positives, negatives = counts.tolist()
+    return {"range": [lowest, highest], "positive": positives, "negative": negatives}
+
+
+def _finite(scores: Tensor) -> NDArray[np.float64]:
+    flat = as_array(scores.detach().reshape(-1)).astype(np.float64)
+    return flat[np.isfinite(flat)]
+
+
+def _counted(scores: NDArray[np.float64], lowest: float, highest: float) -> NDArray[np.int64]:
+    # Equal scores only: all of them are in the first bin.
+    width = (highest - lowest) or 1.0
+    bins = np.minimum((scores - lowest) / width * NUM_BINS, NUM_BINS - 1).astype(np.int64)
+    return np.bincount(bins, minlength=NUM_BINS).astype(np.int64, copy=False)
