@@ -53,7 +53,8 @@ def _measure_pool(
             for first, last in _steps(start, stop, _SCORES)
         ]
         scores.append(place.from_numpy(np.concatenate([np.empty(0, np.float64), *found])))
-    return pool_figures(PoolRanks.of(comm, place, *scores))
+    positive, negative = scores
+    return pool_figures(PoolRanks.of(comm, place, positive, negative))
 
 
 def _measure_lists(

@@ -132,7 +132,7 @@ def _show_result(dataset: str, result: Mapping[str, Any], task: Task | None, *, 
     show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)
     baselines = baseline_rows(result)
     if baselines and not as_json:
-        show_rows(*baselines[:1], baselines[1:])
+        show_rows(baselines[0], baselines[1:])
 
 
 def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> None:
