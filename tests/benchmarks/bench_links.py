@@ -83,9 +83,8 @@ class _Case:
         dataset = generated(catalog, name, "rmat", scale=scale, edge_factor=16)
         links = gnnloom.draw_links(dataset, valid=0.05, test=0.1, disjoint=disjoint, seed=SEED, workers=0)
         self.num_pairs = links.num_pairs["train"]
-        how = {"graph": links.message_graph, "workers": 0}
-        partition = gnnloom.partition(dataset, parts=1, method="block", **how).artifact.key
-        self._shards = gnnloom.shard(dataset, 1, partition=partition, workers=0).artifact.key
+        partition = gnnloom.partition(dataset, parts=1, method="block", graph=links.message_graph, workers=0)
+        self._shards = gnnloom.shard(dataset, 1, partition=partition.artifact.key, workers=0).artifact.key
 
     def train(self, epochs: int, **options: Any) -> Figures:
         """Figures of gnnloom."""

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from epoch_figures import Clock, report
 from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch_geometric.data.data import Data
 from torch_geometric.loader.link_neighbor_loader import LinkNeighborLoader
 from torch_geometric.nn import GCNConv
+from torch_geometric.sampler.base import NegativeSampling
 from torch_geometric.utils import to_torch_csr_tensor
 
 from gnnloom.storage import Catalog
@@ -99,7 +100,7 @@ def _batches(features: Tensor, edges: Tensor, pairs: Tensor) -> Any:
         batch_size=BATCH,
         edge_label_index=pairs,
         edge_label=torch.ones(pairs.shape[1]),
-        neg_sampling="binary",
+        neg_sampling=NegativeSampling("binary"),
         shuffle=True,
     )
 

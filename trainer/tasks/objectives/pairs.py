@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
@@ -295,16 +297,17 @@ class PairObjective(Objective):
         """See :meth:`Objective.steps`: a random order of all training pairs is cut into steps."""
         labels = loss.labels  # type: ignore[attr-defined]
         pairs, size = labels.sets[TRAIN], self.step_pairs
-        steps = _Steps(self.order(epoch), size)
+        order = self.order(epoch)
+        step_of = order.forward(pairs.number) // size
         excluding = _excluding(operator) if self.given.options["exclude_targets"] else None
         try:
             for step in range(self.num_steps):
                 if excluding is not None:
-                    excluding.exclude(steps.choosing(step))
+                    choose = _of_step(order, size, step)
+                    # A rank may find that the weights that are left cannot be normalized.
+                    together(operator.grid.comm, partial(excluding.exclude, choose))
                 count = min(size, self.pairs.num_pairs[TRAIN] - step * size)
-                yield self._whole_loss(
-                    labels, pairs.take(steps.of(pairs.number) == step), Step(TRAIN, count, epoch), step
-                )
+                yield self._whole_loss(labels, pairs.take(step_of == step), Step(TRAIN, count, epoch), step)
         finally:
             if excluding is not None:
                 excluding.exclude(None)
@@ -417,24 +420,9 @@ def routed_pairs(comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], p
     return found.take(np.lexsort((found.number, found.source)))
 
 
-class _Steps:
-    """The steps of an epoch, in which its training pairs are in a random order."""
-
-    def __init__(self, order: KeyedPermutation, size: int) -> None:
-        self._order, self._size = order, size
-        #: Arrays of numbers, which are asked for in every step, and their steps.
-        self._found: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-
-    def of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(num_asked,) int64 steps of pairs, from their numbers."""
-        if id(numbers) not in self._found:
-            # The array is kept with them, so no other gets its place in memory.
-            self._found[id(numbers)] = numbers, self._order.forward(numbers) // self._size
-        return self._found[id(numbers)][1]
-
-    def choosing(self, step: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
-        """Tells which pairs a step takes, from their numbers."""
-        return lambda numbers: self.of(numbers) == step
+def _of_step(order: KeyedPermutation, size: int, step: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+    """Tells which pairs a step takes, from their numbers."""
+    return lambda numbers: order.forward(numbers) // size == step
 
 
 def _excluding(operator: Operator) -> ExcludingOperator:

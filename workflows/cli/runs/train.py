@@ -117,7 +117,7 @@ def _say_start(config: TrainConfig, *, restart: bool) -> Start:
 
 
 def _show_result(dataset: str, result: Mapping[str, Any], task: Task | None, *, as_json: bool) -> None:
-    losses = result["loss"]
+    losses, baselines = result["loss"], baseline_rows(result)
     if losses and not as_json:
         # A list with one loss per epoch: its range would hide whether the loss fell or rose.
         result = {**result, "loss": f"{readable('loss', losses[0])} at first, {readable('loss', losses[-1])} at last"}
@@ -130,7 +130,6 @@ def _show_result(dataset: str, result: Mapping[str, Any], task: Task | None, *, 
         scores = list(lines)
     brief = (*_BRIEF, *scores, *_BRIEF_COST)
     show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)
-    baselines = baseline_rows(result)
     if baselines and not as_json:
         show_rows(baselines[0], baselines[1:])
 
