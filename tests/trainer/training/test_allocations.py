@@ -50,6 +50,8 @@ ONE_RANK: dict[str, dict[str, Any]] = {
     "sage": {"model": "sage", "dropout": 0.3},
     "gin": {"model": "gin"},
     "residual": {"hidden": (8, 8, 8), "residual": True, "dropout": 0.3},
+    "learned": {"embed": 8, "dropout": 0.3},
+    "bf16-learned": {"embed": 8, "precision": "bf16", "algorithm": "summa"},
     "class-weights": {"class_weights": "balanced", "optimizer": "sgd"},
     "batch-norm": {"norm": "batch", "dropout": 0.3},
     "bf16-batch-norm": {"norm": "batch", "precision": "bf16"},

@@ -60,6 +60,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "dropout": 0.2,
     },
     "neighbors": {"dataset": "plain", "mode": "neighbor", "fanout": (5, 5, 5), "batch_size": 300, "model": "gat"},
+    "learned neighbors": {
+        "dataset": "plain",
+        "mode": "neighbor",
+        "fanout": (5, 5, 5),
+        "batch_size": 300,
+        "embed": 40,
+        "clip_norm": 0.5,
+    },
+    "learned mini-batches": {"dataset": "plain", "mode": "minibatch", "batch_size": 700, "embed": 40},
+    "learned subgraphs": {
+        "dataset": "plain",
+        "mode": "subgraph",
+        "sampler": "edge",
+        "batch_size": 700,
+        "embed": 40,
+        "precision": "bf16",
+    },
 }
 
 
@@ -113,7 +130,7 @@ def test_poisoned_memory_is_not_a_number(count: int) -> None:
 
 
 @pytest.mark.long
-def test_fourteen_settings_have_the_same_bits_in_poisoned_memory(catalog: Catalog, tmp_path: Path) -> None:
+def test_all_settings_have_the_same_bits_in_poisoned_memory(catalog: Catalog, tmp_path: Path) -> None:
     given = [
         config(catalog, run=name.replace(" ", "-"), ranks=2, threads=1 + number % 2, **options).to_json()
         for number, (name, options) in enumerate(SETTINGS.items())
@@ -121,7 +138,7 @@ def test_fourteen_settings_have_the_same_bits_in_poisoned_memory(catalog: Catalo
     found = run_program(2, "poisoned", tmp_path, given)
     different = [name for name, (clean, poisoned) in zip(SETTINGS, found, strict=True) if clean != poisoned]
     assert not different
-    assert len(found) == 14
+    assert len(found) == 17
     assert all(np.isfinite(clean).all() and len(set(clean)) == 2 for clean, _ in found)
 
 
