@@ -14,6 +14,9 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest import vertex_rows
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds, out_of_core
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets
@@ -24,6 +27,7 @@ from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.format import arrays as stored_arrays
+from support.commands import artifact_digests
 from support.edge_files import write_edges
 from support.fits import fit_by_hash
 from support.graphs import random_adjacency, store_graph, store_vertices
@@ -134,3 +138,20 @@ def test_grid_shards_and_little_memory(catalog: Catalog, workers: Cluster) -> No
         digests.add(shards.artifact.digest)
         shards.artifact.verify()
     assert len(digests) == 1
+
+
+def test_links(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
+    ends = np.random.default_rng(6).integers(0, 500, (4000, 2))
+    (tmp_path / "edges.txt").write_text("".join(f"v{a} v{b}\n" for a, b in ends.tolist()))
+    (tmp_path / "pairs.txt").write_text("".join(f"v{a} v{b}\n" for a, b in ends[:200].tolist() if a != b))
+    found = []
+    for number, cluster in enumerate((HERE, workers, ThreadedCluster(3, 1 << 30))):
+        dataset = catalog.create(f"g{number}")
+        source = open_edges(None, [str(tmp_path / "edges.txt")])
+        graph = ingest_graph(dataset, source, IngestOptions(undirected=True, ids="names"), HERE)
+        draw_links(dataset, graph, DrawOptions(disjoint=0.3), cluster)
+        files = FileOptions(valid=str(tmp_path / "pairs.txt"), test=str(tmp_path / "pairs.txt"), allow_overlap=True)
+        store_links(dataset, graph, GivenLinks.of(files), cluster)
+        found.append(artifact_digests(dataset))
+        assert len(found[-1]) == 5
+    assert found[0] == found[1] == found[2]

@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.stage import draw_links
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, FormatError, InputError
 from gnnloom.storage.format.artifact import Artifact
@@ -22,6 +25,7 @@ from gnnloom.storage.upkeep import archive, archive_import
 from gnnloom.storage.upkeep.archive import HEAD, TAIL, export_dataset
 from gnnloom.storage.upkeep.archive_import import import_dataset
 from support.damage import edit_manifest
+from support.graphs import random_adjacency, store_graph
 from support.small_catalogs import begin_partition, store_small_dataset
 
 
@@ -349,3 +353,14 @@ def test_an_import_whose_folder_is_collected_before_it_is_locked_makes_another(
     os.close(descriptor)
     assert folder not in removed
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_links_and_the_graph_without_them_come_back(tmp_path: Path) -> None:
+    dataset, adjacency = Catalog(tmp_path / "from").create("web"), random_adjacency(40, 150, 1, symmetric=True)
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    links = draw_links(dataset, graph, DrawOptions(valid=0.1), InProcessCluster())
+    export_dataset(dataset, tmp_path / "web.tar")
+    found = import_dataset(Catalog(tmp_path / "into"), tmp_path / "web.tar")
+    assert found.links().artifact.manifest == links.artifact.manifest
+    assert found.graph(found.links().message_graph).nnz == graph.nnz - links.artifact.facts["held_out_entries"]
+    assert [finding.problem for finding in Catalog(tmp_path / "into")["web"].verify()] == [None] * 3
