@@ -18,6 +18,7 @@ from gnnloom.pipeline.links.stage import (
     check_memory,
     commit_links,
     counted_pairs,
+    discarded_if_useless,
     held_out_splits,
     make_message_graph,
     with_message_graph,
@@ -134,12 +135,8 @@ def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Clus
     with ArtifactWriter.begin(dataset.path, "links", given.parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
-        try:
+        with discarded_if_useless(writer):
             return _store(dataset, graph, writer, given, cluster)
-        except InputError:
-            # These files never give links of this graph, so nothing is left to finish.
-            writer.discard()
-            raise
 
 
 def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenLinks, cluster: Cluster) -> Links:

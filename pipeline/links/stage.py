@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,13 +68,25 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
     with ArtifactWriter.begin(dataset.path, "links", options.parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
-        try:
+        with discarded_if_useless(writer):
             written = _draw(writer, graph, options, cluster)
-        except InputError:
-            # This graph with these options never gives links, so nothing is left to finish.
-            writer.discard()
-            raise
         return publish(dataset, graph, writer, written, cluster)
+
+
+@contextmanager
+def discarded_if_useless(writer: ArtifactWriter) -> Iterator[None]:
+    """Leave nothing of an artifact if an error says that there is nothing to finish."""
+    try:
+        yield
+    except InputError:
+        # This input never gives the artifact.
+        writer.discard()
+        raise
+    except BudgetError:
+        # Refused before the work began, unless an earlier run left some.
+        if not writer.has_records():
+            writer.discard()
+        raise
 
 
 def links_key(graph_key: str, options: DrawOptions) -> str:
@@ -234,7 +247,8 @@ def make_message_graph(
         where = graph.artifact.path, sizes, copied_arrays(graph), cluster.memory
         plan = MessagePlan(writer, links, pairs, *where)
         phases = plan.phases()
-        check_memory(phases, cluster)
+        with discarded_if_useless(writer):
+            check_memory(phases, cluster)
         plan.create_arrays(graph)
         blocks = next(phase for phase in phases if phase.name == "message graph")
         # A block without a record may be complete, or damaged by a crash of the machine: it is made again.

@@ -242,6 +242,10 @@ def test_memory_that_one_vertex_exceeds_is_refused(catalog: Catalog, monkeypatch
         draw_links(dataset, graph, DrawOptions(test=0.5), InProcessCluster())
     with pytest.raises(BudgetError, match=r"a task needs .* 448 MiB per worker are allowed"):
         draw_links(dataset, graph, DrawOptions(test=0.5), InProcessCluster(448 << 20))
+    # What was refused before it began has left nothing.
+    with pytest.raises(BudgetError, match=r"at least 448 MiB are needed"):
+        draw_links(dataset, graph, DrawOptions(test=0.4), InProcessCluster(100 << 20))
+    assert len(dataset.artifacts("links")) == 1
 
 
 def test_links_never_exist_without_their_graph_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
