@@ -123,8 +123,8 @@ class CountNeighborsTask(Task):
 
 def count_neighbors(task: CountNeighborsTask) -> int:
     """Count the neighbors of some vertices; returns the number of vertices."""
-    lists = task.neighbors.open(counted=False)
     with task.writer.task(task.name) as output, task.counts.routed(output, task.lane) as out:
+        lists = task.neighbors.open(counted=False)
         for start in range(task.start, task.stop, STEP_ROWS):
             found = np.empty(min(STEP_ROWS, task.stop - start), np.int64)
             _count(start, lists.indptr, lists.indices, lists.other_indptr, lists.other_indices, found)
@@ -152,27 +152,27 @@ class BaselineTask(Task):
 
 def write_baseline(task: BaselineTask) -> int:
     """Write the scores of some pairs; returns their number."""
-    root, lists = task.writer.path, task.neighbors.open()
-    pairs = ArrayReader(root, task.pairs).read(task.start, task.stop)
-    source, target = pairs[:, 0], pairs[:, 1]
-    shape = (len(pairs), len(BASELINES))
-    if task.targets is not None:
-        target = ArrayReader(root, task.targets).read(task.start, task.stop)
-        shape = (*target.shape, len(BASELINES))
-        source, target = np.repeat(source, target.shape[1]), target.reshape(-1)
-    found = np.zeros((len(source), len(BASELINES)), np.float64)
-    _score(
-        np.ascontiguousarray(source),
-        np.ascontiguousarray(target),
-        lists.indptr,
-        lists.indices,
-        lists.other_indptr,
-        lists.other_indices,
-        lists.count,
-        lists.loop,
-        found,
-    )
     with task.writer.task(task.name) as output:
+        root, lists = task.writer.path, task.neighbors.open()
+        pairs = ArrayReader(root, task.pairs).read(task.start, task.stop)
+        source, target = pairs[:, 0], pairs[:, 1]
+        shape = (len(pairs), len(BASELINES))
+        if task.targets is not None:
+            target = ArrayReader(root, task.targets).read(task.start, task.stop)
+            shape = (*target.shape, len(BASELINES))
+            source, target = np.repeat(source, target.shape[1]), target.reshape(-1)
+        found = np.zeros((len(source), len(BASELINES)), np.float64)
+        _score(
+            np.ascontiguousarray(source),
+            np.ascontiguousarray(target),
+            lists.indptr,
+            lists.indices,
+            lists.other_indptr,
+            lists.other_indices,
+            lists.count,
+            lists.loop,
+            found,
+        )
         output.add(write_rows(root, task.path, task.start, found.reshape(shape)))
     return len(source)
 
