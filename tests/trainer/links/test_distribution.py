@@ -26,8 +26,8 @@ def test_scores_are_counted_as_numpy_counts_them(ranks: int, dtype: torch.dtype)
         return score_distribution(comm, Place(dtype), *(torch.from_numpy(each).to(dtype) for each in mine))
 
     for found in on_thread_ranks(ranks, on_rank):
-        ends = [min(positive.min(), negative.min()), max(positive.max(), negative.max())]
-        assert found["range"] == ends
+        ends = min(positive.min(), negative.min()), max(positive.max(), negative.max())
+        assert found["range"] == list(ends)
         for name, scores in (("positive", positive), ("negative", negative)):
             assert found[name] == np.histogram(scores, NUM_BINS, ends)[0].tolist()
 

@@ -62,8 +62,7 @@ def test_a_line_of_the_log_has_the_figure_that_counts_and_one_more(
 ) -> None:
     install(monkeypatch)
     with caplog.at_level(logging.INFO, "gnnloom.trainer"):
-        options = {"embed": 6, "hidden": 8, "epochs": 2, "eval_every": 1}
-        gnnloom.train("named", run="logged", task="link", catalog=root, **options)
+        gnnloom.train("named", run="logged", task="link", catalog=root, embed=6, hidden=8, epochs=2, eval_every=1)
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("epoch ")]
     assert len(lines) == 2
     for line in lines:

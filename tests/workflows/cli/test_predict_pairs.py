@@ -57,7 +57,8 @@ def expected_scores(run: gnnloom.Run) -> NDArray[Any]:
     """(num_vertices, num_vertices) of all pairs, computed here."""
     vector = run.predictions()
     weight = run.state_dict().get("decoder.weight")
-    return vector * (1 if weight is None else weight.numpy()) @ vector.T
+    scores: NDArray[Any] = vector * (1 if weight is None else weight.numpy()) @ vector.T
+    return scores
 
 
 def opened(root: Path, name: str) -> gnnloom.Run:
@@ -188,7 +189,8 @@ def test_pairs_get_a_class_or_a_number_by_their_ids(root: Path, tmp_path: Path) 
 
 def weights(state: Any, layer: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Weight and bias of a layer of the perceptron."""
-    return tuple(state[f"decoder.layers.{layer}.{name}"].numpy() for name in ("weight", "bias"))  # type: ignore[return-value]
+    weight, bias = (state[f"decoder.layers.{layer}.{name}"].numpy() for name in ("weight", "bias"))
+    return weight, bias
 
 
 @pytest.mark.parametrize(
