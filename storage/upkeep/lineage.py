@@ -58,8 +58,23 @@ def lineage(dataset: Dataset) -> dict[str, Node]:
     gone = {name: Node(name, "gone") for name in outputs if name not in nodes}
     return {
         name: Node(node.name, node.state, node.parameters, node.inputs, node.sources, tuple(outputs[name]))
-        for name, node in (gone | nodes).items()
+        for name, node in _inputs_first(gone | nodes).items()
     }
+
+
+def _inputs_first(nodes: Mapping[str, Node]) -> dict[str, Node]:
+    """The same nodes, each after its inputs: a graph may be made from links, and these from another graph."""
+    found: dict[str, Node] = {}
+
+    def add(name: str) -> None:
+        if name not in found:
+            for source in nodes[name].inputs.values():
+                add(source)
+            found[name] = nodes[name]
+
+    for name in nodes:
+        add(name)
+    return found
 
 
 def _artifact_node(info: ArtifactInfo) -> Node:

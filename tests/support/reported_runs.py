@@ -8,6 +8,8 @@ import numpy as np
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
@@ -19,12 +21,14 @@ from gnnloom.storage.runs.run import Run
 CLUSTER = InProcessCluster()
 
 
-def store_reported(catalog: Catalog, parts: int = 3) -> Dataset:
-    """Store a small graph with row shards and grid shards."""
+def store_reported(catalog: Catalog, parts: int = 3, *, links: bool = False) -> Dataset:
+    """Store a small graph with row shards and grid shards, perhaps without held-out links."""
     dataset = catalog.create("web")
     model = StochasticBlockModel(num_vertices=60, num_edges=300, num_blocks=3, num_features=4, seed=1)
     graph = ingest_graph(dataset, model.edges(), IngestOptions(undirected=True), CLUSTER)
     ingest_vertices(dataset, model.vertices(), CLUSTER)
+    if links:
+        graph = dataset.graph(draw_links(dataset, graph, DrawOptions(test=0.3), CLUSTER).message_graph)
     shard_rows(dataset, partition_graph(dataset, graph, PartitionOptions(parts, "random"), CLUSTER), CLUSTER)
     shard_grid(dataset, graph, GridOptions((2, 3), "double"), CLUSTER)
     return dataset

@@ -78,11 +78,13 @@ def random_rows(facts: RunFacts) -> float | None:
 def _columns(facts: RunFacts) -> tuple[Graph, int] | None:
     """Return the graph whose rows are the columns of the adjacency, and what its degrees lack to count all pins."""
     graphs = {each.key: each for each in facts.artifacts if each.kind == "graph"}
-    source = graphs.get(facts.shards.inputs["graph"]) if facts.shards is not None else None
-    # With the loops of the source, only some columns contain their own vertex. A graph without the edges that links
-    # hold out has those of the graph that it was made from, which comes before it.
-    loops = [each.parameters.get("self_loops", "") for each in graphs.values()]
-    missing = {"add": 0, "remove": 1}.get(loops[0]) if source is not None else None
+    source = None if facts.shards is None else graphs.get(facts.shards.inputs.get("graph", ""))
+    # A graph without held-out links has the loops of the one that it was made from.
+    ingested = source
+    while ingested is not None and "graph" in ingested.inputs:
+        ingested = graphs.get(ingested.inputs["graph"])
+    # With the loops of the source, only some columns contain their own vertex.
+    missing = {"add": 0, "remove": 1}.get(ingested.parameters.get("self_loops", "")) if ingested is not None else None
     if source is None or missing is None:
         return None
     try:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.stage import draw_links
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.upkeep.lineage import disk_usage, lineage
+from support.graphs import random_adjacency, store_graph
 from support.small_catalogs import begin_partition, store_small_dataset
 
 
@@ -42,3 +46,19 @@ def test_disk_usage_adds_up_to_the_bytes_of_the_folder(catalog: Catalog) -> None
     begun = usage["partition", writer.key]
     assert begun.scratch_bytes == tree_bytes(writer.work) >= 1000
     assert usage["runs", "first"].bytes == tree_bytes(dataset.run_path("first"))
+
+
+def test_inputs_come_before_what_is_made_from_them_also_through_links(catalog: Catalog) -> None:
+    dataset = catalog.create("web")
+    graph = store_graph(dataset, random_adjacency(40, 150, 1, symmetric=True), symmetric=True)
+    made = [draw_links(dataset, graph, DrawOptions(valid=0.1, seed=seed), InProcessCluster()) for seed in range(3)]
+    nodes = lineage(dataset)
+    names = list(nodes)
+    assert len(names) == 7
+    for name, node in nodes.items():
+        assert all(names.index(source) < names.index(name) for source in node.inputs.values())
+    for links in made:
+        own, message = f"links/{links.artifact.key}", f"graph/{links.message_graph}"
+        assert nodes[own].outputs == (message,)
+        assert nodes[message].inputs == {"graph": f"graph/{graph.artifact.key}", "links": own}
+        assert message in nodes[f"graph/{graph.artifact.key}"].outputs

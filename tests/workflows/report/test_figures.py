@@ -18,6 +18,7 @@ from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.figures import best_epoch, random_rows, total_seconds
 from gnnloom.workflows.report.pictures.curves import accuracy_picture, loss_picture, progress_picture, seconds_picture
 from gnnloom.workflows.report.pictures.hover import MOST_SPOTS
+from gnnloom.workflows.report.pictures.origin import lineage_picture
 from gnnloom.workflows.report.tables import headline
 from support.reported_runs import store_reported
 
@@ -160,3 +161,21 @@ def test_a_damaged_record_of_sessions_is_found(dataset: Dataset, tmp_path: Path)
     write_json(dataset.run_path("damaged") / "provenance.json", {"sessions": [5]})
     with pytest.raises(CorruptError, match=r"provenance\.json: expected a list of sessions"):
         check_run(Run.open(dataset, "damaged"))
+
+
+def test_a_run_without_held_out_links_is_compared_with_random_parts_of_its_own_graph(tmp_path: Path) -> None:
+    dataset = store_reported(Catalog(tmp_path / "catalog"), links=True)
+    facts = store(dataset, "linked", [0.1], [0.5])
+    links = dataset.links()
+    kinds = [artifact.kind for artifact in facts.artifacts]
+    assert kinds.index("links") < kinds.index("shards")
+    assert [kind for kind in kinds if kind == "graph"] == ["graph", "graph"]
+    pins = dataset.graph(links.message_graph).degree()
+    expected = (3 * (1 - (1 - 1 / 3) ** pins) - 1).sum()
+    assert random_rows(facts) == pytest.approx(expected)
+    # The picture of the lineage has a box for the links.
+    shown = lineage_picture(facts)
+    assert shown is not None
+    texts = {text.get_text() for axes in shown.figure.axes for text in axes.texts}
+    assert "links" in texts
+    assert f"{links.num_pairs['train']:,} + {links.num_pairs['valid']:,} + {links.num_pairs['test']:,} pairs" in texts
