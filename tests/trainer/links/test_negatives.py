@@ -123,8 +123,8 @@ def test_edges_are_drawn_again_on_any_number_of_ranks(number: int, ranks: int) -
     first = sampler.draw(2, pairs)
     drawn = first.copy()
     stands = sampler.redraw(2, pairs, drawn, edges, LoneCommunicator())
-    found = sampler.sources(2, pairs)
-    source = pairs.source[:, None] if found is None else found
+    own = sampler.sources(2, pairs)
+    source = pairs.source[:, None] if own is None else own
 
     def is_bad(targets: np.ndarray) -> np.ndarray:
         is_own = (targets == pairs.target[:, None]) & (source == pairs.source[:, None])

@@ -278,8 +278,8 @@ def test_data_that_cannot_be_trained_on_is_reported_before_partitioning(tmp_path
 def test_data_without_features_can_be_trained_on_if_features_are_learned(tmp_path: Path) -> None:
     edges = tmp_path / "edges.txt"
     edges.write_text("0 1\n1 2\n2 0\n3 1\n")
-    for name, array in {"label": np.arange(4) % 2, "split": np.ones(4, np.uint8)}.items():
-        np.save(tmp_path / f"{name}.npy", array)
+    np.save(tmp_path / "label.npy", np.arange(4) % 2)
+    np.save(tmp_path / "split.npy", np.ones(4, np.uint8))
     files = "".join(f'{key} = "{tmp_path}/{key}.npy"\n' for key in ("label", "split"))
     text = f'[dataset]\nname = "bare"\n[source]\npath = "{edges}"\n[vertices]\nformat = "files"\n{files}'
     with pytest.raises(InputError, match=r"feature missing; training needs .*; embed in \[train\] learns features"):
