@@ -11,6 +11,7 @@ from gnnloom.storage.samplers.registry import SUBGRAPH_SAMPLERS
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.registry import MODES
+from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.cli.terminal.help import PAGE, DerivedOption, GroupedCommand
 
@@ -59,6 +60,7 @@ CHOICES = [
     *({"mode": mode} for mode in MODES),
     *({"algorithm": algorithm} for algorithm in ALGORITHMS),
     *({"model": model} for model in MODELS),
+    *({"task": task} for task in TASKS),
     *({"mode": "subgraph", "sampler": sampler} for sampler in SUBGRAPH_SAMPLERS),
     {"mode": "subgraph", "model": "gat", "algorithm": "tensor3d", "schedule": "plateau"},
 ]
@@ -67,6 +69,7 @@ CHOICES = [
 def test_help_of_every_choice_of_a_training_fits_a_page_and_names_its_options() -> None:
     options = [each for each in command("train").params if isinstance(each, DerivedOption) and not each.hidden]
     defaults = {"mode": "full", "algorithm": "p2p", "model": "gcn", "sampler": "frontier", "schedule": "constant"}
+    defaults["task"] = "auto"
     for chosen in CHOICES:
         text = shown("train", *(word for name, value in chosen.items() for word in (f"--{name}", value)), "--help")
         assert num_lines(text) <= PAGE, chosen
