@@ -33,7 +33,7 @@ from gnnloom.pipeline.tasks.memory import WRITING_BYTES
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.links import BASELINES, baseline_path
+from gnnloom.storage.artifacts.links import BASELINES, OWN_NEGATIVES, baseline_path
 from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.format.array_record import ArrayRecord
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
@@ -50,7 +50,7 @@ _SCORES_BYTES: Final = 8 * len(BASELINES)
 
 
 @dataclass(frozen=True)
-class _Lists:
+class NeighborLists:
     """The neighbors of all vertices, mapped.
 
     Attributes:
@@ -82,7 +82,7 @@ class Neighbors:
     transpose: Path | None
     counts: Path
 
-    def open(self, *, counted: bool = True) -> _Lists:
+    def open(self, *, counted: bool = True) -> NeighborLists:
         """Map the neighbors; the first call of all processes makes the uncompressed copies of the graphs.
 
         Args:
@@ -100,7 +100,7 @@ class Neighbors:
             reversed_matrix = map_whole_graph(Graph(Artifact(self.transpose))).matrix
             other = reversed_matrix.indptr, reversed_matrix.indices
         count = map_vector(self.counts, np.int64) if self.transpose is not None and counted else nothing
-        return _Lists(matrix.indptr, matrix.indices, *other, _read_only(count), whole.loop)
+        return NeighborLists(matrix.indptr, matrix.indices, *other, _read_only(count), whole.loop)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -138,14 +138,16 @@ class BaselineTask(Task):
 
     Attributes:
         path: of the array that gets the scores.
-        pairs: pairs, whose rows are scored; or, if there are ``targets``, the pairs whose sources these are for.
-        targets: array of negatives of each pair.
+        pairs: pairs, whose rows are scored; or, if there are ``others``, the pairs that these are for.
+        others: vertices that replace an end of each pair.
+        replaces: which end, 0 for the source.
     """
 
     path: str
     neighbors: Neighbors
     pairs: ArrayRecord
-    targets: ArrayRecord | None
+    others: ArrayRecord | None
+    replaces: int
     start: int
     stop: int
 
@@ -155,12 +157,13 @@ def write_baseline(task: BaselineTask) -> int:
     with task.writer.task(task.name) as output:
         root, lists = task.writer.path, task.neighbors.open()
         pairs = ArrayReader(root, task.pairs).read(task.start, task.stop)
+        shape: tuple[int, ...] = (len(pairs), len(BASELINES))
+        if task.others is not None:
+            others = ArrayReader(root, task.others).read(task.start, task.stop)
+            shape = (*others.shape, len(BASELINES))
+            pairs = np.repeat(pairs, others.shape[1], axis=0)
+            pairs[:, task.replaces] = others.reshape(-1)
         source, target = pairs[:, 0], pairs[:, 1]
-        shape = (len(pairs), len(BASELINES))
-        if task.targets is not None:
-            target = ArrayReader(root, task.targets).read(task.start, task.stop)
-            shape = (*target.shape, len(BASELINES))
-            source, target = np.repeat(source, target.shape[1]), target.reshape(-1)
         found = np.zeros((len(source), len(BASELINES)), np.float64)
         _score(
             np.ascontiguousarray(source),
@@ -205,7 +208,11 @@ class BaselinePlan:
         """The arrays that are scored: of splits with negatives."""
         found = []
         for split in _JUDGED:
-            others = [self.arrays[name] for name in (f"{split}/pool", f"{split}/negative") if name in self.arrays]
+            others = [
+                self.arrays[name]
+                for name in (f"{split}/pool", *(f"{split}/{kind}" for kind in OWN_NEGATIVES))
+                if name in self.arrays
+            ]
             found += [self.arrays[f"{split}/pair"], *others] if others else []
         return found
 
@@ -227,9 +234,9 @@ class BaselinePlan:
         for record in self.scored:
             split, _, kind = record.path.partition("/")
             path, shape = baseline_path(record.path), self._shape(record)
-            pairs, targets = record, None
-            if kind == "negative":
-                pairs, targets = self.arrays[f"{split}/pair"], record
+            pairs, others = record, None
+            if kind in OWN_NEGATIVES:
+                pairs, others = self.arrays[f"{split}/pair"], record
             step = CHUNKS_PER_TASK * default_chunk_rows(shape, np.dtype(np.float64))
             for number, start in enumerate(range(0, max(1, shape[0]), step)):
                 stop = min(start + step, shape[0])
@@ -240,13 +247,14 @@ class BaselinePlan:
                     path,
                     self.neighbors,
                     _part(pairs, start, stop),
-                    None if targets is None else _part(targets, start, stop),
+                    None if others is None else _part(others, start, stop),
+                    OWN_NEGATIVES.get(kind, 0),
                 )
                 tasks.append(BaselineTask(self.writer, f"{path}/{number:05d}", needs, *how, start, stop))
         return Phase("baselines", write_baseline, tasks, "pairs", makes_arrays=True)
 
     def _shape(self, record: ArrayRecord) -> tuple[int, ...]:
-        pairs = record.shape if record.path.endswith("/negative") else record.shape[:1]
+        pairs = record.shape if _has_own(record) else record.shape[:1]
         return (*pairs, len(BASELINES))
 
     def phases(self) -> list[Phase]:
@@ -259,6 +267,15 @@ class BaselinePlan:
     def run(self, cluster: Cluster) -> list[str]:
         """Score everything, as far as no earlier command has; returns the names of the tasks that make arrays."""
         scoring = self.scoring()
+        copies = self.prepare(cluster)
+        for record in self.scored:
+            self._create(record)
+        names = run([scoring], cluster, self.writer)
+        del copies
+        return names
+
+    def prepare(self, cluster: Cluster) -> NeighborLists:
+        """Make what tasks map, and count the neighbors in a directed graph; both stay as long as the result does."""
         # Here, before the tasks: the first use of the uncompressed copies makes them, and would keep workers waiting.
         copies = self.neighbors.open(counted=False)
         if not self.sizes.symmetric and not self.neighbors.counts.exists():
@@ -268,18 +285,19 @@ class BaselinePlan:
                 rows = plan.shuffle.rows(self.writer.work, files)
                 write_vector(self.neighbors.counts, rows.numbered(range(self.sizes.num_vertices), "count"))
             plan.shuffle.remove(self.writer.work)
-        for record in self.scored:
-            self._create(record)
-        names = run([scoring], cluster, self.writer)
-        del copies
-        return names
+        return copies
 
     def _create(self, record: ArrayRecord) -> None:
         """Create the array of scores, unless some of it was written: that deletes its chunks."""
         path = baseline_path(record.path)
         if not self.writer.recorded(f"{path}/"):
-            dims = record.dims if record.path.endswith("/negative") else record.dims[:1]
+            dims = record.dims if _has_own(record) else record.dims[:1]
             create_array(self.writer.path, path, self._shape(record), "float64", (*dims, "baseline"))
+
+
+def _has_own(record: ArrayRecord) -> bool:
+    """Whether an array has negatives of each pair."""
+    return record.path.partition("/")[2] in OWN_NEGATIVES
 
 
 def copied_bytes(sizes: GraphSizes) -> int:
@@ -296,13 +314,13 @@ def _part(record: ArrayRecord, start: int, stop: int) -> ArrayRecord:
 
 
 @njit(cache=True, nogil=True)
-def _entries(indptr: NDArray[np.int64], row: int) -> tuple[int, int]:
+def entries_of(indptr: NDArray[np.int64], row: int) -> tuple[int, int]:
     """First and last (exclusive) position of a row's entries; none of a matrix that is not there."""
     return (indptr[row], indptr[row + 1]) if len(indptr) else (0, 0)
 
 
 @njit(cache=True, nogil=True)
-def _next(
+def next_entry(
     indices: NDArray[Any], at: int, end: int, other_indices: NDArray[Any], other: int, other_end: int
 ) -> tuple[int, int, int]:
     """The smallest id of two ranges of ascending ids, and the positions after it; one of them is not empty."""
@@ -339,10 +357,10 @@ def _count(
     """Count the different vertices in a row of a matrix and of its transpose, without the row's own."""
     for k in range(len(out)):
         row, count = first + k, 0
-        at, end = _entries(indptr, row)
-        other, other_end = _entries(other_indptr, row)
+        at, end = entries_of(indptr, row)
+        other, other_end = entries_of(other_indptr, row)
         while at < end or other < other_end:
-            vertex, at, other = _next(indices, at, end, other_indices, other, other_end)
+            vertex, at, other = next_entry(indices, at, end, other_indices, other, other_end)
             count += vertex != row
         out[k] = count
 
@@ -359,23 +377,23 @@ def _score(
     loop: NDArray[np.bool_],
     out: NDArray[np.float64],
 ) -> None:
-    """Score pairs; for arrays see :class:`_Lists`.
+    """Score pairs; for arrays see :class:`NeighborLists`.
 
     Args:
         source, target: (num_pairs,) int64.
         out: (num_pairs, 3), of zeros.
     """
     for k in range(len(source)):
-        at, end = _entries(indptr, source[k])
-        other, other_end = _entries(other_indptr, source[k])
-        low, high = _entries(indptr, target[k])
-        other_low, other_high = _entries(other_indptr, target[k])
+        at, end = entries_of(indptr, source[k])
+        other, other_end = entries_of(other_indptr, source[k])
+        low, high = entries_of(indptr, target[k])
+        other_low, other_high = entries_of(other_indptr, target[k])
         if high - low + other_high - other_low < end - at + other_end - other:
             at, end, low, high = low, high, at, end
             other, other_end, other_low, other_high = other_low, other_high, other, other_end
         # The neighbors of the end with fewer of them, ascending; each is looked up among those of the other end.
         while at < end or other < other_end:
-            vertex, at, other = _next(indices, at, end, other_indices, other, other_end)
+            vertex, at, other = next_entry(indices, at, end, other_indices, other, other_end)
             low = _find(indices, low, high, vertex)
             other_low = _find(other_indices, other_low, other_high, vertex)
             is_found = (low < high and indices[low] == vertex) or (

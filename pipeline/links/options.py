@@ -118,3 +118,24 @@ class FileOptions:
         missing = [split for split in ("valid", "test") if getattr(self, split) is None]
         if missing:
             raise InputError(f"{' and '.join(missing)}: no pairs; give a file of them with --{missing[0]}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardOptions:
+    """Which negatives the pairs of links get."""
+
+    negatives: int = _option(
+        500, "Negatives of each pair; half of them replace its target, half its source.", is_common=True, least=2
+    )
+    features: bool = _option(
+        True, "Rank vertices by their features, too, if they have some.", is_common=True, deniable=True
+    )
+    seed: int = _option(0, "Seed of the choice among vertices of equal rank.", is_common=True, least=0)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Negatives that replace the target, and the source."""
+        return self.negatives - self.negatives // 2, self.negatives // 2

@@ -26,6 +26,8 @@ VALUE_DTYPES: Final = MappingProxyType({CLASS: "int64", NUMBER: "float32"})
 
 #: Scores of pairs that need no training, in their order: number of common neighbors, Adamic-Adar, resource allocation.
 BASELINES: Final = ("common_neighbors", "adamic_adar", "resource_allocation")
+#: Arrays of negatives of each pair, and the end that they replace, 0 for the source.
+OWN_NEGATIVES: Final = MappingProxyType({"negative": 1, "negative_source": 0})
 
 
 def baseline_path(scored: str) -> str:
@@ -117,6 +119,16 @@ class Links:
         """
         return self.artifact.array(f"{split}/negative", counter, (0, self.num_vertices)).read(start, stop)
 
+    def negative_source(
+        self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
+    ) -> NDArray[np.int64]:
+        """(stop - start, num_replaced) int64 sources that are negatives of some pairs, for their targets.
+
+        Raises:
+            NotFoundError: there are none for the pairs of this split.
+        """
+        return self.artifact.array(f"{split}/negative_source", counter, (0, self.num_vertices)).read(start, stop)
+
     def pool(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
     ) -> NDArray[np.int64]:
@@ -148,8 +160,12 @@ class Links:
         return self.artifact.array(baseline_path(scored), counter).read(start, stop)
 
     def num_negatives(self, split: str) -> int:
-        """Negatives that were given for each pair of a split."""
+        """Negatives of each pair of a split that replace its target."""
         return self._size(f"{split}/negative", 1)
+
+    def num_replaced(self, split: str) -> int:
+        """Negatives of each pair of a split that replace its source."""
+        return self._size(f"{split}/negative_source", 1)
 
     def num_pooled(self, split: str) -> int:
         """Pairs that are negatives of a whole split."""

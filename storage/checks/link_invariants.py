@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.links import BASELINES, CLASS, NUMBER, PAIR, VALUE_DTYPES, Links, baseline_path
+from gnnloom.storage.artifacts.links import (
+    BASELINES,
+    CLASS,
+    NUMBER,
+    OWN_NEGATIVES,
+    PAIR,
+    VALUE_DTYPES,
+    Links,
+    baseline_path,
+)
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import Artifact
@@ -62,9 +71,12 @@ def _check_given(links: Links, split: str) -> None:
     for start, stop in _steps(links.num_pairs[split] if has_values else 0):
         if not np.isfinite(links.value(split, start, stop)).all():
             raise CorruptError(f"{where}/{split}/value: not a finite number in rows {start}:{stop}")
-    width = links.num_negatives(split)
-    for start, stop in _steps(links.num_pairs[split] if width else 0, width):
-        links.negative(split, start, stop)
+    for width, read in (
+        (links.num_negatives(split), links.negative),
+        (links.num_replaced(split), links.negative_source),
+    ):
+        for start, stop in _steps(links.num_pairs[split] if width else 0, width):
+            read(split, start, stop)
     for start, stop in _steps(links.num_pooled(split)):
         if links.pool(split, start, stop).shape[1] != 2:
             raise CorruptError(f"{where}/{split}/pool: not pairs")
@@ -72,12 +84,12 @@ def _check_given(links: Links, split: str) -> None:
 
 def _check_baselines(links: Links, split: str) -> None:
     """Check that scores are as many as what they are of, and no negative or infinite numbers."""
-    for kind in ("pair", "pool", "negative"):
+    for kind in ("pair", "pool", *OWN_NEGATIVES):
         scored, path = f"{split}/{kind}", baseline_path(f"{split}/{kind}")
         if path not in links.artifact:
             continue
         shape = links.artifact.record(scored).shape if scored in links.artifact else (0,)
-        rows = shape if kind == "negative" else shape[:1]
+        rows = shape if kind in OWN_NEGATIVES else shape[:1]
         stored = links.artifact.record(path).shape
         if stored != (*rows, len(BASELINES)):
             raise CorruptError(f"{links.artifact.path}/{path}: shape {stored}, expected {(*rows, len(BASELINES))}")

@@ -135,9 +135,12 @@ def _links() -> dict[str, ArraySpec]:
         arrays[f"{split}/pair"] = ArraySpec(("pair", "end"), ("int64",))
         arrays[f"{split}/value"] = ArraySpec(("pair",), ("int64", "float32"), required=False)
         arrays[f"{split}/negative"] = ArraySpec(("pair", "negative"), ("int64",), required=False)
+        arrays[f"{split}/negative_source"] = ArraySpec(("pair", "replaced"), ("int64",), required=False)
         arrays[f"{split}/pool"] = ArraySpec(("pooled", "end"), ("int64",), required=False)
         arrays[f"{split}/baseline"] = ArraySpec(("pair", "baseline"), ("float64",), required=False)
         arrays[f"{split}/negative_baseline"] = ArraySpec(("pair", "negative", "baseline"), ("float64",), required=False)
+        replaced = ("pair", "replaced", "baseline")
+        arrays[f"{split}/negative_source_baseline"] = ArraySpec(replaced, ("float64",), required=False)
         arrays[f"{split}/pool_baseline"] = ArraySpec(("pooled", "baseline"), ("float64",), required=False)
     return arrays | {"train/weight": ArraySpec(("pair",), ("uint8", *FLOAT))}
 

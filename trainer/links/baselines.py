@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.storage.artifacts.links import BASELINES, Links
 from gnnloom.storage.format.arrays import ReadCounter
@@ -45,30 +46,27 @@ def baseline_figures(
 def _measure_pool(
     links: Links, split: str, number: int, comm: Communicator, place: Place, counter: ReadCounter | None
 ) -> dict[str, float | None]:
-    scores = []
+    scores: dict[str, Tensor] = {}
     for kind, count in (("pair", links.num_pairs[split]), ("pool", links.num_pooled(split))):
         start, stop = split_range(count, comm.size, comm.rank)
         found = [
             links.baseline(f"{split}/{kind}", first, last, counter)[:, number]
             for first, last in _steps(start, stop, _SCORES)
         ]
-        scores.append(place.from_numpy(np.concatenate([np.empty(0, np.float64), *found])))
-    positive, negative = scores
-    return pool_figures(PoolRanks.of(comm, place, positive, negative))
+        scores[kind] = place.from_numpy(np.concatenate([np.empty(0, np.float64), *found]))
+    return pool_figures(PoolRanks.of(comm, place, scores["pair"], scores["pool"]))
 
 
 def _measure_lists(
     links: Links, split: str, number: int, comm: Communicator, place: Place, counter: ReadCounter | None
 ) -> dict[str, float | None]:
     start, stop = split_range(links.num_pairs[split], comm.size, comm.rank)
-    higher = []
-    for first, last in _steps(start, stop, max(1, _SCORES // links.num_negatives(split))):
-        positive, negative = (
-            links.baseline(f"{split}/{kind}", first, last, counter)[..., number] for kind in ("pair", "negative")
-        )
-        higher.append(
-            count_higher_in_rows(*(place.from_numpy(np.ascontiguousarray(each)) for each in (positive, negative)))
-        )
+    counts = {"negative": links.num_negatives(split), "negative_source": links.num_replaced(split)}
+    kinds, higher = [f"{split}/{kind}" for kind, count in counts.items() if count], []
+    for first, last in _steps(start, stop, max(1, _SCORES // sum(counts.values()))):
+        positive = np.ascontiguousarray(links.baseline(f"{split}/pair", first, last, counter)[:, number])
+        negative = np.concatenate([links.baseline(kind, first, last, counter)[..., number] for kind in kinds], axis=1)
+        higher.append(count_higher_in_rows(place.from_numpy(positive), place.from_numpy(negative)))
     found = Higher(_joined([each.above for each in higher]), _joined([each.at_least for each in higher]))
     return list_figures(ListRanks.of(comm, place, found))
 

@@ -109,13 +109,16 @@ class Links(PairObjective):
         return pool_figures(PoolRanks.of(comm, place, positive, negative))
 
     def _scores_of_lists(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
-        """(num_pairs, num_negatives) scores of the negatives that were given for each pair. Collective."""
-        negative = pairs.negative
-        if negative is None:
+        """(num_pairs, num_negatives + num_replaced) scores of the negatives of each pair. Collective."""
+        if pairs.negative is None:
             raise ValueError("the pairs have no negatives of their own")
-        owner = np.repeat(np.arange(len(pairs)), negative.shape[1])
-        each = PairSet(pairs.number[owner], pairs.source[owner], negative.ravel())
-        return self._scores(labels, rows, each).view(negative.shape)
+        replaced = np.empty((len(pairs), 0), np.int64) if pairs.negative_source is None else pairs.negative_source
+        width = pairs.negative.shape[1], replaced.shape[1]
+        # Both kinds side by side, with the end that stays.
+        source = np.concatenate([np.repeat(pairs.source[:, None], width[0], 1), replaced], axis=1)
+        target = np.concatenate([pairs.negative, np.repeat(pairs.target[:, None], width[1], 1)], axis=1)
+        each = PairSet(np.repeat(pairs.number, sum(width)), source.ravel(), target.ravel())
+        return self._scores(labels, rows, each).view(source.shape)
 
     def _scores(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
         """(num_pairs,) scores of pairs of this rank. Collective.
@@ -189,7 +192,7 @@ class Links(PairObjective):
         group = np.zeros(len(pairs), np.int64) if group is None else group
         positives, sampler = Positives(pairs.number, pairs.source, pairs.target, group), self._sampler(labels)
         drawn, graph = sampler.draw(epoch, positives), self.graph
-        found = replace(pairs, negative=drawn, negative_source=sampler.sources(epoch, positives))
+        found = replace(pairs, negative=drawn, drawn_source=sampler.sources(epoch, positives))
         if graph is not None:
             comm = labels.placed_rows.layout.grid.comm
             sampler.redraw(epoch, positives, drawn, lambda sources, targets: graph.has_entries(targets, sources), comm)

@@ -63,7 +63,8 @@ class PairSet:
         source, target: (num_pairs,) int64 vertices.
         value: (num_pairs,) their class or number; None without.
         negative: (num_pairs, num_negatives) int64 targets that stand for negatives of each pair; None without.
-        negative_source: (num_pairs, num_negatives) int64 their sources; None for that of the pair.
+        negative_source: (num_pairs, num_replaced) int64 sources that do, which only figures know; None without.
+        drawn_source: (num_pairs, num_negatives) int64 the sources of ``negative``; None for that of the pair.
     """
 
     number: NDArray[np.int64]
@@ -72,6 +73,7 @@ class PairSet:
     value: NDArray[Any] | None = None
     negative: NDArray[np.int64] | None = None
     negative_source: NDArray[np.int64] | None = None
+    drawn_source: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.number)
@@ -79,7 +81,7 @@ class PairSet:
     @property
     def ends(self) -> list[NDArray[np.int64]]:
         """The vertices whose vectors a loss needs: sources, targets, and negatives and their sources, if any."""
-        return [self.source, self.target, *(each for each in (self.negative, self.negative_source) if each is not None)]
+        return [self.source, self.target, *(each for each in (self.negative, self.drawn_source) if each is not None)]
 
     def take(self, which: NDArray[Any] | slice) -> PairSet:
         """Those at some positions, or where a mask is True."""
@@ -250,7 +252,8 @@ class PairObjective(Objective):
         pair = links.pair(split, start, stop, context.counter)
         value = None if links.kind == "pair" else links.value(split, start, stop, context.counter)
         negative = links.negative(split, start, stop, context.counter) if links.num_negatives(split) else None
-        return PairSet(np.arange(start, stop), pair[:, 0].copy(), pair[:, 1].copy(), value, negative)
+        replaced = links.negative_source(split, start, stop, context.counter) if links.num_replaced(split) else None
+        return PairSet(np.arange(start, stop), pair[:, 0].copy(), pair[:, 1].copy(), value, negative, replaced)
 
     def _pool_share(self, links: Links, split: str) -> PairSet:
         context = self.given

@@ -1,0 +1,271 @@
+"""Hard negatives: for each pair, those corruptions of one of its ends that look most like edges.
+
+One end x of a pair stays. The vertices that may replace the other end are ranked three times: by resource allocation
+with x, by personalized PageRank from x, both in the message graph, whose edges count in both directions, and by the
+cosine of their features and those of x. Equal scores share the best of their ranks; scores of 0, as which negative
+cosines count, rank after all others. The vertices with the lowest sums of ranks are taken; which of those with equal
+sums is random, keyed by the pair. Neither end of the pair is taken, nor a vertex with which x has an edge.
+
+Li, Shomer, Mao, Zeng, Ma, Shah, Tang, Yin (NeurIPS 2023), section 4; PageRank by local pushes: Andersen, Chung, Lang
+(FOCS 2006), with the probability and the threshold of the former.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.links.baselines import NeighborLists, Neighbors, entries_of, next_entry
+from gnnloom.pipeline.tasks.phase import Task
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.artifacts.whole_graph import map_whole_graph
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.arrays import write_rows
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.permutation import GOLDEN, mix
+
+#: Probability to return to the start, and residual of a vertex, over its neighbors, from which it is pushed.
+RETURN, THRESHOLD = 0.15, 5e-5
+#: Bytes that a task holds for each vertex: scores, residuals, the queue, candidates, their ranks and their order.
+VERTEX_BYTES: Final = 200
+
+
+@dataclass(frozen=True)
+class HardTask(Task):
+    """Finds the negatives of pairs ``start`` to ``stop`` of a split.
+
+    Attributes:
+        links: folder of the links artifact with the pairs.
+        neighbors: in the message graph.
+        graph: folder of the graph whose edges are no negatives.
+        transpose: folder of its transpose; None for a symmetric graph.
+        vertices: folder of the vertex data with features; None to rank without.
+        stream: key of the stream of random numbers of the split.
+        counts: how many vertices replace the target, and the source.
+    """
+
+    links: Path
+    neighbors: Neighbors
+    graph: Path
+    transpose: Path | None
+    vertices: Path | None
+    split: str
+    stream: int
+    counts: tuple[int, int]
+    start: int
+    stop: int
+
+
+def write_hard(task: HardTask) -> int:
+    """Write the negatives of some pairs; returns the number of pairs.
+
+    Raises:
+        InputError: too few vertices can replace an end.
+    """
+    with task.writer.task(task.name) as output:
+        scores = VertexScores.open(task.neighbors, task.vertices)
+        rows = map_whole_graph(Graph(Artifact(task.graph))).matrix
+        columns = rows if task.transpose is None else map_whole_graph(Graph(Artifact(task.transpose))).matrix
+        pairs = Links(Artifact(task.links)).pair(task.split, task.start, task.stop)
+        found = [np.empty((len(pairs), count), np.int64) for count in task.counts]
+        for place, (source, target) in enumerate(pairs.tolist()):
+            # Vertices that the source has an edge to, and those that have one to the target.
+            for side, (kept, other, matrix) in enumerate(((source, target, columns), (target, source, rows))):
+                edges = matrix.indices[matrix.indptr[kept] : matrix.indptr[kept + 1]]
+                allowed = np.ones(matrix.num_rows, np.bool_)
+                allowed[edges] = False
+                allowed[[kept, other]] = False
+                candidates = np.flatnonzero(allowed)
+                if len(candidates) < task.counts[side]:
+                    raise InputError(
+                        f"pair ({source}, {target}): {len(candidates):,} vertices can replace an end, fewer than"
+                        f" {task.counts[side]:,}; use fewer --negatives"
+                    )
+                number = np.uint64(2 * (task.start + place) + side)
+                order = scores.hardest(kept, candidates, task.counts[side], stream_of(np.uint64(task.stream), number))
+                found[side][place] = candidates[order]
+        for name, array in zip(("negative", "negative_source"), found, strict=True):
+            output.add(write_rows(task.writer.path, f"{task.split}/{name}", task.start, array))
+    return len(pairs)
+
+
+@njit(cache=True, nogil=True)
+def stream_of(stream: np.uint64, number: np.uint64) -> np.uint64:
+    """Key of the stream of an end: 2 k of the target, and 2 k + 1 of the source, of pair k."""
+    return mix(stream + (number + np.uint64(1)) * GOLDEN)
+
+
+@njit(cache=True, nogil=True)
+def _ties(stream: np.uint64, vertices: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """(num_vertices,) uint64 random numbers of vertices."""
+    out = np.empty(len(vertices), np.uint64)
+    for k in range(len(vertices)):
+        out[k] = mix(stream + (np.uint64(vertices[k]) + np.uint64(1)) * GOLDEN)
+    return out
+
+
+@dataclass(frozen=True)
+class VertexScores:
+    """What scores all vertices with one.
+
+    Attributes:
+        lists: neighbors in the message graph.
+        feature: (num_vertices, num_features) float32, mapped; None without.
+        norm: (num_vertices,) float64 lengths of the rows of the features.
+    """
+
+    lists: NeighborLists
+    feature: NDArray[Any] | None
+    norm: NDArray[np.float64] | None
+
+    @classmethod
+    def open(cls, neighbors: Neighbors, vertices: Path | None) -> VertexScores:
+        """Map what is needed."""
+        if vertices is None:
+            return cls(neighbors.open(), None, None)
+        feature = map_vertices(Vertices(Artifact(vertices)))["feature"]
+        norm = np.empty(len(feature), np.float64)
+        _lengths(feature, norm)
+        return cls(neighbors.open(), feature, norm)
+
+    def of(self, vertex: int) -> list[NDArray[np.float64]]:
+        """(num_vertices,) scores with a vertex: resource allocation, PageRank and, with features, cosines."""
+        lists, n = self.lists, len(self.lists.loop)
+        given = lists.indptr, lists.indices, lists.other_indptr, lists.other_indices, lists.count, lists.loop
+        allocated, rank = np.zeros(n), np.zeros(n)
+        _allocate(vertex, *given, allocated)
+        residual, queue, queued = np.zeros(n), np.empty(n, np.int64), np.zeros(n, np.bool_)
+        _push(vertex, *given, rank, residual, queue, queued)
+        if self.feature is None or self.norm is None:
+            return [allocated, rank]
+        cosine = np.empty(n)
+        _cosines(vertex, self.feature, self.norm, cosine)
+        return [allocated, rank, cosine]
+
+    def hardest(self, vertex: int, candidates: NDArray[np.int64], count: int, stream: np.uint64) -> NDArray[np.int64]:
+        """(count,) int64 places of the candidates that rank first, from the first on."""
+        total = np.zeros(len(candidates), np.int64)
+        for scores in self.of(vertex):
+            total += ranks_of(scores[candidates])
+        return np.lexsort((_ties(np.uint64(stream), candidates), total))[:count]
+
+
+def ranks_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(num_scores,) int64 ranks from 1 on, the highest score first; see the module."""
+    positive = scores > 0
+    _, place, counts = np.unique(-scores[positive], return_inverse=True, return_counts=True)
+    first = np.cumsum(counts) - counts + 1
+    ranks = np.full(len(scores), first[-1] + 1 if len(first) else 1, np.int64)
+    ranks[positive] = first[place]
+    return ranks
+
+
+@njit(cache=True, nogil=True)
+def _degree(vertex: int, indptr: NDArray[np.int64], count: NDArray[np.int64], loop: NDArray[np.bool_]) -> int:
+    """Neighbors of a vertex."""
+    return int(count[vertex] if len(count) else indptr[vertex + 1] - indptr[vertex] - loop[vertex])
+
+
+@njit(cache=True, nogil=True)
+def _allocate(
+    vertex: int,
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    other_indptr: NDArray[np.int64],
+    other_indices: NDArray[Any],
+    count: NDArray[np.int64],
+    loop: NDArray[np.bool_],
+    out: NDArray[np.float64],
+) -> None:
+    """Add the resource allocation of a vertex with all others: through each neighbor, 1 over its neighbors."""
+    at, end = entries_of(indptr, vertex)
+    other, other_end = entries_of(other_indptr, vertex)
+    while at < end or other < other_end:
+        middle, at, other = next_entry(indices, at, end, other_indices, other, other_end)
+        if middle == vertex:
+            continue
+        share = 1 / _degree(middle, indptr, count, loop)
+        near, near_end = entries_of(indptr, middle)
+        other_near, other_near_end = entries_of(other_indptr, middle)
+        while near < near_end or other_near < other_near_end:
+            found, near, other_near = next_entry(indices, near, near_end, other_indices, other_near, other_near_end)
+            if found != middle:
+                out[found] += share
+
+
+@njit(cache=True, nogil=True)
+def _push(
+    vertex: int,
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    other_indptr: NDArray[np.int64],
+    other_indices: NDArray[Any],
+    count: NDArray[np.int64],
+    loop: NDArray[np.bool_],
+    rank: NDArray[np.float64],
+    residual: NDArray[np.float64],
+    queue: NDArray[np.int64],
+    queued: NDArray[np.bool_],
+) -> None:
+    """Personalized PageRank from a vertex, at most ``THRESHOLD`` for each neighbor of a vertex below the exact one.
+
+    Args:
+        rank, residual: (num_vertices,) of zeros.
+        queue: (num_vertices,) int64, any numbers.
+        queued: (num_vertices,) bool, False.
+    """
+    residual[vertex], queue[0], queued[vertex] = 1.0, vertex, True
+    first, waiting = 0, 1
+    while waiting:
+        here = queue[first]
+        first, waiting = (first + 1) % len(queue), waiting - 1
+        queued[here] = False
+        amount, degree = residual[here], _degree(here, indptr, count, loop)
+        residual[here] = 0.0
+        if not degree:
+            rank[here] += amount
+            continue
+        rank[here] += RETURN * amount
+        share = (1 - RETURN) * amount / degree
+        at, end = entries_of(indptr, here)
+        other, other_end = entries_of(other_indptr, here)
+        while at < end or other < other_end:
+            found, at, other = next_entry(indices, at, end, other_indices, other, other_end)
+            if found == here:
+                continue
+            residual[found] += share
+            if not queued[found] and residual[found] >= THRESHOLD * _degree(found, indptr, count, loop):
+                queue[(first + waiting) % len(queue)] = found
+                waiting, queued[found] = waiting + 1, True
+
+
+@njit(cache=True, nogil=True)
+def _lengths(feature: NDArray[Any], out: NDArray[np.float64]) -> None:
+    for row in range(len(feature)):
+        total = 0.0
+        for column in range(feature.shape[1]):
+            total += np.float64(feature[row, column]) * np.float64(feature[row, column])
+        out[row] = np.sqrt(total)
+
+
+@njit(cache=True, nogil=True)
+def _cosines(vertex: int, feature: NDArray[Any], norm: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Cosines of the rows of features with one of them; 0 with a row of zeros.
+
+    Sums in the order of the columns, so that every machine gets the same bits.
+    """
+    own = feature[vertex].astype(np.float64)
+    for row in range(len(feature)):
+        total = 0.0
+        for column in range(len(own)):
+            total += own[column] * np.float64(feature[row, column])
+        length = norm[vertex] * norm[row]
+        out[row] = total / length if length > 0 else 0.0

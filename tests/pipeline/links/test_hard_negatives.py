@@ -1,0 +1,205 @@
+"""Hard negatives are those that plain Python ranks first, for any number of workers."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.links.baselines import BaselinePlan
+from gnnloom.pipeline.links.hard_negatives import RETURN, THRESHOLD, VertexScores, ranks_of
+from gnnloom.pipeline.links.hard_stage import draw_hard_negatives, hard_key
+from gnnloom.pipeline.links.options import DrawOptions, HardOptions
+from gnnloom.pipeline.links.stage import draw_links
+from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.matrix.random_numbers import stream_key
+from support.graphs import random_adjacency, store_graph, store_vertices
+from support.links import mixed
+from support.small_stages import make_small
+from support.stopping import run_in_steps
+
+N, _GOLDEN = 70, 0x9E3779B97F4A7C15
+
+
+def store(catalog: Catalog, *, symmetric: bool) -> Dataset:
+    dataset = catalog.create("web")
+    adjacency = random_adjacency(N, 90, 3, symmetric=symmetric)
+    store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=2)
+    rng = np.random.default_rng(4)
+    feature = rng.integers(-1, 2, (N, 6)).astype(np.float32)
+    feature[:3] = 0
+    store_vertices(dataset, feature, None, None)
+    return dataset
+
+
+def linked(dataset: Dataset, cluster: Any = None) -> Links:
+    (ingested,) = dataset.ingested_graphs()
+    options = DrawOptions(valid=0.1, test=0.2, seed=2)
+    return draw_links(dataset, dataset.graph(ingested.key), options, cluster or InProcessCluster())
+
+
+def neighbors_of(dense: np.ndarray) -> list[list[int]]:
+    either = dense | dense.T
+    np.fill_diagonal(either, val=False)
+    return [np.flatnonzero(row).tolist() for row in either]
+
+
+def allocation(neighbors: list[list[int]], vertex: int) -> np.ndarray:
+    out = np.zeros(N)
+    for middle in neighbors[vertex]:
+        for end in neighbors[middle]:
+            out[end] += 1 / len(neighbors[middle])
+    return out
+
+
+def pushed(neighbors: list[list[int]], vertex: int) -> np.ndarray:
+    """Approximate PageRank, in the order of a queue."""
+    rank, residual, queue = np.zeros(N), np.zeros(N), deque([vertex])
+    residual[vertex] = 1
+    while queue:
+        here = queue.popleft()
+        amount, residual[here] = residual[here], 0
+        if not neighbors[here]:
+            rank[here] += amount
+            continue
+        rank[here] += RETURN * amount
+        for end in neighbors[here]:
+            residual[end] += (1 - RETURN) * amount / len(neighbors[here])
+            if end not in queue and residual[end] >= THRESHOLD * len(neighbors[end]):
+                queue.append(end)
+    return rank
+
+
+def ranked(scores: list[float]) -> list[int]:
+    """Ranks of scores: 1 and how many are higher; zeros and less come right after the last rank of the others."""
+    positive = [score for score in scores if score > 0]
+    ranks = [1 + sum(other > score for other in positive) for score in positive]
+    last = max(ranks, default=0) + 1
+    return [1 + sum(other > score for other in positive) if score > 0 else last for score in scores]
+
+
+def reference(
+    dense: np.ndarray,
+    message: np.ndarray,
+    feature: np.ndarray | None,
+    pair: tuple[int, int],
+    side: int,
+    count: int,
+    stream: int,
+) -> list[int]:
+    kept = pair[side]
+    # Targets of edges from the source, or sources of edges to the target.
+    edges = dense[:, kept] if side == 0 else dense[kept]
+    candidates = [v for v in range(N) if not edges[v] and v not in pair]
+    neighbors = neighbors_of(message)
+    scores = [allocation(neighbors, kept), pushed(neighbors, kept)]
+    if feature is not None:
+        norm = np.sqrt((feature.astype(np.float64) ** 2).sum(1))
+        dots = feature.astype(np.float64) @ feature[kept].astype(np.float64)
+        scores.append(np.array([dot / by if by else 0 for dot, by in zip(dots, norm * norm[kept], strict=True)]))
+    ranks = np.sum([ranked([each[v] for v in candidates]) for each in scores], axis=0)
+    order = sorted(range(len(candidates)), key=lambda k: (ranks[k], mixed(stream + (candidates[k] + 1) * _GOLDEN)))
+    return [candidates[k] for k in order[:count]]
+
+
+@pytest.mark.parametrize("features", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_negatives_are_those_that_python_ranks_first(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, features: bool
+) -> None:
+    monkeypatch.setattr("gnnloom.pipeline.links.hard_stage.TASK_PAIRS", 5)
+    dataset = store(catalog, symmetric=symmetric)
+    links = linked(dataset)
+    options = HardOptions(negatives=13, features=features, seed=8)
+    found = draw_hard_negatives(dataset, links, options, InProcessCluster())
+    assert found.artifact.key == hard_key(dataset, links, options) != links.artifact.key
+    assert (found.message_graph, found.graph) == (links.message_graph, links.graph)
+    dense, message = (dataset.graph(key).to_scipy().toarray() != 0 for key in (links.graph, links.message_graph))
+    feature = dataset.vertices().feature() if features else None
+    for split in ("train", "valid", "test"):
+        np.testing.assert_array_equal(found.pair(split), links.pair(split))
+    np.testing.assert_array_equal(found.weight(), links.weight())
+    for split in ("valid", "test"):
+        key = int(stream_key(8, f"links/hard/{split}"))
+        assert (found.num_negatives(split), found.num_replaced(split), found.num_pooled(split)) == (7, 6, 0)
+        for number, pair in enumerate(links.pair(split).tolist()):
+            for side, array in enumerate((found.negative(split), found.negative_source(split))):
+                stream = mixed(key + (2 * number + side + 1) * _GOLDEN)
+                expected = reference(dense, message, feature, tuple(pair), side, array.shape[1], stream)
+                assert array[number].tolist() == expected, (split, pair, side)
+        assert found.baseline(f"{split}/negative_source").shape == (links.num_pairs[split], 6, 3)
+    for info in dataset.artifacts():
+        check_artifact(dataset, dataset.find(info.kind, info.key))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_pagerank_is_that_of_the_linear_system(catalog: Catalog, symmetric: bool) -> None:
+    dataset = store(catalog, symmetric=symmetric)
+    graph = dataset.graph()
+    transpose = None if symmetric else transpose_graph(dataset, graph, InProcessCluster()).artifact.path
+    with ArtifactWriter.begin(dataset.path, "links", {"x": 1}, {"graph": graph.artifact.key}) as writer:
+        plan = BaselinePlan.of(writer, graph.artifact.path, transpose, GraphSizes.of(graph), {})
+        plan.prepare(InProcessCluster())
+        scores = VertexScores.open(plan.neighbors, None)
+        neighbors = neighbors_of(graph.to_scipy().toarray() != 0)
+        degree = np.array([len(each) for each in neighbors])
+        walk = np.array([[(end in each) / max(1, len(each)) for end in range(N)] for each in neighbors])
+        walk[degree == 0, degree == 0] = 1
+        for vertex in range(0, N, 9):
+            exact = RETURN * np.linalg.inv(np.eye(N) - (1 - RETURN) * walk)[vertex] if degree[vertex] else None
+            if exact is None:
+                continue
+            _, rank = scores.of(vertex)
+            # Andersen, Chung, Lang: at most the threshold for each neighbor is missing.
+            assert (rank <= exact + 1e-12).all()
+            assert (exact - rank <= THRESHOLD * np.maximum(1, degree)).all()
+        writer.discard()
+
+
+def test_ranks_of_equal_scores_are_equal() -> None:
+    assert ranks_of(np.array([0.5, 0, 2, 0.5, -1, 2, 0.1])).tolist() == [3, 6, 1, 3, 6, 1, 5]
+    assert ranks_of(np.zeros(3)).tolist() == [1, 1, 1]
+    assert ranks_of(np.empty(0)).tolist() == []
+
+
+def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_small(monkeypatch.setattr)
+    monkeypatch.setattr("gnnloom.pipeline.links.hard_stage.TASK_PAIRS", 4)
+
+    def drawn_on(name: str, cluster: Any) -> str:
+        catalog = Catalog(tmp_path / name)
+        dataset = catalog["web"] if "web" in catalog else store(catalog, symmetric=False)
+        links = linked(dataset, InProcessCluster())
+        return draw_hard_negatives(dataset, links, HardOptions(negatives=10), cluster).artifact.digest
+
+    expected = drawn_on("one", InProcessCluster())
+    for workers in (2, 3):
+        assert drawn_on(f"workers {workers}", ThreadedCluster(workers, 1 << 30)) == expected
+    for tasks in (1, 7):
+        found, ran = run_in_steps(lambda cluster, tasks=tasks: drawn_on(f"tasks {tasks}", cluster), tasks)  # type: ignore[misc]
+        assert found == expected
+        assert sum(function == "write_hard" for function, _ in ran) > 4
+        assert len(ran) == len(set(ran))
+
+
+def test_too_few_vertices_and_links_with_negatives_are_refused(catalog: Catalog) -> None:
+    dataset = store(catalog, symmetric=True)
+    links = linked(dataset)
+    with pytest.raises(InputError, match=r"vertices can replace an end, fewer than 70; use fewer --negatives"):
+        draw_hard_negatives(dataset, links, HardOptions(negatives=140), InProcessCluster())
+    assert len(dataset.artifacts("links")) == 1
+    found = draw_hard_negatives(dataset, links, HardOptions(negatives=4), InProcessCluster())
+    with pytest.raises(InputError, match="expected pairs without values and without negatives of their own"):
+        draw_hard_negatives(dataset, found, HardOptions(), InProcessCluster())
