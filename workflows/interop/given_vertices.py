@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, VertexLookup, id_bytes
-from gnnloom.pipeline.links.id_lists import PairList
+from gnnloom.pipeline.links.id_lists import IdRows, PairList
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.storage import Graph
@@ -20,6 +20,8 @@ from gnnloom.storage.errors import InputError, NotFoundError
 
 #: Most vertices whose ids are in memory at a time; fewer if they are long.
 _AT_ONCE: Final = 1 << 22
+#: Ids of pairs that are looked up at a time, an even number.
+_IDS: Final = 1 << 18
 #: Lines of a list of vertices that are read at a time.
 _LINES: Final = 1 << 16
 
@@ -47,9 +49,12 @@ def read_pairs(graph: Graph, path: Path) -> Iterator[NDArray[np.int64]]:
     given, finder, row = open_pairs(path), _VertexFinder(graph), 0
     for span in given.ranges():
         for rows in given.read(span, names=graph.has_names):
-            found = finder.find(rows.as_names(), partial(_row_of, path, row)).reshape(-1, 2)
-            yield found
-            row += len(found)
+            # Formats read many rows at a time, and ids as text take much memory.
+            for start in range(0, len(rows.ids), _IDS):
+                some = IdRows(rows.ids[start : start + _IDS]).as_names()
+                found = finder.find(some, partial(_row_of, path, row)).reshape(-1, 2)
+                yield found
+                row += len(found)
 
 
 def _row_of(path: Path, first: int, at: int) -> str:

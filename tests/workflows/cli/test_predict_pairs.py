@@ -74,6 +74,7 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scored_pairs, "_ROWS", 11)
     monkeypatch.setattr(pair_scores, "_PAIRS", 5)
     monkeypatch.setattr(given_vertices, "_AT_ONCE", 16)
+    monkeypatch.setattr(given_vertices, "_IDS", 6)
     monkeypatch.setattr(given_vertices, "_LINES", 3)
 
 
@@ -197,7 +198,7 @@ def weights(state: Any, layer: int) -> tuple[NDArray[Any], NDArray[Any]]:
     ("run", "options", "message"),
     [
         ("named/run", ["--pairs", "unknown.csv"], r"unknown.csv, row 1: 'nobody' is not a vertex of the graph"),
-        ("directed/run", ["--pairs", "gap.csv"], r"gap.csv, row 0: '15' is not a vertex of the graph"),
+        ("directed/run", ["--pairs", "gap.csv"], r"gap.csv, row 7: '15' is not a vertex of the graph"),
         ("named/run", ["--pairs", "missing.csv"], r"missing.csv: there is no such file"),
         ("named/run", ["--top", "2", "--of", "missing.txt"], r"missing.txt: no such file"),
         ("named/run", ["--top", "2", "--of", "of.txt"], r"of.txt, line 3: 'nobody' is not a vertex of the graph"),
@@ -214,7 +215,7 @@ def test_what_cannot_be_scored_is_one_error(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str, options: list[str], message: str
 ) -> None:
     write_csv(tmp_path / "unknown.csv", [[name_of(1), name_of(2)], ["nobody", name_of(2)]])
-    write_csv(tmp_path / "gap.csv", [[15, 20]])
+    write_csv(tmp_path / "gap.csv", [[10, 20]] * 7 + [[20, 15], [15, 20]])
     (tmp_path / "of.txt").write_text(f"# users\n{name_of(1)}\nnobody\n", encoding="utf-8")
     (tmp_path / "empty.txt").write_text("# none\n\n", encoding="utf-8")
     if run.startswith("vertices"):
