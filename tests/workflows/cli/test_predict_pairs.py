@@ -250,6 +250,39 @@ def test_python_refuses_what_are_no_pairs_or_vertices(root: Path) -> None:
         gnnloom.predict(run, top=2)
 
 
+#: As the manual shows it.
+BILINEAR = """
+import torch
+from gnnloom.trainer.links.decoder import Decoder
+
+class Bilinear(Decoder):
+    gives_several = False
+
+    def create_parameters(self):
+        self.linear = torch.nn.Linear(self.dim, self.dim, bias=False)
+
+    def forward(self, source, target):
+        return (self.linear(source) * target).sum(1)
+"""
+
+
+def test_a_decoder_of_the_user_tells_pairs_from_their_reverses(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_bilinear.py").write_text(BILINEAR)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    call(root, "train", "named/own", "--task", "link", "--decoder", "own_bilinear:Bilinear", *TRAIN)
+    run, dataset = opened(root, "named/own"), Catalog(root)["named"]
+    vector, weight = run.predictions(), run.state_dict()["decoder.linear.weight"].numpy()
+    scores = vector @ weight.T @ vector.T
+    pairs = np.random.default_rng(5).integers(0, NUM_VERTICES, (30, 2))
+    np.testing.assert_allclose(run.score(pairs), scores[tuple(pairs.T)], rtol=1e-10, atol=1e-14)
+    assert np.abs(scores - scores.T).max() > 1e-3 * np.abs(scores).max()
+    adjacency = dataset.graph(dataset.links().graph).to_scipy()
+    target, _ = run.top([4, 50], 3)
+    assert target.tolist() == [best_of(scores, adjacency, vertex, 3) for vertex in (4, 50)]
+
+
 def test_vectors_whose_checkpoint_is_gone_are_not_scored_with_another(root: Path) -> None:
     call(root, "train", "named/longer", "--task", "link", "--decoder", "distmult", *TRAIN)
     run = opened(root, "named/longer")
