@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked, unpacked_array
 from gnnloom.pipeline.sources.format import formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
-from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange, SurveyedSource, even_ranges
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeSource, SourceRange, SurveyedSource, even_ranges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.storage.errors import InputError
 
@@ -112,24 +113,34 @@ class PairList:
         Raises:
             InputError: something in the file is not a pair of ids.
         """
-        if not names:
-            for chunk in self.edges.read(span):
-                yield IdRows(np.stack([chunk.source, chunk.target], axis=1).reshape(-1), chunk.weight)
-            return
-        if not isinstance(self.edges, NamedEdgeSource):
-            raise InputError(f"{self.location}: ids of this format are numbers, those of the graph are names")
-        for named in self.edges.read_names(span):
-            yield IdRows(_alternating(named), named.weight)
+        with _as_pairs():
+            if not names:
+                for chunk in self.edges.read(span):
+                    yield IdRows(np.stack([chunk.source, chunk.target], axis=1).reshape(-1), chunk.weight)
+                return
+            if not isinstance(self.edges, NamedEdgeSource):
+                raise InputError(f"{self.location}: ids of this format are numbers, those of the graph are names")
+            for named in self.edges.read_names(span):
+                yield IdRows(_alternating(named), named.weight)
 
     def count(self, span: SourceRange, *, names: bool) -> int:
         """How many rows a range has."""
-        if not names:
-            return sum(_length(chunk) for chunk in self.edges.read(span))
-        return sum(len(rows.as_names()) // 2 for rows in self.read(span, names=True))
+        if names:
+            return sum(len(rows.as_names()) // 2 for rows in self.read(span, names=True))
+        with _as_pairs():
+            return sum(len(chunk.source) for chunk in self.edges.read(span))
 
 
-def _length(chunk: EdgeChunk) -> int:
-    return len(chunk.source)
+@contextmanager
+def _as_pairs() -> Iterator[None]:
+    """Let errors about edges name the options of pairs."""
+    try:
+        yield
+    except InputError as error:
+        text = str(error).replace("as weights (`--weights`)", "as values (`--values`)")
+        if text == str(error):
+            raise
+        raise InputError(text) from error
 
 
 def _alternating(chunk: NameChunk) -> Names:

@@ -19,6 +19,7 @@ from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.thresholds import find_thresholds
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
 from gnnloom.pipeline.tasks.phase import Phase, missing_tasks, records_of, repairing, run
@@ -78,6 +79,9 @@ def discarded_if_useless(writer: ArtifactWriter) -> Iterator[None]:
     """Leave nothing of an artifact if an error says that there is nothing to finish."""
     try:
         yield
+    except UnreachableError:
+        # The server may answer later, and what was read is kept.
+        raise
     except InputError:
         # This input never gives the artifact.
         writer.discard()

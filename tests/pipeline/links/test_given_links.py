@@ -16,6 +16,8 @@ from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.options import FileOptions
 from gnnloom.pipeline.sources.format import open_edges
+from gnnloom.pipeline.sources.reading.files import UnreachableError
+from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
@@ -250,6 +252,8 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         given(dataset, values="class", allow_overlap=True, **text)
     with pytest.raises(InputError, match="the pairs to train on have values, too"):
         given(dataset, values="class", valid=text["valid"], test=text["test"])
+    with pytest.raises(InputError, match=r"line 1: found more columns .* third column as values \(`--values`\)"):
+        given(dataset, valid=text["valid"], test=text["test"])
     np.save(tmp_path / "targets.npy", np.zeros((3, 2), np.int64))
     two = {"valid": text["valid"], "test": text["test"], "extra_columns": True, "allow_overlap": True}
     with pytest.raises(InputError, match=r"targets.npy: 3 rows of negatives, expected one for each of the 1 pairs"):
@@ -290,3 +294,25 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
         found, ran = run_in_steps(lambda cluster, killed=killed: linked(killed, cluster), tasks)  # type: ignore[misc]
         assert found == expected
         assert len(ran) == len(set(ran)) > 40
+
+
+def test_a_server_that_does_not_answer_leaves_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, _ = store(tmp_path, "keep", symmetric=True)
+    files = {name: write(tmp_path / name, np.array([[1, 5], [2, 8]]), "keep") for name in ("valid", "test")}
+    read, calls = TextEdges.read, []
+
+    def unreachable(*arguments: Any) -> Any:
+        calls.append(arguments)
+        # Both files are counted, and then the first one is read again.
+        if len(calls) == 3:
+            raise UnreachableError("the server cannot be reached")
+        return read(*arguments)
+
+    monkeypatch.setattr(TextEdges, "read", unreachable)
+    with pytest.raises(UnreachableError, match=r"^the server cannot be reached$"):
+        given(dataset, allow_overlap=True, **files)
+    (begun,) = dataset.artifacts("links")
+    assert begun.state == "incomplete"
+    given(dataset, allow_overlap=True, **files)
+    # What was counted is not counted again.
+    assert len(calls) == 3 + 2

@@ -10,7 +10,7 @@ from support.fuzzing import fuzz, targets
 
 TARGETS = targets()
 #: Damaged inputs of each reader; those of whole datasets take longer.
-INPUTS = {"archive": 4, "archive contents": 4, "dataset": 4}
+INPUTS = {"archive": 4, "archive contents": 4, "dataset": 4, "links": 4}
 
 
 @pytest.mark.filterwarnings("ignore:Reading `.npy`")
