@@ -38,8 +38,15 @@ CASES: dict[str, dict[str, Any]] = {
     "summa": {"algorithm": "summa", "grid": (2, 1), "hidden": (100, 50)},
     "tensor3d": {"algorithm": "tensor3d", "grid": (1, 1, 2), "hidden": (64, 128), "model": "sage"},
     "columns": {"algorithm": "tensor3d", "grid": (1, 2, 1), "hidden": (64, 128)},
-    "learned": {"embed": 96, "hidden": (64,)},
-    "learned-columns": {"algorithm": "tensor3d", "grid": (1, 2, 1), "hidden": (64, 128), "embed": 96},
+    # The second checkpoint waits for the first, so that both are kept, and only one copy is in memory.
+    "learned": {"embed": 96, "hidden": (64,), "checkpoint_every": 1},
+    "learned-columns": {
+        "algorithm": "tensor3d",
+        "grid": (1, 2, 1),
+        "hidden": (64, 128),
+        "embed": 96,
+        "checkpoint_every": 1,
+    },
 }
 
 
