@@ -11,7 +11,7 @@ from pathlib import Path
 
 import gnnloom.workflows.api
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.sources.format import formats
@@ -45,6 +45,7 @@ def option_types() -> str:
         "SampleKeywords": options_of(SampleOptions),
         "DrawKeywords": options_of(DrawOptions),
         "LinksKeywords": options_of(FileOptions),
+        "HardKeywords": options_of(HardOptions),
     }
     blocks = [_HEAD, _class("ClusterKeywords", "TypedDict", CLUSTER)]
     blocks += [_class(name, "ClusterKeywords", options) for name, options in classes.items()]

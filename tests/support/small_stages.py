@@ -61,6 +61,7 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.links.message_graph", "HELD_ENTRIES"): 20,
     ("pipeline.links.baselines", "CHUNKS_PER_TASK"): 1,
     ("pipeline.links.baselines", "STEP_ROWS"): 50,
+    ("pipeline.links.hard_stage", "TASK_PAIRS"): 50,
     ("pipeline.links.pair_arrays", "CHUNKS_PER_TASK"): 1,
     ("storage.format.arrays", "CHUNK_BYTES"): 2000,
 }

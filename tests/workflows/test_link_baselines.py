@@ -21,6 +21,7 @@ from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.links.baselines import baseline_figures
 from gnnloom.trainer.place.place import Place
 from gnnloom.workflows.cli.main import cli
@@ -123,3 +124,32 @@ def test_hits_on_cora_are_the_published_ones(tmp_path: Path, shared_data: Path, 
         assert (others > 0).sum() < 100
         assert found[-1] == pytest.approx(100 * (common > 0).mean())
     assert abs(np.mean(found) - published) < 2 * np.std(found, ddof=1)
+
+
+def test_hard_negatives_of_both_ends_are_in_the_figures(root: Path, launcher: LoneLauncher) -> None:
+    made = json.loads(run(root, "links", "web", "hard", "--negatives", "30", "--workers", "0", "--json"))
+    assert made["negatives_of_each"] == 30
+    again = json.loads(run(root, "links", "web", "hard", "--negatives", "30", "--workers", "0", "--json"))
+    assert again["digest"] == made["digest"]
+    words = (*MADE, "--links", made["key"], "--precision", "float64")
+    result = json.loads(run(root, "train", "web/hard", *words, "--json"))
+    assert launcher.jobs == 1
+    dataset = Catalog(root)["web"]
+    links = dataset.links(made["key"])
+    pair = links.pair("test")
+    scores = {name: links.baseline(f"test/{name}") for name in ("pair", "negative", "negative_source")}
+    others = np.concatenate([scores["negative"], scores["negative_source"]], axis=1)
+    for place, name in enumerate(("common_neighbors", "adamic_adar", "resource_allocation")):
+        found, column = result["baselines"][name], scores["pair"][:, place, None]
+        rank = ((others[..., place] > column).sum(1) + (others[..., place] >= column).sum(1)) / 2 + 1
+        assert found["mrr"] == pytest.approx((1 / rank).mean(), rel=1e-12)
+    run(root, "predict", "web/hard", "--json")
+    vector = Run.open(dataset, "hard").predictions().array("vector").read()
+    score = (vector[pair[:, 0]] * vector[pair[:, 1]]).sum(1)[:, None]
+    targets = np.einsum("pd,pnd->pn", vector[pair[:, 0]], vector[links.negative("test")])
+    sources = np.einsum("pd,pnd->pn", vector[pair[:, 1]], vector[links.negative_source("test")])
+    others = np.concatenate([targets, sources], axis=1)
+    rank = ((others > score).sum(1) + (others >= score).sum(1)) / 2 + 1
+    assert result["test_mrr"] == pytest.approx((1 / rank).mean(), rel=1e-3)
+    one_side = ((targets > score).sum(1) + (targets >= score).sum(1)) / 2 + 1
+    assert result["test_mrr"] < 0.95 * (1 / one_side).mean()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
-from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+from gnnloom.pipeline.links.hard_stage import draw_hard_negatives as draw_hard
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.links.stage import draw_links as draw
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph
@@ -19,10 +20,11 @@ from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.keywords import check_known, with_options
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.option_types import ClusterKeywords, DrawKeywords, LinksKeywords
+    from gnnloom.workflows.api.option_types import ClusterKeywords, DrawKeywords, HardKeywords, LinksKeywords
 
 _OPTIONS = options_of(DrawOptions)
 _FILE_OPTIONS = options_of(FileOptions)
+_HARD_OPTIONS = options_of(HardOptions)
 
 
 @with_options({**_OPTIONS, **CLUSTER})
@@ -125,6 +127,62 @@ def read_ogb_links(
     return once_per_job(
         lambda: store_given(found, find_linked(found, graph), GivenLinks.of_ogb(str(folder), split), cluster)
     )
+
+
+@with_options({**_HARD_OPTIONS, **CLUSTER})
+def draw_hard_negatives(
+    dataset: DatasetLike,
+    *,
+    links: str | None = None,
+    catalog: CatalogLike = None,
+    **options: Unpack[HardKeywords],
+) -> Links:
+    """Store links with the pairs of others, and negatives of each pair for validation and testing that look like edges.
+
+    Half of them replace the target of their pair, half its source, by vertices that rank high by resource allocation,
+    personalized PageRank and features with the other end. The message graph is that of the others.
+
+    Args:
+        dataset: the dataset or its name.
+        links: key of the links with the pairs, if there are several without negatives of each pair.
+        catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
+        options: as in ``gnnloom links NAME hard --help``: ``negatives``, ``features``, ``seed``.
+
+    Returns:
+        The new links. Runs on their message graph have to choose them by their key.
+
+    Raises:
+        InputError: an option is unknown or out of range, the pairs have values or negatives of their own, or there are
+            too few vertices.
+        NotFoundError: the dataset or its links do not exist.
+        BudgetError: the memory per worker is too small.
+    """
+    found = as_dataset(dataset, catalog)
+    cluster, others = choose_cluster(options)
+    check_known("draw_hard_negatives", others, _HARD_OPTIONS)
+    settings = HardOptions(**others)
+    return once_per_job(lambda: store_hard(found, find_pairs(found, links), settings, cluster))
+
+
+def find_pairs(dataset: StoredDataset, key: str | None) -> Links:
+    """The links with this key; by default, the only ones whose pairs have no negatives of their own.
+
+    Raises:
+        NotFoundError: there are no such links.
+        InputError: there are several.
+    """
+    if key is not None:
+        return dataset.links(key)
+    stored = [dataset.links(info.key) for info in dataset.artifacts("links") if info.state == "complete"]
+    found = [each for each in stored if not any(each.num_negatives(split) for split in each.num_pairs)]
+    # Of none or several, the catalog says so.
+    return found[0] if len(found) == 1 else dataset.links()
+
+
+def store_hard(dataset: StoredDataset, links: Links, options: HardOptions, cluster: ClusterOptions) -> Links:
+    """Draw hard negatives on a cluster that is open as long as this takes."""
+    with open_cluster(cluster) as opened:
+        return draw_hard(dataset, links, options, opened)
 
 
 def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:

@@ -93,6 +93,11 @@ class LinksKeywords(ClusterKeywords, total=False):
     keep_edges: bool
     allow_overlap: bool
 
+class HardKeywords(ClusterKeywords, total=False):
+    negatives: int
+    features: bool
+    seed: int
+
 class TrainKeywords(TypedDict, total=False):
     ranks: int
     algorithm: str

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnnloom.storage.errors import GnnloomError
     from gnnloom.workflows.api.catalog import Catalog, Dataset
     from gnnloom.workflows.api.ingest import features, generate, ingest
-    from gnnloom.workflows.api.links import draw_links, read_links, read_ogb_links
+    from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
     from gnnloom.workflows.api.partition import partition, shard
     from gnnloom.workflows.api.recipe import run
     from gnnloom.workflows.api.run import Run
@@ -41,6 +41,7 @@ __all__ = [
     "GnnloomError",
     "Run",
     "__version__",
+    "draw_hard_negatives",
     "draw_links",
     "features",
     "generate",
@@ -63,6 +64,7 @@ _HOMES = {
     "Catalog": f"{_API}.catalog",
     "Dataset": f"{_API}.catalog",
     "Run": f"{_API}.run",
+    "draw_hard_negatives": f"{_API}.links",
     "draw_links": f"{_API}.links",
     "features": f"{_API}.ingest",
     "generate": f"{_API}.ingest",

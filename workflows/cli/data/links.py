@@ -8,13 +8,13 @@ import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.links.given_stage import GivenLinks
-from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.links.projection import project_links
 from gnnloom.pipeline.sources.format import SPLIT_NAME
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.format.schema import LINK_SPLITS
-from gnnloom.workflows.api.links import find_linked, store_drawn, store_given
+from gnnloom.workflows.api.links import find_linked, find_pairs, store_drawn, store_given, store_hard
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     click_option,
@@ -121,6 +121,29 @@ def ogb_command(folder: str, split: str | None, graph: str | None, cluster: Clus
     show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
 
 
+@links_command.command("hard", cls=GroupedCommand)
+@object_option("options", HardOptions)
+@key_option("links")
+@cluster_options
+@json_option
+def hard_command(options: HardOptions, links: str | None, cluster: ClusterOptions, as_json: bool) -> None:
+    """Give the pairs of links negatives of their own that look like edges.
+
+    Stores new links with the same pairs. Each pair for validation and testing gets negatives: half of them replace its
+    target, half its source, by vertices that rank high by resource allocation, personalized PageRank and the cosine of
+    features with the other end. No edge of the graph is a negative. This is the protocol HeaRT of Li et al. (2023).
+
+    \b
+    Example:
+      gnnloom links web random
+      gnnloom links web hard --negatives 500
+    """
+    dataset = _dataset()
+    with shown_progress():
+        found = store_hard(dataset, find_pairs(dataset, links), options, cluster)
+    show(links_result(dataset, found), as_json=as_json, title=f"links of {dataset.name}")
+
+
 def _dataset() -> Dataset:
     """The dataset that the command before the method names."""
     context = click.get_current_context().parent
@@ -140,6 +163,7 @@ def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
         "message_graph": links.message_graph,
         **links.num_pairs,
         **{f"{split}_pool": links.num_pooled(split) for split in LINK_SPLITS if links.num_pooled(split)},
+        **({"negatives_of_each": replaced} if (replaced := _negatives_of_each(links)) else {}),
         "held_out_entries": artifact.facts["held_out_entries"],
         "message_nnz": message.nnz,
         **_given(links),
@@ -147,6 +171,11 @@ def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
         "seconds": sum(artifact.measured["task_seconds"].values()),
         "peak_memory": artifact.measured["peak_memory"],
     }
+
+
+def _negatives_of_each(links: Links) -> int:
+    """Negatives of each pair for testing, of both ends."""
+    return links.num_negatives("test") + links.num_replaced("test")
 
 
 def _given(links: Links) -> dict[str, Any]:
