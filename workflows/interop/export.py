@@ -41,12 +41,14 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
     """Return a run's ``predictions`` (such as classes), ``scores`` or ``embeddings``, or its ``metrics`` by epoch.
 
     Raises:
-        NotFoundError: the run has no predictions, or none of this kind.
+        NotFoundError: the run has no predictions, or none of this kind. A run on pairs has scores of no vertex.
     """
     if what == "metrics":
         return metrics_table(run)
     predictions = run.predictions()
     task = task_of_run(run.config(), predictions)
+    if what == "scores" and task.on_pairs:
+        raise NotFoundError(f"{run.path}: scores are of pairs; give these with `gnnloom predict --pairs FILE`")
     stored, name = {
         "predictions": (task.prediction, task.column),
         "scores": ("score", "score"),

@@ -96,7 +96,9 @@ def scored_pairs(dataset: Dataset, run: Run, wanted: Wanted) -> Iterator[Table]:
                     found.add(pairs, scorer.scores(pairs))
             else:
                 given = np.arange(graph.num_vertices) if wanted.of is None else read_vertices(graph, wanted.of)
-                for sources, target, score in _best(scorer, graph, given, wanted.top):
+                # No vertex has more targets.
+                count = min(wanted.top, graph.num_vertices)
+                for sources, target, score in _best(scorer, graph, given, count):
                     there = target >= 0
                     found.add(np.stack([np.repeat(sources, there.sum(1)), target[there]], 1), score[there])
         yield _table(scorer, graph, found, VertexIds.map(graph, folder))

@@ -165,7 +165,7 @@ def test_fewer_targets_than_wanted_are_all_that_there_are(root: Path, tmp_path: 
         assert (target[vertex] >= 0).sum() == there
         assert (target[vertex, there:] == -1).all()
         assert np.isneginf(score[vertex, there:]).all()
-    found = call(root, "predict", "named/run", "--top", "100", "--out", str(tmp_path / "best.npy"))
+    found = call(root, "predict", "named/run", "--top", str(10**12), "--out", str(tmp_path / "best.npy"))
     assert found["pairs"] == NUM_VERTICES**2 - adjacency.nnz
 
 
@@ -302,3 +302,5 @@ def test_vectors_are_exported_with_the_ids(root: Path, tmp_path: Path) -> None:
     table = pyarrow.parquet.read_table(tmp_path / "vectors.parquet").to_pydict()
     assert table["vertex"] == [name_of(vertex) for vertex in range(NUM_VERTICES)]
     np.testing.assert_array_equal(table["vector"], run.predictions())
+    with pytest.raises(NotFoundError, match="scores are of pairs; give these with `gnnloom predict --pairs FILE`"):
+        call(root, "export", "named/run", "scores", "--out", str(tmp_path / "scores.npy"))
