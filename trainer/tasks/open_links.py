@@ -34,8 +34,8 @@ def open_links(task: Task, dataset: Dataset, shards: Artifact, key: str | None) 
     if not fitting:
         graphs = ", ".join(each.message_graph for each in found)
         raise InputError(
-            f"{shards.path}: shards of graph {graph}, which has the edges that the links hold out; make shards of the"
-            f" graph without them, `gnnloom shard {dataset.name} --graph {graphs}`"
+            f"{shards.path}: shards of graph {graph}, which has the edges that the links hold out; partition and shard"
+            f" the graph without them, with `--graph {graphs}`"
         )
     if len(fitting) > 1:
         keys = [each.artifact.key for each in fitting]
