@@ -23,6 +23,7 @@ from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.storage.sampling.walk import WalkSampler
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.rehearsal.projection import project_training
 from support.dense_models import DenseModel
 from support.lone import LoneCommunicator
 from support.lone_training import lone_session
@@ -218,6 +219,17 @@ def test_a_run_goes_on_with_other_ranks(catalog: Catalog, losses: dict[tuple[str
     moved, straight = (checkpoint(catalog, run) for run in ("moved", "minibatch-1-straight"))
     for name in ("feature/first", "feature/second"):
         assert_close(moved[f"optimizer/{name}"], straight[f"optimizer/{name}"], steps=10 * EPOCHS, bits=ADAM_BITS)
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("mode", MODES)
+def test_the_memory_is_known_before_a_run_and_grows_with_the_width(catalog: Catalog, mode: str, ranks: int) -> None:
+    narrow, wide = (
+        project_training(config(catalog, "planned", mode, ranks=ranks, embed=width)) for width in (2000, 4000)
+    )
+    # Of the rank with most vertices: the features, their moments, and at least two copies for a checkpoint.
+    assert max(wide.peak_memory) - max(narrow.peak_memory) > 60 // ranks * 2000 * 8 * 5
+    assert wide.written_bytes > 1.9 * narrow.written_bytes
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gat"])

@@ -10,6 +10,7 @@ from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, RowGradient
 from gnnloom.trainer.modes.epochs.mode import ModeContext
+from gnnloom.trainer.place.place import Place
 
 
 class LearnedRows:
@@ -45,10 +46,10 @@ class LearnedRows:
             vertices: (num_vertices,) int64, as they were fetched.
             feature: what was fetched, after the backward pass.
         """
-        rows, values = self.exchange.give_back(vertices, gradient_of(feature))
+        rows, values = self.exchange.give_back(vertices, gradient_of(feature, self._place))
         self._parameter.row_gradient = RowGradient.summed(rows, values, self._place)
 
 
-def gradient_of(feature: Tensor) -> Tensor:
-    """The gradient of fetched rows; empty for a rank whose batch is empty, and which formed none."""
-    return feature.detach()[:0] if feature.grad is None else feature.grad
+def gradient_of(feature: Tensor, place: Place) -> Tensor:
+    """The gradient of fetched rows; zeros if the loss did not need them, as on a rank whose batch is empty."""
+    return place.zeros(feature.shape, feature.dtype) if feature.grad is None else feature.grad

@@ -128,7 +128,7 @@ class MinibatchMode(Mode):
         total = add_gradients(model, share.number, share.operator, feature, share.loss, num_terms)
         if learned is not None:
             # The exchange of halos has returned what other ranks add to the gradients of these rows.
-            learned.row_gradient = RowGradient(share.members, gradient_of(feature))
+            learned.row_gradient = RowGradient(share.members, gradient_of(feature, context.place))
         update()
         return total / context.loss.num_terms
 

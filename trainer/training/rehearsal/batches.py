@@ -114,7 +114,8 @@ class RehearsedBatches(Mode):
 
     def _given_back(self, feature: Tensor) -> RowGradient:
         """The gradient of a rank's rows: as many as it has fetched."""
-        place, gradient = self.context.place, gradient_of(feature)
+        place = self.context.place
+        gradient = gradient_of(feature, place)
         rows = place.from_numpy(self._memory.array((len(gradient),), np.dtype(np.int64)))
         if not self._exchanges:
             return RowGradient(rows, gradient)
