@@ -132,9 +132,7 @@ class VertexScores:
         if vertices is None:
             return cls(neighbors.open(), None, None)
         feature = map_vertices(Vertices(Artifact(vertices)))["feature"]
-        norm = np.empty(len(feature), np.float64)
-        _lengths(feature, norm)
-        return cls(neighbors.open(), feature, norm)
+        return cls(neighbors.open(), feature, lengths(feature))
 
     def of(self, vertex: int) -> list[NDArray[np.float64]]:
         """(num_vertices,) scores with a vertex: resource allocation, PageRank and, with features, cosines."""
@@ -146,9 +144,7 @@ class VertexScores:
         _push(vertex, *given, rank, residual, queue, queued)
         if self.feature is None or self.norm is None:
             return [allocated, rank]
-        cosine = np.empty(n)
-        _cosines(vertex, self.feature, self.norm, cosine)
-        return [allocated, rank, cosine]
+        return [allocated, rank, cosines(vertex, self.feature, self.norm)]
 
     def hardest(self, vertex: int, candidates: NDArray[np.int64], count: int, stream: np.uint64) -> NDArray[np.int64]:
         """(count,) int64 places of the candidates that rank first, from the first on."""
@@ -248,20 +244,28 @@ def _push(
 
 
 @njit(cache=True, nogil=True)
-def _lengths(feature: NDArray[Any], out: NDArray[np.float64]) -> None:
+def lengths(feature: NDArray[Any]) -> NDArray[np.float64]:
+    """(num_vertices,) float64 lengths of the rows of features."""
+    out = np.empty(len(feature), np.float64)
     for row in range(len(feature)):
         total = 0.0
         for column in range(feature.shape[1]):
             total += np.float64(feature[row, column]) * np.float64(feature[row, column])
         out[row] = np.sqrt(total)
+    return out
 
 
 @njit(cache=True, nogil=True)
-def _cosines(vertex: int, feature: NDArray[Any], norm: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Cosines of the rows of features with one of them; 0 with a row of zeros.
+def cosines(vertex: int, feature: NDArray[Any], norm: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(num_vertices,) float64 cosines of the rows of features with one of them; 0 with a row of zeros.
 
     Sums in the order of the columns, so that every machine gets the same bits.
+
+    Args:
+        feature: (num_vertices, num_features).
+        norm: (num_vertices,) lengths of its rows.
     """
+    out = np.empty(len(feature), np.float64)
     own = feature[vertex].astype(np.float64)
     for row in range(len(feature)):
         total = 0.0
@@ -269,3 +273,4 @@ def _cosines(vertex: int, feature: NDArray[Any], norm: NDArray[np.float64], out:
             total += own[column] * np.float64(feature[row, column])
         length = norm[vertex] * norm[row]
         out[row] = total / length if length > 0 else 0.0
+    return out

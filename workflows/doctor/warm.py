@@ -204,12 +204,19 @@ def _call_sources(folder: Path) -> list[str]:
 
 
 def _store_links(folder: Path, dataset: Dataset, graph: Graph) -> None:
-    """Hold links out of a graph: some at random, and some from a file."""
+    """Hold links out of a graph: some at random, with negatives of all kinds, and some from a file."""
     from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
-    from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+    from gnnloom.pipeline.links.hard_negatives import cosines, lengths
+    from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
+    from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
     from gnnloom.pipeline.links.stage import draw_links
 
-    draw_links(dataset, graph, DrawOptions(), InProcessCluster())
+    links = draw_links(dataset, graph, DrawOptions(), InProcessCluster())
+    draw_hard_negatives(dataset, links, HardOptions(negatives=2), InProcessCluster())
+    feature = np.ones((2, 3), np.float32)
+    # As a mapped array is.
+    feature.flags.writeable = False
+    cosines(0, feature, lengths(feature))
     (folder / "pairs.txt").write_text("".join(f"{u} {u + 1}\n" for u in range(20)), encoding="ascii")
     pairs = str(folder / "pairs.txt")
     given = GivenLinks.of(FileOptions(valid=pairs, test=pairs, allow_overlap=True))
