@@ -16,13 +16,14 @@ TASK = Task(
     on_pairs=True,
     place=("gnnloom.trainer.tasks.objectives.links", "Links"),
     width=lambda _: 1,
+    # Pairs whose negatives are lists have no AUC; then MRR comes first.
     figures=(
         Figure("auc", "AUC", "positives above negatives", is_share=True, judges=True, prefixes=_HELD_OUT),
+        Figure("mrr", "MRR", is_share=True, prefixes=_HELD_OUT),
         Figure("ap", "average precision", is_share=True, prefixes=_HELD_OUT),
         Figure("hits_20", "Hits@20", is_share=True, prefixes=_HELD_OUT),
         Figure("hits_50", "Hits@50", is_share=True, prefixes=_HELD_OUT),
         Figure("hits_100", "Hits@100", is_share=True, prefixes=_HELD_OUT),
-        Figure("mrr", "MRR", is_share=True, prefixes=_HELD_OUT),
     ),
     predicts={"vector": ("vertex", "dimension")},
     column="vector",

@@ -18,7 +18,7 @@ from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 from gnnloom.workflows.report.build import write_report
 from gnnloom.workflows.report.facts import RunFacts
 from support.lone_training import install
-from support.pair_runs import TRAIN, call, shown, store_named
+from support.pair_runs import TRAIN, call, shard, shown, store_named
 
 LINK = ("--task", "link", "--filtered-ranks", "--eval-every", "1", *TRAIN)
 
@@ -77,6 +77,35 @@ def test_the_catalog_shows_the_figure_that_counts(root: Path) -> None:
     text = " ".join(shown(root, "catalog", "show", "named").split())
     assert f"AUC {result['val_auc']:.4g} validation, {result['test_auc']:.4g} test" in text
     assert "hits" not in text
+
+
+def test_pairs_with_negatives_of_their_own_are_judged_by_their_reciprocal_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch)
+    root, rng = tmp_path / "catalog", np.random.default_rng(6)
+    call(root, "generate", "lists", "sbm", "--vertices", "100", "--edges", "400", "--workers", "0")
+    entries = Catalog(root)["lists"].graph().to_scipy().tocoo()
+    pairs = rng.permutation(np.stack(entries.coords, 1)[entries.row > entries.col])
+    options = ["file"]
+    for split, some in (("valid", pairs[:20]), ("test", pairs[20:50])):
+        np.save(tmp_path / f"{split}.npy", some)
+        np.save(tmp_path / f"{split}-targets.npy", rng.integers(0, 100, (len(some), 30)))
+        options += [f"--{split}", str(tmp_path / f"{split}.npy")]
+        options += [f"--{split}-targets", str(tmp_path / f"{split}-targets.npy")]
+    shard(root, "lists", *options)
+    train = ("--task", "link", "--hidden", "8", "--epochs", "3", "--eval-every", "1", "--keep-best", "auto")
+    result = call(root, "train", "lists/run", *train)
+    best = max(gnnloom.Run.open("lists/run", catalog=root).metrics()["val_mrr"])
+    assert (result["best"]["metric"], result["best"]["value"], result["val_auc"]) == ("val_mrr", best, None)
+    assert "MRR " in shown(root, "catalog", "show", "lists")
+    lines = [line.split("│")[1].strip() for line in shown(root, "train", "lists/run").splitlines() if "│" in line]
+    start = lines.index("MRR")
+    assert lines[start : start + 4] == ["MRR", "Hits@20", "Hits@50", "Hits@100"]
+    assert "AUC" not in lines
+    facts = RunFacts.gather(Catalog(root)["lists"], "run")
+    assert facts.score.name == "mrr"
+    assert sum(facts.result["score_distribution"]["negative"]) == 30 * 30
 
 
 def test_notebooks_and_arrays_have_all_figures(root: Path) -> None:

@@ -35,6 +35,7 @@ from gnnloom.trainer.tasks.objectives.pairs import (
     POOLS,
     TEST,
     TRAIN,
+    VALID,
     Ends,
     PairLabels,
     PairObjective,
@@ -63,6 +64,10 @@ class Links(PairObjective):
     @classmethod
     def of(cls, task: Task, context: TaskContext) -> Self:
         objective = super().of(task, context)
+        if objective.pairs.num_negatives(VALID):
+            # Negatives of their own give the validation pairs no AUC.
+            figures = tuple(replace(figure, judges=figure.name == "mrr") for figure in task.figures)
+            objective = replace(objective, task=replace(task, figures=figures))
         if not context.options["strict_negatives"]:
             return objective
         return replace(objective, graph=map_whole_graph(context.dataset.graph(context.shards.artifact.inputs["graph"])))
