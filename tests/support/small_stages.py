@@ -12,7 +12,8 @@ import numpy as np
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
+from gnnloom.pipeline.links.options import DrawOptions, HardOptions
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
@@ -199,6 +200,17 @@ def _draw_links(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifac
     return draw_links(dataset, dataset.graph(ingested.key), DrawOptions(disjoint=0.2, seed=5), cluster).artifact
 
 
+def _draw_hard_negatives(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    (info,) = (info for info in dataset.artifacts("links") if "links" not in info.inputs)
+    links = Links(dataset.find("links", info.key))
+    return draw_hard_negatives(dataset, links, HardOptions(negatives=20), cluster).artifact
+
+
+def _store_directed_links(dataset: Dataset, folder: Path) -> None:
+    _store_graph(dataset, folder)
+    _draw_links(dataset, folder, _HERE)
+
+
 def _hold_links_out(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
     return dataset.graph(Links(_draw_links(dataset, folder, cluster)).message_graph).artifact
 
@@ -216,5 +228,7 @@ STAGES: Final[Mapping[str, Stage]] = {
     "grid shards by part": Stage(_store_parts, _shard_by_part),
     "samples": Stage(_store_problem, _sample),
     "links": Stage(_store_symmetric, _draw_links),
+    "directed links": Stage(_store_graph, _draw_links),
+    "hard negatives": Stage(_store_directed_links, _draw_hard_negatives),
     "graph without links": Stage(_store_symmetric, _hold_links_out),
 }
