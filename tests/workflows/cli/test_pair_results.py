@@ -139,7 +139,8 @@ def test_the_report_shows_the_scores_of_pairs_and_all_figures(root: Path, tmp_pa
     assert "MRR among all vertices, filtered" in text
     assert f"{links.num_pairs['test']:,} test pairs and {links.num_pairs['test']:,} negatives after epoch 2" in text
     # The links are part of the origin.
-    assert f"pairs: {links.num_pairs['train']:,} train" in text
+    assert f"{links.num_pairs['train']:,} training pairs" in text
+    assert f"{links.num_pairs['valid']:,} valid, {links.num_pairs['test']:,} test" in text
 
 
 def test_a_run_whose_judge_was_not_measured_is_judged_by_what_was(root: Path) -> None:

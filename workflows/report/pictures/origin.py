@@ -182,8 +182,10 @@ def _describe_artifact(artifact: Artifact) -> list[str]:
     if artifact.kind == "partition":
         return [f"{parameters['method']}, {parameters['parts']} parts", f"km1 {artifact.facts['quality']['km1']:,}"]
     if artifact.kind == "links":
-        counts = [f"{count:,} {split}" for split, count in artifact.facts["num_pairs"].items()]
-        return [f"pairs: {', '.join(counts)}", str(parameters.get("method", ""))]
+        counts = artifact.facts["num_pairs"]
+        # One line would be cut off in a narrow box.
+        held_out = ", ".join(f"{counts[split]:,} {split}" for split in ("valid", "test"))
+        return [f"{counts['train']:,} training pairs", held_out, str(parameters.get("method", ""))]
     if parameters["layout"] == "row":
         return [f"{parameters['parts']} row shards", str(parameters.get("method", ""))]
     return [f"{'x'.join(map(str, parameters['grid']))} blocks", f"{parameters['permutation']} permutation"]
