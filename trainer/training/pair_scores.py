@@ -84,7 +84,7 @@ class PairScorer:
         """
         config = TrainConfig.of_run(run)
         task, stored = check_on_pairs(config, run.path), run.predictions()
-        links = _links_of(dataset, run, config)
+        links = dataset.links(run.inputs()["links"])
         vectors = stored.array(task.prediction)
         place = Place(getattr(torch, config.feature_dtype), len(os.sched_getaffinity(0)))
         decoder = _decoder(config, task, links, vectors.shape[1], place)
@@ -184,23 +184,6 @@ def _decoder(config: TrainConfig, task: Task, links: Links, dim: int, place: Pla
     # Every parameter is that of the checkpoint.
     decoder: Decoder = kind.load()(dim, place, 0, task.width(links), own)
     return decoder.eval()
-
-
-def _links_of(dataset: Dataset, run: Run, config: TrainConfig) -> Links:
-    """The links that a run was trained on.
-
-    Raises:
-        NotFoundError: they were removed.
-    """
-    inputs = run.inputs()
-    key = inputs.get("links", config.links)
-    if key is not None:
-        return dataset.links(key)
-    found = [dataset.links(info.key) for info in dataset.artifacts("links") if info.state == "complete"]
-    fitting = [links for links in found if links.message_graph == inputs["graph"]]
-    if len(fitting) != 1:
-        raise NotFoundError(f"{run.path}: the links that this run was trained on were removed")
-    return fitting[0]
 
 
 def _checkpoint(run: Run, stored: Predictions) -> StoredCheckpoint:
