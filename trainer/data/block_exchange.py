@@ -21,6 +21,9 @@ def exchange_counts(comm: Communicator, counts: NDArray[np.int64], place: Place,
     Returns:
         (size,) int64 rows that will arrive from each rank.
     """
+    if place.rehearses:
+        # As if the other ranks sent as much.
+        return counts
     ones = np.ones(comm.size, np.int64)
     arriving: NDArray[np.int64] = as_array(exchange_blocks(comm, place.from_numpy(counts), ones, ones, place, kind))
     return arriving

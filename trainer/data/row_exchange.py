@@ -6,6 +6,7 @@ Billion-Scale Graphs", IA3 2020), but without servers: all ranks ask and answer 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
@@ -35,7 +35,7 @@ class RowExchange:
     def __init__(
         self,
         comm: Communicator,
-        own: LocalNumbers,
+        own: Callable[[NDArray[np.int64]], NDArray[np.int64]],
         rows: Tensor,
         owner: Owners | None,
         place: Place,
@@ -43,7 +43,7 @@ class RowExchange:
         """Keep this rank's rows. Communicates nothing.
 
         Args:
-            own: finds the rows of this rank's vertices.
+            own: finds the rows of this rank's vertices; see :class:`gnnloom.storage.matrix.local_numbers.LocalNumbers`.
             rows: (num_own, dim) their rows.
             owner: rank of every vertex; None if this rank owns all.
         """

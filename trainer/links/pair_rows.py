@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,8 @@ class PairRows:
         self._source, self._align, self._owners = source, align, owners
         self.layout, self.dim = own_rows(source, num_vertices), dim
         self.vertex = self.layout.vertex
-        self.local = LocalNumbers.of(self.vertex)
+        place = self.layout.place
+        self.local = AnyNumbers(len(self.vertex)) if place.rehearses else LocalNumbers.of(self.vertex)
         self._comm, self._place = self.layout.grid.comm, self.layout.place
 
     def owner(self, vertices: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -136,6 +137,30 @@ class GridOwners:
         position = self._orders.positions(self._order, vertices)
         # The range of a position; see `gnnloom.storage.matrix.ranges.range_of`.
         return self._ranks[((position + 1) * len(self._ranks) - 1) // max(self._orders.num_vertices, 1)]
+
+
+@dataclass(frozen=True)
+class EvenOwners:
+    """Ranks that own vertices, as a rehearsal has them: equally many each.
+
+    Attributes:
+        num_ranks: of all.
+    """
+
+    num_ranks: int
+
+    def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
+        return (vertices % self.num_ranks).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class AnyNumbers:
+    """Local numbers of any vertices, as a rehearsal has them; see :class:`LocalNumbers`."""
+
+    num_own: int
+
+    def __call__(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        return ids % max(1, self.num_own)
 
 
 def own_rows(source: Layout, num_vertices: int) -> Layout:

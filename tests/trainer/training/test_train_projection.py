@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
@@ -19,6 +22,7 @@ from gnnloom.pipeline.sources.generators.rmat import RmatEdges
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
@@ -27,6 +31,7 @@ from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
 from support.mpi import MPI_PYTHON
+from support.pair_problems import store_pairs
 from support.partitions import store_partition
 from support.problems import problem
 
@@ -164,6 +169,41 @@ def test_memory_of_sampled_modes_is_near_the_measured_one(drawn: Catalog, case: 
     for expected, found in zip(planned.peak_memory, launch(config)["peak_memory"], strict=True):
         # Measured memory includes the mapped pages that were touched, which the system would take back.
         assert found - planned.mapped_bytes <= expected <= 1.1 * found, f"{case}: {expected / found:.3f}"
+
+
+#: Tasks on pairs: an epoch in ten steps, each without the edges of its pairs, or in one step.
+ON_PAIRS: dict[str, dict[str, Any]] = {
+    "alone": {"ranks": 1},
+    "two": {"ranks": 2},
+    "not-excluding": {"ranks": 2, "exclude_targets": False},
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", ON_PAIRS)
+def test_memory_of_tasks_on_pairs_is_near_the_measured_one(catalog: Catalog, case: str) -> None:
+    dataset, cluster, parts = catalog["web"], InProcessCluster(), ON_PAIRS[case]["ranks"]
+    links = draw_links(dataset, dataset.graph(dataset.ingested_graphs()[0].key), DrawOptions(), cluster)
+    partition = partition_graph(dataset, dataset.graph(links.message_graph), PartitionOptions(parts, "random"), cluster)
+    shards = shard_rows(dataset, partition, cluster).artifact.key
+    options = {"task": "link", "shards": shards, "epochs": 2, "threads": 1, "hidden": (96,), **ON_PAIRS[case]}
+    config = TrainConfig(catalog=str(catalog.root), dataset="web", run=f"pairs-{case}", **options)
+    planned, measured = project_training(config), launch(config)["peak_memory"]
+    for expected, found in zip(planned.peak_memory, measured, strict=True):
+        assert found <= expected <= 1.1 * found, f"{case}: {expected / found:.3f}"
+
+
+def test_more_pairs_in_a_step_and_their_exclusion_need_more(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    store_pairs(catalog, problem("web", 6000, 40_000, symmetric=True), 2)
+    fixed: dict[str, Any] = {"task": "link", "link_batch": 20_000, "negatives": 4}
+    usual = project(catalog, **fixed).peak_memory[0]
+    for less in ({"link_batch": 1000}, {"exclude_targets": False}, {"output_dim": 16}):
+        assert project(catalog, **{**fixed, **less}).peak_memory[0] < usual, less
+    # Of these nothing is said, rather than too little.
+    for unknown in ({"mode": "neighbor"}, {"filtered_ranks": True}, {"decoder": "mlp"}):
+        with pytest.raises(InputError, match="its memory is not known"):
+            project(catalog, **fixed, **unknown)
 
 
 def project(catalog: Catalog, **options: Any) -> TrainProjection:

@@ -33,7 +33,7 @@ from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.decoders.registry import decoder_kind
-from gnnloom.trainer.links.pair_rows import GridOwners, PairRows
+from gnnloom.trainer.links.pair_rows import EvenOwners, GridOwners, PairRows
 from gnnloom.trainer.operators.exclusion import ExcludingOperator
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.arrays import as_array
@@ -277,6 +277,8 @@ class PairObjective(Objective):
         """The rank of every vertex; None for one rank."""
         if layout.grid.comm.size == 1:
             return None
+        if layout.place.rehearses:
+            return EvenOwners(layout.grid.comm.size)
         shards = self.given.shards
         if isinstance(shards, RowShards):
             return map_part_members(self.given.dataset.partition(key=shards.artifact.inputs["partition"])).part
@@ -304,7 +306,8 @@ class PairObjective(Objective):
         step_of = order.forward(pairs.number) // size
         excluding = _excluding(operator) if self.given.options["exclude_targets"] else None
         try:
-            for step in range(self.num_steps):
+            # The steps of a rehearsal are alike.
+            for step in range(1 if operator.grid.place.rehearses else self.num_steps):
                 if excluding is not None:
                     choose = _of_step(order, size, step)
                     # A rank may find that the weights that are left cannot be normalized.
@@ -415,8 +418,9 @@ def routed_pairs(comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], p
     arriving = exchange_counts(comm, counts, place, Kind.SETUP)
 
     def exchanged(array: NDArray[Any]) -> Any:
-        sent = place.from_numpy(np.ascontiguousarray(array[order]))
-        return as_array(exchange_blocks(comm, sent, counts, arriving, place, Kind.SETUP)).copy()
+        sent = place.from_numpy(ours := np.ascontiguousarray(array[order]))
+        arrived = exchange_blocks(comm, sent, counts, arriving, place, Kind.SETUP)
+        return (ours if place.rehearses else as_array(arrived)).copy()
 
     found = pairs.changed(exchanged)
     # Pairs of a source follow each other, so its vector stays in the caches.

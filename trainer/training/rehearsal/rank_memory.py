@@ -27,6 +27,8 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.model_config import ModelConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
@@ -35,13 +37,17 @@ from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.tasks.options import AUTO
 from gnnloom.trainer.training.rehearsal.unread import unread
+from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs
 from gnnloom.trainer.training.session import build_model, predicted_rows, read_share
 from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
 
 logger = logging.getLogger(__name__)
 
+#: Decoders that are scalar products.
+_PRODUCTS = frozenset({"dot", "cosine", "distmult"})
 #: From the second epoch on, the workspace does not grow.
 _EPOCHS = 2
 #: Chunks of an array with a row per vertex that a rank sends, receives, puts in order and compresses at a time.
@@ -85,7 +91,7 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
         opened: by any rank, with the options that samples or a partition decide.
     """
     config, kind = opened.config, opened.config.mode_kind
-    if (kind.is_sampled and kind.batch is None) or config.on_pairs:
+    if (kind.is_sampled and kind.batch is None) or not _is_known(config):
         return None
     try:
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
@@ -104,6 +110,17 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
     except Exception as error:  # noqa: BLE001
         logger.info("run %s: its memory is not known: %s: %s", config.run_name, type(error).__name__, error)
         return None
+
+
+def _is_known(config: TrainConfig) -> bool:
+    """Whether the task's steps can be rehearsed, and take what is then found."""
+    if not config.on_pairs:
+        return True
+    # Not rehearsed are batches of pairs, blocks of all vertices, and what a step leaves out of the cells of a grid.
+    # Modules of torch take more than their tensors.
+    leaves_out = config.exclude_targets and config.chosen_algorithm.reads is not ROW_SHARDS
+    multiplies = config.task == "link" if config.decoder == AUTO else config.decoder in _PRODUCTS
+    return multiplies and not (config.mode_kind.is_sampled or config.filtered_ranks or leaves_out)
 
 
 @contextmanager
@@ -137,11 +154,12 @@ class _Rehearsal:
         )
         self.adjacency = memory.held - (0 if session.feature is None else session.feature.nbytes)
         session.model = build_model(session.operator, self.config, self.config.seed, session.options)
-        session.objective = self._weighted(session.objective)
-        self.labels = session.objective.read(session.label_rows, memory.place)
+        session.objective = self._weighted(session.objective).attached(session.model, session.operator)
+        labels = session.objective.read(session.label_rows, memory.place)
         inputs = session.take_inputs()
         self.optimizer = build_optimizer(session.model, self.config.model, self.config)
         self.layout = session.operator.layout(session.model.num_layers)
+        self.labels = session.objective.placed(labels, session.operator)
         loss = session.objective.loss(self.layout, self.labels)
         self.metrics = session.objective.metrics(self.layout, self.labels)
         self.mode = self._mode(session.mode_context(inputs, self.labels, loss, 0))
@@ -181,6 +199,8 @@ class _Rehearsal:
         return RankRows(own, halo, shards.num_vertices, round(average * shards.num_parts), row_bytes)
 
     def _weighted(self, objective: Objective) -> Objective:
+        if objective.task.on_pairs:
+            return unread_pairs(objective)
         # What a function of the user's takes is not known, whatever it computes.
         own = _any_loss if self.config.is_own_loss else None
         # The values of weights do not matter, but they take memory.
