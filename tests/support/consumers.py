@@ -33,6 +33,7 @@ _VOLATILE = re.compile(
 _TRAIN = "--hidden 4 --epochs 2 --threads 1 --seed 3"
 _ROWS = f"train {{dataset}}/asked --ranks 1 {_TRAIN}"
 _OUT_OF_CORE = "--method multilevel"
+_PAIRS = f"{_ROWS} --shards {{shards1}} --links {{links}} --output-dim 4"
 _GRID = f"{_ROWS} --permutation double"
 
 
@@ -66,6 +67,8 @@ CONSUMERS: tuple[Consumer, ...] = (
     Consumer("minibatch", f"{_ROWS} --shards {{shards1}} --mode minibatch --batch-size 16"),
     Consumer("neighbor", f"{_ROWS} --shards {{shards1}} --mode neighbor --fanout 3,2 --batch-size 16"),
     Consumer("stored", f"{_ROWS} --shards {{shards1}} --mode neighbor --batch-size 16 --samples {{samples}}"),
+    Consumer("link", f"{_PAIRS} --task link"),
+    Consumer("link in batches", f"{_PAIRS} --task link --mode neighbor --fanout 3,2 --link-batch 30"),
     Consumer("vertex", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler vertex --batch-size 16 --presamples 3"),
     Consumer("edge", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler edge --batch-size 16"),
     Consumer("walk", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler walk --batch-size 16"),

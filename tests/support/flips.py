@@ -55,6 +55,7 @@ _STAGES = (
     "sample {dataset} --fanout 3,2 --batch-size 16 --epochs 2 --seed 3",
     # Adds another graph.
     "links {dataset} random --valid 0.1 --disjoint 0.3 --seed 3",
+    "links {dataset} file --valid {folder}/{dataset}1.csv --test {folder}/{dataset}2.csv --keep-edges --allow-overlap",
 )
 _TRAINED = (
     "train {dataset}/old --ranks 1 --hidden 4 --epochs 3 --threads 1 --checkpoint-every 1 --keep 3 --keep-best auto",
@@ -86,6 +87,8 @@ class Flips:
     def prepare(self, datasets: Sequence[str] = tuple(_PREPARED), stages: Sequence[str] = _STAGES) -> None:
         """Make the datasets, and ask all consumers about those that are damaged later."""
         _write_edges(self.folder / "edges.csv")
+        for dataset in datasets:
+            _write_pairs(self.folder, dataset)
         for dataset in datasets:
             for stage in (*_PREPARED[dataset], *stages):
                 self._run(f"{stage} --workers 0", dataset)
@@ -163,13 +166,29 @@ def _keys(catalog: Path, dataset: str) -> dict[str, str]:
         for info in stored.artifacts("shards")
         if info.parameters.get("layout") == "row"
     }
-    samples, (graph,) = stored.artifacts("samples"), stored.ingested_graphs()
-    return {**shards, "graph": graph.key, **({"samples": samples[0].key} if samples else {})}
+    (graph,) = stored.ingested_graphs()
+    samples = stored.artifacts("samples")
+    # Those of the graph that the shards are made from.
+    links = [info for info in stored.artifacts("links") if stored.links(info.key).message_graph == graph.key]
+    others = {kind: infos[0].key for kind, infos in {"samples": samples, "links": links}.items() if infos}
+    return {**shards, "graph": graph.key, **others}
+
+
+def _write_pairs(folder: Path, dataset: str) -> None:
+    """Write pairs of a dataset's vertices, edges or not, to validate and test with."""
+    chosen = random.Random(6)
+    names = _NAMES if dataset == "way" else [str(number) for number in range(50)]
+    for split in (1, 2):
+        lines = [",".join(chosen.sample(names, 2)) + "\n" for _ in range(40)]
+        (folder / f"{dataset}{split}.csv").write_text("".join(dict.fromkeys(lines)))
+
+
+#: Names of vertices.
+_NAMES = [f"v{number:02}" for number in range(50)]
 
 
 def _write_edges(path: Path) -> None:
-    chosen = random.Random(5)
-    names = [f"v{number:02}" for number in range(50)]
+    chosen, names = random.Random(5), _NAMES
     lines = [f"{chosen.choice(names)},{chosen.choice(names)},{chosen.uniform(0.5, 2.0):.3f}\n" for _ in range(250)]
     path.write_text("".join(lines))
 
