@@ -36,13 +36,15 @@ from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.upkeep.archive import _files_of, _write_members, export_dataset
 from gnnloom.storage.upkeep.archive_import import import_dataset
 from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
 from support.edge_formats import FORMATS, write_pyg_deflated
 from support.graphs import random_adjacency, store_graph
+from support.links import pairs_of, store_links
 from support.resealing import change_values, seal_again
 from support.small_catalogs import store_small_dataset
 
@@ -172,6 +174,30 @@ def _pack_and_import(folder: Path) -> None:
     _import(folder)
 
 
+def _store_links(folder: Path) -> None:
+    dataset, adjacency = Catalog(folder).create("web"), random_adjacency(30, 90, 0, symmetric=False)
+    graph, pairs = store_graph(dataset, adjacency, symmetric=False), pairs_of(adjacency, symmetric=False)
+    others = pairs[:, ::-1][~adjacency[pairs[:, 0], pairs[:, 1]].astype(bool)]
+    arrays = {"train/pair": pairs[:40], "valid/pair": others[:10], "test/pair": others[10:20]}
+    arrays |= {f"{path.partition('/')[0]}/value": np.arange(len(pair)) % 3 for path, pair in arrays.items()}
+    arrays |= {"valid/pool": others[20:25], "test/negative": np.arange(20).reshape(10, 2)}
+    store_links(dataset, graph, arrays, kind="class", num_classes=3, held_out_entries=0)
+
+
+def _read_links(folder: Path) -> None:
+    dataset = Catalog(folder)["web"]
+    links = dataset.links()
+    for split in LINK_SPLITS:
+        links.pair(split), links.value(split)
+        if links.num_negatives(split):
+            links.negative(split)
+        if links.num_pooled(split):
+            links.pool(split)
+    links.weight()
+    for problem in filter(None, (finding.problem for finding in dataset.verify())):
+        raise CorruptError(problem)
+
+
 def _stored_targets() -> Iterator[Target]:
     yield Target(
         "json",
@@ -185,7 +211,10 @@ def _stored_targets() -> Iterator[Target]:
         lambda folder: store_small_dataset(Catalog(folder)),
         lambda folder: [finding.problem for finding in Catalog(folder)["web"].verify()],
     )
-    yield Target("links", _draw_links, lambda folder: [found.problem for found in Catalog(folder)["web"].verify()])
+    yield Target("links", _store_links, _read_links)
+    yield Target(
+        "drawn links", _draw_links, lambda folder: [found.problem for found in Catalog(folder)["web"].verify()]
+    )
     for form, is_new in (("torch arrays", True), ("old torch arrays", False)):
         yield Target(
             form,
