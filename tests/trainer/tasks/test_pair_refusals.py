@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
@@ -21,7 +22,9 @@ from gnnloom.storage.upkeep.lineage import lineage
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction, prepare_launch
+from gnnloom.trainer.tasks.open_links import check_step
 from gnnloom.trainer.training.loop import train
+from support.edge_files import write_edges
 from support.links import store_links
 from support.lone import LoneCommunicator
 from support.lone_training import install
@@ -138,6 +141,24 @@ def test_a_step_that_would_exclude_all_edges_is_refused(catalog: Catalog) -> Non
     shards = shards_of(dataset, disjoint.message_graph)
     result = train(LoneCommunicator(), pair_config(catalog, "everything", "disjoint", **few, **options, shards=shards))
     assert np.isfinite(result["loss"][0])
+
+
+@pytest.mark.parametrize(("given", "is_refused"), [(20, True), (19, False)])
+def test_pairs_that_were_given_may_be_all_edges_too(
+    catalog: Catalog, tmp_path: Path, given: int, is_refused: bool
+) -> None:
+    # A ring, to which loops are added.
+    source, dataset = np.arange(20), catalog.create("ring")
+    edges = write_edges(tmp_path / "ring", source, (source + 1) % 20, vertices=20)
+    graph = ingest_graph(dataset, edges, IngestOptions(), InProcessCluster())
+    pairs = np.stack([source, (source + 1) % 20], 1)
+    arrays = {"train/pair": pairs[:given], "valid/pair": pairs[:, ::-1], "test/pair": pairs[:, ::-1]}
+    links = store_links(dataset, graph, arrays, held_out_entries=0, edges={"train/pair": given})
+    if is_refused:
+        with pytest.raises(InputError, match="a step on all 20 training pairs excludes all edges of the graph"):
+            check_step(dataset, links, 20)
+    for pairs_of_step in (0, given - 1) if is_refused else (0, given - 1, given, 1000):
+        check_step(dataset, links, pairs_of_step)
 
 
 #: Options that do not go together, and what is said of them.
