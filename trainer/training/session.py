@@ -245,6 +245,7 @@ def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
             options=config.own_task_options(task),
             loss=config.loss,
             seed=config.seed,
+            steps_on_graph=not config.mode_kind.is_sampled,
             counter=opened.counter,
         ),
     )

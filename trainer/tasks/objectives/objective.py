@@ -62,6 +62,7 @@ class TaskContext:
         options: the task's own options by name, checked.
         loss: as given with ``--loss``.
         seed: of the run.
+        steps_on_graph: steps multiply with the whole graph, and not with batches.
         counter: counts the bytes that the rank reads.
     """
 
@@ -73,6 +74,7 @@ class TaskContext:
     options: Mapping[str, Any]
     loss: str
     seed: int
+    steps_on_graph: bool
     counter: ReadCounter
 
 

@@ -269,7 +269,7 @@ class PairObjective(Objective):
         rows = PairRows(layout, self.num_outputs, n, owners, operator.align)
         read = of_pairs(labels)
         sets = {name: routed_pairs(comm, each, rows.owner(each.source), place) for name, each in read.sets.items()}
-        if self.given.options["exclude_targets"]:
+        if self.given.options["exclude_targets"] and self.given.steps_on_graph:
             _excluding(operator).prepare_targets(TrainingPairs(self.pairs, self.given.counter))
         return replace(read, sets=sets, rows=rows, read=read.sets)
 
