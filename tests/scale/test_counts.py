@@ -193,7 +193,9 @@ def test_merging_halos_opens_few_files_and_moves_each_row_a_few_times(graph: Des
 @cases
 @pytest.mark.parametrize("disjoint", [0.0, 0.3])
 def test_links_open_few_files_and_move_the_edges_a_few_times(graph: Described, disjoint: float) -> None:
-    sizes, options = graph.source.graph, DrawOptions(disjoint=disjoint)
+    sizes = graph.source.graph
+    # Pools need numbers of pairs of vertices below 2^63.
+    options = DrawOptions(disjoint=disjoint, negatives=int(sizes.num_vertices < 1 << 31))
     phases = count(link_phases(sizes, options, MEMORY, {}))
     check_opens(phases)
     data = graph.matrix_bytes + 16 * num_edges(sizes)

@@ -146,7 +146,7 @@ class PairScorer:
         """
         check_ranks(self.task)
         self.check_vertices(sources)
-        rows = torch.from_numpy(self.vector)
+        rows = self.decoder.place.from_numpy(self.vector)
         return top_targets(AllTargets(self._pair_rows(len(self.vector)), rows, self.decoder), sources, count, known)
 
     def check_vertices(self, vertices: NDArray[Any]) -> None:

@@ -146,7 +146,7 @@ def predict_run(
         ranks = here.number(asked["ranks"])
         dataset, run = find()
         check_file(out)
-        if wanted:
+        if wanted is not None:
             wanted.check(run)
         return dataset, run, PredictConfig.of_run(dataset, run, **{**asked, "ranks": ranks})
 

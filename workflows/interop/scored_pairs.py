@@ -44,7 +44,15 @@ class Wanted:
     top: int | None = None
     of: Path | None = None
 
-    def __post_init__(self) -> None:
+    def __bool__(self) -> bool:
+        return self.pairs is not None or self.top is not None
+
+    def check_together(self) -> None:
+        """Check that the wishes go together.
+
+        Raises:
+            InputError: they do not.
+        """
         if self.pairs is not None and self.top is not None:
             raise InputError("pairs and top: choose one of them")
         if self.of is not None and self.top is None:
@@ -52,16 +60,16 @@ class Wanted:
         if self.top is not None and self.top < 1:
             raise InputError(f"top: expected a number of targets from 1 on, found {self.top}")
 
-    def __bool__(self) -> bool:
-        return self.pairs is not None or self.top is not None
-
     def check(self, run: Run) -> None:
-        """Check that a run predicts this.
+        """Check that the wishes go together, and that a run predicts them.
 
         Raises:
             NotFoundError: there is no such file.
-            InputError: it does not.
+            InputError: they do not, or it does not.
         """
+        self.check_together()
+        if not self:
+            return
         from gnnloom.trainer.config.train_config import TrainConfig
         from gnnloom.trainer.training.pair_scores import check_on_pairs, check_ranks
 
@@ -114,7 +122,7 @@ def best_targets(
     """
     if sources.ndim != 1 or (sources.size and sources.dtype.kind not in "iu"):
         raise InputError(f"vertices: expected (num_vertices,) integers, found {sources.dtype} of shape {sources.shape}")
-    Wanted(top=count)
+    Wanted(top=count).check_together()
     parts = list(_best(scorer, graph, sources.astype(np.int64), count))
     return tuple(np.concatenate([part[which] for part in parts]) for which in (1, 2))  # type: ignore[return-value]
 

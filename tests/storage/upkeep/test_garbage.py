@@ -182,7 +182,7 @@ def test_a_killed_import_is_removed_and_a_living_one_stays(catalog: Catalog) -> 
 def test_a_graph_without_held_out_links_goes_with_its_links_and_stays_with_them(catalog: Catalog) -> None:
     dataset, adjacency = catalog.create("web"), random_adjacency(40, 150, 1, symmetric=True)
     graph = store_graph(dataset, adjacency, symmetric=True)
-    links = draw_links(dataset, graph, DrawOptions(valid=0.1), InProcessCluster())
+    links = draw_links(dataset, graph, DrawOptions(valid=0.1, negatives=0), InProcessCluster())
     message = dataset.graph(links.message_graph)
     shutil.rmtree(dataset.path / ".locks")
     assert find_garbage(dataset) == []
@@ -192,7 +192,7 @@ def test_a_graph_without_held_out_links_goes_with_its_links_and_stays_with_them(
     reasons = {item.path: item.reason for item in find_garbage(dataset) if "lock" not in item.reason}
     assert reasons == {message.artifact.path: f"made from links/{links.artifact.key}, which is not there"}
 
-    draw_links(dataset, graph, DrawOptions(valid=0.1), InProcessCluster())
+    draw_links(dataset, graph, DrawOptions(valid=0.1, negatives=0), InProcessCluster())
     dataset.remove_artifact("graph", graph.artifact.key, force=True)
     # The links lack their graph, and the graph without them lacks both.
     gone = [item.path for item in find_garbage(dataset) if "lock" not in item.reason]

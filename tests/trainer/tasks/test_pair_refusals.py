@@ -72,7 +72,7 @@ def test_shards_of_the_graph_that_has_the_held_out_edges_are_refused(catalog: Ca
     whole = shards_of(dataset, dataset.graph().artifact.key)
     links = drawn(dataset, GIVEN)
     said = refused(pair_config(catalog, "undirected", "first", shards=whole))
-    assert said.endswith(f"without them, `gnnloom shard undirected --graph {links.message_graph}`")
+    assert said.endswith(f"partition and shard the graph without them, with `--graph {links.message_graph}`")
     shards = shards_of(dataset, links.message_graph)
     assert train(LoneCommunicator(), pair_config(catalog, "undirected", "first", shards=shards))["epochs"] == 2
 

@@ -178,4 +178,4 @@ def test_a_run_without_held_out_links_is_compared_with_random_parts_of_its_own_g
     assert shown is not None
     texts = {text.get_text() for axes in shown.figure.axes for text in axes.texts}
     assert "links" in texts
-    assert f"{links.num_pairs['train']:,} + {links.num_pairs['valid']:,} + {links.num_pairs['test']:,} pairs" in texts
+    assert f"{links.num_pairs['valid']:,} valid, {links.num_pairs['test']:,} test" in texts

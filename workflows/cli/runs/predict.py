@@ -114,8 +114,7 @@ def predict_command(
     """
     asked = {"embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout}
     with ranks_of_job("gnnloom predict", exits=True) as here:
-        wanted = here.agree(lambda: Wanted(pairs, top, of))
-        result = predict_run(here, lambda: open_run(name, run), out, wanted, ranks=ranks, **asked)
+        result = predict_run(here, lambda: open_run(name, run), out, Wanted(pairs, top, of), ranks=ranks, **asked)
         if here.is_first:
             title = f"predictions of run {result['run']}"
             hidden = ("first", *(_OF_RANKS if result["reused"] else ()))
