@@ -205,7 +205,11 @@ def _check(catalog: Catalog, folder: Path, ranks: int, cases: Sequence[Case]) ->
     ("cases", "ranks"),
     [
         *(pytest.param(ROW_CASES, ranks, id=f"rows-{ranks}") for ranks in RANKS),
-        *(pytest.param(GRID_CASES, ranks, id=f"grids-{ranks}") for ranks in GRIDS),
+        # Eight ranks on two cores mostly wait.
+        *(
+            pytest.param(GRID_CASES, ranks, id=f"grids-{ranks}", marks=[pytest.mark.long] if ranks > 4 else [])
+            for ranks in GRIDS
+        ),
     ],
 )
 def test_products_and_adjoints_equal_those_with_a_rebuilt_graph(
