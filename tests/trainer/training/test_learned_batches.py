@@ -35,7 +35,7 @@ from support.tolerance import ADAM_BITS, assert_close
 
 WIDTH, SEED, LR = 6, 3, 0.02
 #: Epochs of a run: 20 steps or more.
-EPOCHS = 6
+EPOCHS = 8
 GIVEN = problem("bare", 60, 240, symmetric=False, bare=True)
 DENSE = GIVEN.adjacency.toarray()
 RANKS = (1, 2, 4)
