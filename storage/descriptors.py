@@ -120,6 +120,23 @@ def load_named(option: str, text: str) -> object:
     return getattr(found, name)
 
 
+def load_class(option: str, text: str, base: type[Any]) -> type[Any]:
+    """Import a class that a user names as ``package.module:Class``.
+
+    Raises:
+        InputError: there is no such class, it is not a subclass of ``base``, or it lacks methods.
+    """
+    found = load_named(option, text)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise InputError(
+            f"{option} {text}: expected a subclass of {base.__module__}.{base.__qualname__}, found {found!r}"
+        )
+    missing: frozenset[str] = getattr(found, "__abstractmethods__", frozenset())
+    if missing:
+        raise InputError(f"{option} {text}: the class does not define {', '.join(sorted(missing))}")
+    return found
+
+
 def code_of_named(text: str) -> str | None:
     """Checksum of the file that defines what a user names as ``package.module:NAME``, for comparison between machines.
 

@@ -31,12 +31,6 @@ class WholeGraph:
     def num_vertices(self) -> int:
         return self.matrix.num_rows
 
-    def has_entries(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(num_asked,) bool, whether the matrix has some entries."""
-        found = np.empty(len(rows), np.bool_)
-        _look_up(self.matrix.indptr, self.matrix.indices, rows, columns, found)
-        return found
-
 
 def whole_graph(matrix: CSR) -> WholeGraph:
     """Wrap a square matrix that is in memory."""
@@ -132,23 +126,3 @@ def _find_loops(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]
         loop[row] = False
         for position in range(indptr[row], indptr[row + 1]):
             loop[row] |= indices[position] == first_row + row
-
-
-@njit(cache=True, nogil=True)
-def _look_up(
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    found: NDArray[np.bool_],
-) -> None:
-    for k in range(len(rows)):
-        low, end = indptr[rows[k]], indptr[rows[k] + 1]
-        high = end
-        while low < high:
-            middle = (low + high) // 2
-            if indices[middle] < columns[k]:
-                low = middle + 1
-            else:
-                high = middle
-        found[k] = low < end and indices[low] == columns[k]

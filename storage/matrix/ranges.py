@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 #: First number, and one past the last.
 Span = tuple[int, int]
+Positions = TypeVar("Positions", int, NDArray[np.int64])
 
 
 def split_range(size: int, parts: int, number: int) -> Span:
@@ -15,8 +20,11 @@ def split_range(size: int, parts: int, number: int) -> Span:
     return number * size // parts, (number + 1) * size // parts
 
 
-def range_of(size: int, parts: int, position: int) -> int:
-    """Number of the range, of ``parts`` ranges of 0..size-1, that holds a position; see :func:`split_range`."""
+def range_of(size: int, parts: int, position: Positions) -> Positions:
+    """Number of the range, of ``parts`` ranges of 0..size-1, that holds a position; see :func:`split_range`.
+
+    Of an array of positions, an array of numbers; the product of a position and ``parts`` must fit int64 then.
+    """
     # Position x lies in the last range i that begins at or before it, i * size // parts <= x; for integers that is
     # i * size < (x + 1) * parts.
     return ((position + 1) * parts - 1) // size

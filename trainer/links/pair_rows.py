@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
+from gnnloom.storage.matrix.ranges import range_of
 from gnnloom.trainer.data.row_exchange import Owners, RowExchange
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.realignment import VertexOrders
@@ -135,8 +136,7 @@ class GridOwners:
 
     def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
         position = self._orders.positions(self._order, vertices)
-        # The range of a position; see `gnnloom.storage.matrix.ranges.range_of`.
-        return self._ranks[((position + 1) * len(self._ranks) - 1) // max(self._orders.num_vertices, 1)]
+        return self._ranks[range_of(max(self._orders.num_vertices, 1), len(self._ranks), position)]
 
 
 @dataclass(frozen=True)

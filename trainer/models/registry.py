@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import gnnloom.trainer.models
-from gnnloom.storage.descriptors import load_descriptors, load_named
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.descriptors import load_class, load_descriptors
 from gnnloom.trainer.models.kind import ModelKind
 
 #: Models by name, in the order of choices.
@@ -21,16 +20,9 @@ def model_kind(model: str) -> ModelKind:
     """
     if model in MODELS:
         return MODELS[model]
-    found, (module, _, name) = load_named("model", model), model.partition(":")
     from gnnloom.trainer.models.networks.model import Model  # noqa: PLC0415 - imports torch
 
-    if not (isinstance(found, type) and issubclass(found, Model)):
-        raise InputError(
-            f"model {model}: expected a subclass of gnnloom.trainer.models.networks.model.Model, found {found!r}"
-        )
-    missing = sorted(found.__abstractmethods__)
-    if missing:
-        raise InputError(f"model {model}: the class does not define {', '.join(missing)}")
+    found, (module, _, name) = load_class("model", model, Model), model.partition(":")
     return ModelKind(
         name=model,
         order=0,

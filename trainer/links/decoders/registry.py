@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import gnnloom.trainer.links.decoders
-from gnnloom.storage.descriptors import load_descriptors, load_named
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.descriptors import load_class, load_descriptors
 from gnnloom.trainer.links.decoders.kind import DecoderKind
 
 #: Decoders by name, in the order of choices.
@@ -23,15 +22,9 @@ def decoder_kind(decoder: str) -> DecoderKind:
     """
     if decoder in DECODERS:
         return DECODERS[decoder]
-    found, (module, _, name) = load_named("decoder", decoder), decoder.partition(":")
     from gnnloom.trainer.links.decoder import Decoder  # noqa: PLC0415 - imports torch
 
-    if not (isinstance(found, type) and issubclass(found, Decoder)):
-        raise InputError(
-            f"decoder {decoder}: expected a subclass of gnnloom.trainer.links.decoder.Decoder, found {found!r}"
-        )
-    if found.__abstractmethods__:
-        raise InputError(f"decoder {decoder}: the class does not define {', '.join(sorted(found.__abstractmethods__))}")
+    found, (module, _, name) = load_class("decoder", decoder, Decoder), decoder.partition(":")
     return DecoderKind(
         name=decoder,
         order=0,

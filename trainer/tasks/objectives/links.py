@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
+from gnnloom.storage.matrix.ranges import range_of
+from gnnloom.storage.matrix.removal import entry_positions
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
@@ -30,7 +33,7 @@ from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
 from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
 from gnnloom.trainer.place.arrays import as_array
-from gnnloom.trainer.tasks.objectives.objective import Metrics, TaskContext
+from gnnloom.trainer.tasks.objectives.objective import Metrics, StepLoss, TaskContext
 from gnnloom.trainer.tasks.objectives.pairs import (
     POOLS,
     TEST,
@@ -71,6 +74,17 @@ class Links(PairObjective):
         if not context.options["strict_negatives"]:
             return objective
         return replace(objective, graph=map_whole_graph(context.dataset.graph(context.shards.artifact.inputs["graph"])))
+
+    def loss(self, layout: Layout, labels: Labels, split: str = TRAIN) -> StepLoss:
+        if split != TRAIN:
+            return super().loss(layout, labels, split)
+        # Steps draw negatives of their own, so those of all training pairs are drawn only if this is called.
+        whole, count = super().loss, self.pairs.num_pairs[TRAIN]
+
+        def contribute(scores: Tensor) -> Tensor:
+            return whole(layout, labels, split)(scores)
+
+        return PairStepLoss(of_pairs(labels), count, count, contribute)
 
     def compared(self, labels: PairLabels, pairs: PairSet, step: Step, group: NDArray[np.int64] | None) -> PairSet:
         if step.split != TRAIN and pairs.negative is not None:
@@ -200,7 +214,7 @@ class Links(PairObjective):
         found = replace(pairs, negative=drawn, drawn_source=sampler.sources(epoch, positives))
         if graph is not None:
             comm = labels.placed_rows.layout.grid.comm
-            sampler.redraw(epoch, positives, drawn, lambda sources, targets: graph.has_entries(targets, sources), comm)
+            sampler.redraw(epoch, positives, drawn, partial(_is_edge, graph), comm)
         return found
 
     def _sampler(self, labels: PairLabels) -> NegativeSampler:
@@ -216,6 +230,11 @@ class Links(PairObjective):
                 return JointNegatives(*drawn)
             case _:
                 return UniformNegatives(*drawn)
+
+
+def _is_edge(graph: WholeGraph, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(num_pairs,) bool, whether pairs are edges of a graph, in which the edge u -> v is the entry A[v, u]."""
+    return entry_positions(graph.matrix, targets, sources) >= 0
 
 
 class _TrainingEnds:
@@ -245,5 +264,4 @@ class _ReadBy:
     num_ranks: int
 
     def __getitem__(self, numbers: NDArray[np.int64], /) -> NDArray[np.int32]:
-        # See `gnnloom.storage.matrix.ranges.range_of`.
-        return (((numbers + 1) * self.num_ranks - 1) // self.num_pairs).astype(np.int32)
+        return range_of(self.num_pairs, self.num_ranks, numbers).astype(np.int32)
