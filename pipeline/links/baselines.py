@@ -38,6 +38,7 @@ from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.format.array_record import ArrayRecord
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.kernels import count_below
 
 #: Splits whose pairs are compared with negatives.
 _JUDGED: Final = ("valid", "test")
@@ -333,19 +334,6 @@ def next_entry(
 
 
 @njit(cache=True, nogil=True)
-def _find(indices: NDArray[Any], start: int, stop: int, vertex: int) -> int:
-    """The first position of a range of ascending ids whose id is ``vertex`` or larger."""
-    low, high = start, stop
-    while low < high:
-        middle = (low + high) // 2
-        if indices[middle] < vertex:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(cache=True, nogil=True)
 def _count(
     first: int,
     indptr: NDArray[np.int64],
@@ -394,8 +382,8 @@ def _score(
         # The neighbors of the end with fewer of them, ascending; each is looked up among those of the other end.
         while at < end or other < other_end:
             vertex, at, other = next_entry(indices, at, end, other_indices, other, other_end)
-            low = _find(indices, low, high, vertex)
-            other_low = _find(other_indices, other_low, other_high, vertex)
+            low += count_below(indices[low:high], vertex)
+            other_low += count_below(other_indices[other_low:other_high], vertex)
             is_found = (low < high and indices[low] == vertex) or (
                 other_low < other_high and other_indices[other_low] == vertex
             )

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.links.message_graph import more_rows
+from gnnloom.pipeline.links.message_graph import find_columns, more_rows
 from gnnloom.pipeline.links.pair_arrays import PairArray
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.gathered import Gathered
@@ -33,7 +32,6 @@ from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
-from gnnloom.storage.kernels import count_at_most, count_below
 
 #: Entries of a block that are read at a time, unless a stored chunk has more.
 STEP_ENTRIES: Final = 1 << 20
@@ -248,7 +246,7 @@ def _looked_up(task: AnswerTask, graph: Graph, files: OpenFiles) -> Iterator[_Fo
             is_edge = np.zeros(len(row), np.bool_)
             for begin, end in columns.ranges(STEP_ENTRIES, int(pointers[0]), int(pointers[-1])):
                 place = np.full(len(row), -1, np.int64)
-                _find(pointers, begin, columns.read(begin, end), offsets, column, place)
+                find_columns(pointers, begin, columns.read(begin, end), offsets, column, place)
                 own = np.flatnonzero(place >= 0)
                 is_edge[own] = True
                 entry[own] = 1 if weights is None else weights.read(begin, end)[place[own]]
@@ -273,46 +271,6 @@ def _check_memory(task: AnswerTask, some: Gathered) -> None:
             f"{task.graph}: {some.num_rows:,} pairs of vertex {some.positions[0]} are given, too many for"
             f" {task.memory // MIB:,} MiB per worker; increase --memory"
         )
-
-
-@njit(cache=True, nogil=True)
-def _find(
-    pointers: NDArray[np.int64],
-    start: int,
-    columns: NDArray[Any],
-    offsets: NDArray[np.int64],
-    asked: NDArray[np.int64],
-    place: NDArray[np.int64],
-) -> None:
-    """Find columns among consecutive entries of a block.
-
-    Args:
-        pointers: (num_rows + 1,) int64 positions of rows.
-        start: position of the first of these entries, which may lie within a row.
-        columns: (num_entries,) their columns, ascending within a row.
-        offsets: (num_rows + 1,) int64 where the columns that are asked for in each row begin.
-        asked: these columns, ascending within a row, possibly repeated.
-        place: (num_asked,) int64, gets the place among these entries of those that are found.
-    """
-    row = count_at_most(pointers, start) - 1
-    position, stop = start, start + len(columns)
-    while position < stop:
-        while pointers[row + 1] <= position:
-            row += 1
-        end = min(pointers[row + 1], stop)
-        at, last = offsets[row], offsets[row + 1]
-        at += count_below(asked[at:last], int(columns[position - start]))
-        k = position - start
-        while at < last and k < end - start:
-            column = np.int64(columns[k])
-            if asked[at] < column:
-                at += 1
-            elif asked[at] == column:
-                place[at] = k
-                at += 1
-            else:
-                k += 1
-        position = end
 
 
 @dataclass(frozen=True)

@@ -147,9 +147,14 @@ def _kept(task: MessageBlockTask, graph: Graph, files: OpenFiles) -> Iterator[_K
             first, stop = held.positions
             pointers = span.pointers[first - span.first : stop - span.first + 1]
             for begin, end in columns.ranges(STEP_ENTRIES, int(pointers[0]), int(pointers[-1])):
-                found = columns.read(begin, end)
-                keep, counts = np.empty(len(found), np.bool_), np.zeros(stop - first, np.int64)
-                _mark(pointers, begin, found, offsets, column, keep, counts)
+                found, place = columns.read(begin, end), np.full(len(column), -1, np.int64)
+                find_columns(pointers, begin, found, offsets, column, place)
+                removed = np.unique(place[place >= 0])
+                keep = np.ones(len(found), np.bool_)
+                keep[removed] = False
+                here = np.clip(pointers, begin, end)
+                counts = here[1:] - here[:-1]
+                counts -= np.bincount(np.searchsorted(pointers, begin + removed, "right") - 1, minlength=len(counts))
                 weight = None if weights is None else weights.read(begin, end)[keep]
                 yield _Kept(found[keep], weight, first, counts)
 
@@ -198,23 +203,23 @@ def _by_row(held: Gathered, num_vertices: int) -> tuple[NDArray[np.int64], NDArr
 
 
 @njit(cache=True, nogil=True)
-def _mark(
+def find_columns(
     pointers: NDArray[np.int64],
     start: int,
     columns: NDArray[Any],
-    held_offsets: NDArray[np.int64],
-    held: NDArray[np.int64],
-    keep: NDArray[np.bool_],
-    counts: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    asked: NDArray[np.int64],
+    place: NDArray[np.int64],
 ) -> None:
-    """Mark which of consecutive entries stay, and count them by row.
+    """Find columns among consecutive entries of a block.
 
     Args:
         pointers: (num_rows + 1,) int64 positions of rows.
         start: position of the first of these entries, which may lie within a row.
         columns: (num_entries,) their columns, ascending within a row.
-        held_offsets: (num_rows + 1,) int64 where the held-out columns of each row begin in ``held``.
-        held: their columns, ascending within a row, possibly repeated.
+        offsets: (num_rows + 1,) int64 where the columns that are asked for in each row begin.
+        asked: these columns, ascending within a row, possibly repeated.
+        place: (num_asked,) int64, gets the place among these entries of those that are found.
     """
     row = count_at_most(pointers, start) - 1
     position, stop = start, start + len(columns)
@@ -222,15 +227,18 @@ def _mark(
         while pointers[row + 1] <= position:
             row += 1
         end = min(pointers[row + 1], stop)
-        at, last = held_offsets[row], held_offsets[row + 1]
-        # The entries may begin in the middle of a row.
-        at += count_below(held[at:last], int(columns[position - start]))
-        for k in range(position - start, end - start):
+        at, last = offsets[row], offsets[row + 1]
+        at += count_below(asked[at:last], int(columns[position - start]))
+        k = position - start
+        while at < last and k < end - start:
             column = np.int64(columns[k])
-            while at < last and held[at] < column:
+            if asked[at] < column:
                 at += 1
-            keep[k] = at == last or held[at] != column
-            counts[row] += keep[k]
+            elif asked[at] == column:
+                place[at] = k
+                at += 1
+            else:
+                k += 1
         position = end
 
 

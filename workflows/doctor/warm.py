@@ -205,7 +205,7 @@ def _call_sources(folder: Path) -> list[str]:
 
 def _store_links(folder: Path, dataset: Dataset, graph: Graph) -> None:
     """Hold links out of a graph: some at random, with negatives of all kinds, and some from a file."""
-    from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
+    from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
     from gnnloom.pipeline.links.hard_negatives import cosines, lengths
     from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
     from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, VertexLookup, id_bytes
-from gnnloom.pipeline.links.id_lists import IdRows, PairList
+from gnnloom.pipeline.links.given.id_lists import IdRows, PairList
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.storage import Graph

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
+from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
+from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.options import FileOptions
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.reading.files import UnreachableError

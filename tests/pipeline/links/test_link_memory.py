@@ -25,7 +25,7 @@ if sys.argv[4] == "ingest":
     ingest_graph(Catalog(folder).create("g"), RmatEdges(scale, 16), IngestOptions(True), InProcessCluster(1 << 30))
     sys.exit()
 resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
+from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.tasks.cluster import InProcessCluster

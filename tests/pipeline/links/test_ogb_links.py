@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.links.given_stage import GivenLinks, store_links
+from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.sources.format import bundled_vertices, open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
@@ -106,7 +106,7 @@ def test_wrong_folders_are_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(InputError, match=r"train.pt, row 0: 40 is not one of the 30 vertices of the graph"):
         store_links(dataset, dataset.graph(), GivenLinks.of_ogb(str(folder), None), InProcessCluster())
     # What can only be read as a whole has to fit.
-    monkeypatch.setattr("gnnloom.pipeline.links.given_ids.working_memory", lambda _: 100)
+    monkeypatch.setattr("gnnloom.pipeline.links.given.given_ids.working_memory", lambda _: 100)
     with pytest.raises(BudgetError, match="the arrays of a file can only be read together"):
         store_links(dataset, dataset.graph(), GivenLinks.of_ogb(str(folder), None), InProcessCluster())
     torch.save(

@@ -19,7 +19,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.ingest.preparation import packed_arrays, prepared_source
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, VertexLookup, id_bytes
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
-from gnnloom.pipeline.links.id_lists import IdList, IdRows
+from gnnloom.pipeline.links.given.id_lists import IdList, IdRows
 from gnnloom.pipeline.links.pair_arrays import PairArray
 from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes

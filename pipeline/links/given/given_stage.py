@@ -9,8 +9,8 @@ from typing import Any
 from gnnloom.pipeline.links.drawn_pairs import split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookedUp, LookupPlan, held_out_edges
-from gnnloom.pipeline.links.given_ids import plan_lists
-from gnnloom.pipeline.links.id_lists import IdList, PairList, TargetMatrix
+from gnnloom.pipeline.links.given.given_ids import plan_lists
+from gnnloom.pipeline.links.given.id_lists import IdList, PairList, TargetMatrix
 from gnnloom.pipeline.links.options import FileOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.stage import (

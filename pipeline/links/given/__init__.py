@@ -1,0 +1,1 @@
+"""Links from files: pairs by ids or names, and the negatives that come with them."""
