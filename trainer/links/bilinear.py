@@ -29,6 +29,11 @@ class Dot(Decoder):
         """What is multiplied of the source's row; differentiable."""
         return self.side(rows)
 
+    def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """What is multiplied of rows as sources and as targets, one tensor if both are the same; differentiable."""
+        side = self.side(rows)
+        return side, side
+
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         return row_products(self.weighted(source), self.side(target), self.place)
 
@@ -68,6 +73,9 @@ class DistMult(Dot):
 
     def weighted(self, rows: Tensor) -> Tensor:
         return rows * self.weight[0]
+
+    def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self.weighted(rows), rows
 
     def factors(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         # Half of the weight on either side: a pair and its reverse are a tie.

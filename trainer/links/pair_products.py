@@ -29,7 +29,7 @@ def row_products_of_pairs(
 
     Args:
         left: (num_rows, dim) rows of sources.
-        right: (num_rows, dim) rows of targets.
+        right: (num_rows, dim) rows of targets; the same tensor if they are the same, so that it has one gradient.
         source: (num_pairs,) int64 numbers of rows; fastest if they ascend.
         targets: (num_pairs, count) int64 numbers of rows.
 
@@ -40,7 +40,8 @@ def row_products_of_pairs(
     if order is not None:
         source, targets = source[order], targets[order]
     pairs = _Pairs.of(source, targets, len(right))
-    result: Tensor = _Products.apply(left, right, pairs, place)  # type: ignore[no-untyped-call]
+    given = (left, None) if right is left else (left, right)
+    result: Tensor = _Products.apply(*given, pairs, place)  # type: ignore[no-untyped-call]
     found = result.view(targets.shape)
     if order is None:
         return found
@@ -72,10 +73,11 @@ class _Pairs:
 
 class _Products(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor, pairs: _Pairs, place: Place) -> Tensor:
+    def forward(ctx: Any, left: Tensor, right: Tensor | None, pairs: _Pairs, place: Place) -> Tensor:
         ctx.save_for_backward(left, right)
         ctx.given = pairs, place
-        return score_entries(left.detach(), right.detach(), pairs.row, pairs.matrix.indices, place)
+        other = left if right is None else right
+        return score_entries(left.detach(), other.detach(), pairs.row, pairs.matrix.indices, place)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -83,6 +85,9 @@ class _Products(torch.autograd.Function):
         pairs, place = ctx.given
         data = as_array(place.contiguous(gradient)).astype(array_dtype(gradient.dtype), copy=False)
         matrix = replace(pairs.matrix, data=data)
+        if right is None:
+            # One array has the sum of both.
+            return _product(transposed(matrix), left, place, _product(matrix, left, place)), None, None, None
         of_left, of_right, *_ = ctx.needs_input_grad
         found = (
             _product(matrix, right, place) if of_left else None,
@@ -91,8 +96,9 @@ class _Products(torch.autograd.Function):
         return *found, None, None
 
 
-def _product(matrix: CSR, dense: Tensor, place: Place) -> Tensor:
-    out = place.empty((matrix.num_rows, dense.shape[1]), dense.dtype)
-    ones = place.lasting((0,), dense.dtype)
-    sparse_product(matrix, place, dense.dtype).multiply(place.contiguous(dense.detach()), out, ones)
+def _product(matrix: CSR, dense: Tensor, place: Place, total: Tensor | None = None) -> Tensor:
+    """A product, or the total with the product added to it."""
+    out = place.empty((matrix.num_rows, dense.shape[1]), dense.dtype) if total is None else total
+    ones, dense = place.lasting((0,), dense.dtype), place.contiguous(dense.detach())
+    sparse_product(matrix, place, dense.dtype).multiply(dense, out, ones, accumulate=total is not None)
     return out

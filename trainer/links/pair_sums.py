@@ -65,7 +65,7 @@ def pair_loss(
     """
     if isinstance(decoder, Dot) and decoder.num_outputs == 1:
         source, target, negatives, *others = ends
-        sides, place = (decoder.weighted(rows), decoder.side(rows)), decoder.place
+        sides, place = decoder.both(rows), decoder.place
         if not others:
             targets = np.concatenate([target[:, None], negatives], 1)
             scores = row_products_of_pairs(*sides, source, targets, place)
