@@ -36,6 +36,7 @@ class SampleOptions:
     ranks: int = _option(1, "Ranks of the training.", is_common=True, least=1)
     seed: int = _option(0, "Seed of the batches; a training with this seed that draws its own has the same.", least=0)
     replace: bool = _option(False, "Draw neighbors with replacement.")
+    draw_once: bool = _option(False, "Draw neighbors of a vertex once, as PyG does, instead of anew in every layer.")
     cache_memory: int = _option(
         256 << 20,
         "Memory of each training rank for the features of frequent vertices, which are stored once.",
@@ -51,4 +52,6 @@ class SampleOptions:
     @property
     def parameters(self) -> dict[str, Any]:
         """What determines the bytes of the samples."""
-        return {**asdict(self), "fanout": list(self.fanout)}
+        parameters = {**asdict(self), "fanout": list(self.fanout)}
+        # Stored where it differs only, so that the keys of samples are those they had before there was a choice.
+        return {name: value for name, value in parameters.items() if name != "draw_once" or value}

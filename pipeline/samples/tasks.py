@@ -42,7 +42,8 @@ class RankTask(Task):
     def sampler(self, graph: WholeGraph, seeds: NDArray[np.int64]) -> NeighborSampler:
         """The sampler that training would use."""
         options = self.options
-        return NeighborSampler(graph, options.seed, seeds, options.fanout, options.batch_size, replace=options.replace)
+        size, again, once = options.batch_size, options.replace, options.draw_once
+        return NeighborSampler(graph, options.seed, seeds, options.fanout, size, replace=again, draw_once=once)
 
 
 def prepare_rank(task: RankTask) -> int:

@@ -73,12 +73,23 @@ class Samples:
         self.num_epochs: int = artifact.parameters["epochs"]
         self.batch_size: int = artifact.parameters["batch_size"]
         self.replace: bool = artifact.parameters["replace"]
+        self.draw_once: bool = artifact.parameters.get("draw_once", False)
         self.fanouts: tuple[int, ...] = tuple(artifact.parameters["fanout"])
         self.num_batches: list[int] = artifact.facts["num_batches"]
         self._segment_batches: int = artifact.facts["segment_batches"]
 
     def __repr__(self) -> str:
         return f"Samples({self.num_epochs} epochs of {sum(self.num_batches)} batches for {self.num_ranks} ranks)"
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """How the batches were drawn: the options of mode ``neighbor`` of these names."""
+        return {
+            "fanout": self.fanouts,
+            "batch_size": self.batch_size,
+            "replace": self.replace,
+            "draw_once": self.draw_once,
+        }
 
     @property
     def num_layers(self) -> int:

@@ -31,14 +31,17 @@ class NeighborSampler(Sampler):
     """Takes some seeds at a time of a random order of all, and draws neighbors for as many layers as fan-outs.
 
     A vertex gathers from the columns of its row. A self loop is one of them, drawn like any other. Every vertex of a
-    layer draws anew, also one that drew before in another layer. What a vertex draws depends on the batch, the layer
-    and the vertex only, so a process that owns the vertex can draw for others.
+    layer draws anew, also one that drew before in another layer; with ``draw_once`` it keeps what it drew first, so
+    that one graph serves all layers, as in PyG. What a vertex draws depends on the batch, the layer and the vertex
+    only, so a process that owns the vertex can draw for others, and what is drawn with ``draw_once`` is a part of
+    what is drawn without it.
 
     Args:
         seeds: (num_seeds,) int64 vertices whose outputs are wanted, ascending, such as those of the training split.
         fanouts: neighbors to draw for each vertex, from the layer of the seeds on: ``ALL``, or 1 or more.
         batch_size: seeds in a batch.
         replace: draw with replacement; a row then has ``fanout`` nonzeros even if the vertex has fewer neighbors.
+        draw_once: a layer draws for the vertices that it is the first to have, instead of for all of its vertices.
 
     Raises:
         InputError: an argument is out of its range, or the seeds are not ascending vertices of the graph.
@@ -55,6 +58,7 @@ class NeighborSampler(Sampler):
         batch_size: int,
         *,
         replace: bool = False,
+        draw_once: bool = False,
     ) -> None:
         super().__init__(graph, seed)
         if not fanouts or any(fanout != ALL and fanout < 1 for fanout in fanouts):
@@ -63,7 +67,8 @@ class NeighborSampler(Sampler):
             raise InputError(f"batches of {batch_size} seeds: expected 1 or more")
         if not len(seeds) or seeds[0] < 0 or seeds[-1] >= graph.num_vertices or not (seeds[1:] > seeds[:-1]).all():
             raise InputError(f"{len(seeds)} seeds: expected ascending vertices of a graph of {graph.num_vertices:,}")
-        self.seeds, self.fanouts, self.batch_size, self.replace = seeds, tuple(fanouts), batch_size, replace
+        self.seeds, self.fanouts, self.batch_size = seeds, tuple(fanouts), batch_size
+        self.replace, self.draw_once = replace, draw_once
 
     @property
     def num_batches(self) -> int:
@@ -90,19 +95,21 @@ class NeighborSampler(Sampler):
             excluded: (num_excluded,) int64 positions of entries in the graph's matrix, ascending; see
                 :func:`gnnloom.storage.sampling.layered.excluded_entries`. None for no entry.
         """
-        vertices, key, blocks = seeds, self._key(epoch, batch), []
+        vertices, key, blocks = seeds, self._key(epoch, batch), list[Block]()
         excluded = np.empty(0, np.int64) if excluded is None else excluded
         for layer, fanout in enumerate(self.fanouts):
-            vertices, block = self._expand(np.uint64(mix(key + np.uint64(layer + 1))), vertices, fanout, excluded)
-            blocks.append(block)
+            kept = blocks[-1] if blocks and self.draw_once else None
+            stream = np.uint64(mix(key + np.uint64(layer + 1)))
+            vertices, block = self._expand(stream, vertices, kept.matrix.num_rows if kept else 0, fanout, excluded)
+            blocks.append(_joined(kept, block) if kept else block)
         return Sample(vertices, tuple(reversed(blocks)))
 
     def _expand(
-        self, key: np.uint64, vertices: NDArray[np.int64], fanout: int, excluded: NDArray[np.int64]
+        self, key: np.uint64, vertices: NDArray[np.int64], first: int, fanout: int, excluded: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Block]:
-        """Draw neighbors of all vertices; return the vertices with the new ones after them, and the rows."""
+        """Draw neighbors of the vertices from the first on; return all with the new ones after them, and the rows."""
         matrix, count = self.graph.matrix, len(vertices)
-        indptr, row_nnz, entry = _draw_entries(key, matrix.indptr, vertices, fanout, self.replace, excluded)
+        indptr, row_nnz, entry = _draw_entries(key, matrix.indptr, vertices[first:], fanout, self.replace, excluded)
         columns, found, slots = _number(matrix.indices, vertices, entry)
         if count + len(found) > INT32_WIDTH:
             raise InputError(f"a batch of {count + len(found):,} vertices: use smaller fan-outs or batches")
@@ -111,6 +118,18 @@ class NeighborSampler(Sampler):
         _order_rows(indptr, columns, entry, count, _ranks(slots, np.concatenate([vertices, found]), ordered, count))
         data = None if matrix.data is None else matrix.data[entry]
         return grown, Block(CSR(0, indptr, columns, data, len(grown)), entry, row_nnz)
+
+
+def _joined(above: Block, below: Block) -> Block:
+    """The rows of one block and then those of another, numbered alike."""
+    first, second = above.matrix, below.matrix
+    data = None if first.data is None or second.data is None else np.concatenate([first.data, second.data])
+    indptr = np.concatenate([first.indptr, first.nnz + second.indptr[1:]])
+    matrix = CSR(0, indptr, np.concatenate([first.indices, second.indices]), data, second.num_columns)
+    entry, row_nnz = (
+        np.concatenate([getattr(block, name) for block in (above, below)]) for name in ("entry", "row_nnz")
+    )
+    return Block(matrix, entry, row_nnz)
 
 
 @njit(cache=True, nogil=True)

@@ -49,6 +49,7 @@ class ModeConfig(Config):
     presamples: int = _mode_option("presamples")
     fanout: tuple[int, ...] = _mode_option("fanout")
     replace: bool = _mode_option("replace")
+    draw_once: bool = _mode_option("draw_once", free=True)
     samples: str | None = _mode_option("samples")
     # Free: neither the cache nor what prepares batches ahead changes them.
     cache_memory: int = _mode_option("cache_memory", free=True)

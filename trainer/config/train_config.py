@@ -74,7 +74,7 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 #: Free fields that decide the result if they are given. The names of runs are those that they had before there were
 #: such fields.
-_IF_GIVEN = ("mode_options", "embed")
+_IF_GIVEN = ("mode_options", "embed", "draw_once")
 
 
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.

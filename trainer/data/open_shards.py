@@ -232,7 +232,9 @@ GRID_SHARDS = ShardKind("grid", serves_any_ranks=True, load_kernels=_load_grid_k
 
 
 #: Values that stand for those of the samples.
-_DEFAULTS: Final[Mapping[str, object]] = MappingProxyType({"fanout": (), "batch_size": 1024, "replace": False})
+_DEFAULTS: Final[Mapping[str, object]] = MappingProxyType(
+    {"fanout": (), "batch_size": 1024, "replace": False, "draw_once": False}
+)
 
 
 def open_samples(
@@ -267,8 +269,8 @@ def open_samples(
         raise InputError(
             f"{where}: fan-outs {samples.fanouts} of {samples.num_layers} layers, but the model has {num_layers} layers"
         )
-    drawn = {"fanout": samples.fanouts, "batch_size": samples.batch_size, "replace": samples.replace}
-    for name, value in drawn.items():
+    for name in _DEFAULTS:
+        value = samples.drawn[name]
         given = options[name]
         if given not in (value, _DEFAULTS[name]):
             raise InputError(f"{where}: drawn with {name} {value}, but {given} was asked for")

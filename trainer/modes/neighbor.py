@@ -32,12 +32,17 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     """The seeds of a batch, and layer by layer their neighbors."""
     n = max(1, rank.num_vertices)
     rows, nonzeros = [float(min(options["batch_size"], rank.own))], list[float]()
+    known, kept = 0.0, 0.0
     for fanout in fanouts(options["fanout"], num_layers):
         # Vertices that are reached by edges have more than the mean degree, so a fan-out above the mean counts in full.
-        drawn = rows[0] * (rank.mean_degree if fanout == ALL else fanout)
-        nonzeros.insert(0, drawn if options["replace"] else min(drawn, float(rank.nnz)))
+        drawn = (rows[0] - known) * (rank.mean_degree if fanout == ALL else fanout)
+        drawn = drawn if options["replace"] else min(drawn, float(rank.nnz))
+        nonzeros.insert(0, kept + drawn)
+        if options["draw_once"]:
+            # Rows of the layers before keep what they drew.
+            known, kept = rows[0], nonzeros[0]
         # Different vertices among draws: most if all are equally likely.
-        rows.insert(0, min(n, rows[0] + n * -math.expm1(-nonzeros[0] / n)))
+        rows.insert(0, min(n, rows[0] + n * -math.expm1(-drawn / n)))
     is_stored = options["samples"] is not None
     return BatchSizes(
         rows=rows,
@@ -78,6 +83,11 @@ MODE = ModeKind(
         ),
         "batch_size": BATCH_SIZE,
         "replace": Option(default=False, help="Draw neighbors with replacement"),
+        "draw_once": Option(
+            default=False,
+            help="Draw neighbors of a vertex once, in the first layer that has it, as PyG does; otherwise anew in every"
+            " layer, as GraphSAGE's algorithm 2",
+        ),
         "samples": Option(default=None, help="Key of the samples on disk to read instead of drawing"),
         "cache_memory": Option(
             default=256 << 20,

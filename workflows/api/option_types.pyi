@@ -68,6 +68,7 @@ class SampleKeywords(ClusterKeywords, total=False):
     ranks: int
     seed: int
     replace: bool
+    draw_once: bool
     cache_memory: int
 
 class DrawKeywords(ClusterKeywords, total=False):
@@ -125,6 +126,7 @@ class TrainKeywords(TypedDict, total=False):
     presamples: int | str
     fanout: int | Sequence[int]
     replace: bool
+    draw_once: bool
     samples: str | None
     cache_memory: int
     sampler_threads: int

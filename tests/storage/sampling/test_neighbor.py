@@ -173,3 +173,41 @@ def test_a_batch_without_some_entries_is_that_of_a_graph_that_lacks_them(weighte
                 assert np.array_equal(mine.indices, theirs.indices)
                 assert np.array_equal(block.row_nnz, found.row_nnz[: mine.num_rows])
                 assert np.array_equal(dense(mine), dense(theirs))
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_vertices_that_draw_once_keep_what_they_drew_first(symmetric: bool, replace: bool) -> None:
+    adjacency = random_adjacency(400, 3000, 4, symmetric=symmetric)
+    adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
+    graph, fanouts = in_memory(adjacency, weighted=True), (3, 4, ALL, 2)
+    once, anew = (
+        NeighborSampler(graph, 7, np.arange(0, 400, 3), fanouts, 25, replace=replace, draw_once=each)
+        for each in (True, False)
+    )
+    for batch in range(once.num_batches):
+        sample, other = once.sample(2, batch), anew.sample(2, batch)
+        first = 0
+        for layer, (block, whole) in enumerate(zip(reversed(sample.blocks), reversed(other.blocks), strict=True)):
+            rows, above = block.matrix.num_rows, sample.blocks[len(fanouts) - layer] if layer else None
+            if above is not None:
+                # What was drawn stays, entry by entry.
+                stored = block.matrix.indptr[: first + 1]
+                np.testing.assert_array_equal(stored, above.matrix.indptr)
+                for name in ("indices", "data"):
+                    kept, given = getattr(block.matrix, name), getattr(above.matrix, name)
+                    np.testing.assert_array_equal(kept[: stored[-1]], given)
+                np.testing.assert_array_equal(block.entry[: stored[-1]], above.entry)
+                np.testing.assert_array_equal(block.row_nnz[:first], above.row_nnz)
+            # New vertices draw what they would draw if all did.
+            places = {vertex: row for row, vertex in enumerate(other.vertices[: whole.matrix.num_rows])}
+            for row in range(first, rows):
+                at = places[sample.vertices[row]]
+                drawn = block.entry[block.matrix.indptr[row] : block.matrix.indptr[row + 1]]
+                expected = whole.entry[whole.matrix.indptr[at] : whole.matrix.indptr[at + 1]]
+                np.testing.assert_array_equal(np.sort(drawn), np.sort(expected))
+            np.testing.assert_array_equal(graph.matrix.indices[block.entry], sample.vertices[block.matrix.indices])
+            np.testing.assert_array_equal(graph.matrix.data[block.entry], block.matrix.data)
+            first = rows
+        assert sample.blocks[0].matrix.num_columns == len(sample.vertices)
+        assert sample.blocks[0].matrix.nnz < other.blocks[0].matrix.nnz

@@ -95,8 +95,8 @@ class NeighborMode(Mode):
         def make() -> NeighborSampler | None:
             if not len(seeds):
                 return None
-            size, again = options["batch_size"], options["replace"]
-            return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, replace=again)
+            size, again, once = (options[name] for name in ("batch_size", "replace", "draw_once"))
+            return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, replace=again, draw_once=once)
 
         sampler = together(context.comm, make)
         return DrawnBatches(

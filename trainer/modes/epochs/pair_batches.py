@@ -68,8 +68,9 @@ class PairBatches:
         if not len(self._pairs):
             return None
         ends = np.unique(np.concatenate([self._pairs.source, self._pairs.target]))
-        again = self._context.options["replace"]
-        return NeighborSampler(self._graph, self._context.seed, ends, self._fanouts, self._size, replace=again)
+        again, once = (self._context.options[name] for name in ("replace", "draw_once"))
+        seed = self._context.seed
+        return NeighborSampler(self._graph, seed, ends, self._fanouts, self._size, replace=again, draw_once=once)
 
     def keep_frequent(self, memory: int, row_bytes: int) -> None:
         """Keep frequent rows of other ranks from now on. Collective.
