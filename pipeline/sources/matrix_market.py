@@ -158,17 +158,17 @@ class MatrixMarketEdges:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
         most = len(block) // _SHORTEST_LINE + 1
         row, column = np.empty(most, np.int64), np.empty(most, np.int64)
-        weight = np.empty(most if self.weights else 0, np.float32)
+        weight = np.empty(most, np.float32) if self.weights else None
         ignored = matrix.field != "pattern" and not self.weights
         # Ids start from 1 here, so the number of vertices is the highest valid id.
-        count, at, wrong = parse_edges(block, self.weights, ignored, matrix.num_vertices, row, column, weight)
+        count, at, wrong = parse_edges(block, ignored, matrix.num_vertices, row, column, weight)
         if wrong:
             raise bad_line(matrix.file, offset + at, REASONS[wrong])
         row, column = row[:count], column[:count]
         if min(row.min(initial=1), column.min(initial=1)) < 1:
             entry = int(np.argmax((row < 1) | (column < 1)))
             raise bad_line(matrix.file, offset + _line_at(block, entry), "the id 0; ids of this format start from 1")
-        return row - 1, column - 1, weight[:count] if self.weights else None
+        return row - 1, column - 1, None if weight is None else weight[:count]
 
 
 def _line_at(block: NDArray[np.uint8], entry: int) -> int:

@@ -210,10 +210,10 @@ class TextEdges:
         """The edges, the position of the line that stopped the parser, and its fault (0: everything is parsed)."""
         most = len(block) // _SHORTEST_LINE + 1
         source, target = np.empty(most, np.int64), np.empty(most, np.int64)
-        weight = np.empty(most if self.weights else 0, np.float32)
+        weight = np.empty(most, np.float32) if self.weights else None
         last_id = _ANY_ID if self.stated_vertices is None else self.stated_vertices - 1
-        count, at, wrong = parse_edges(block, self.weights, self.extra_columns, last_id, source, target, weight)
-        return EdgeChunk(source[:count], target[:count], weight[:count] if self.weights else None), at, wrong
+        count, at, wrong = parse_edges(block, self.extra_columns, last_id, source, target, weight)
+        return EdgeChunk(source[:count], target[:count], None if weight is None else weight[:count]), at, wrong
 
     def begins_with_names(self) -> bool:
         """Whether an id in the first 64 KiB of lines of a file is not a number, so that the ids are names.

@@ -43,24 +43,33 @@ _PLAIN_BYTES = 24
 
 
 @njit(cache=True, nogil=True)
-def _parse_rest(text: Any, at: int, weighted: bool, extra: bool) -> tuple[float, int, int]:
-    """Parse what follows the two ids; returns the weight, the position of the line's end, and the fault."""
-    weight = 1.0
+def _parse_weight(text: Any, at: int, extra: bool) -> tuple[float, int, int]:
+    """Parse what follows the two ids; returns the weight, a position in the rest of the line, and the fault."""
     after = skip_separator(text, at)
-    if weighted:
-        if after == at or is_end(text, after):
-            return weight, at, TOO_FEW
-        weight, at, wrong = parse_number(text, after)
-        if wrong:
-            return weight, at, wrong
-        if not abs(weight) < FLOAT32_LIMIT:
-            return weight, at, NOT_FINITE
-        after = skip_separator(text, at)
+    if after == at or is_end(text, after):
+        return 1.0, at, TOO_FEW
+    weight, at, wrong = parse_number(text, after)
+    if wrong:
+        return weight, at, wrong
+    if not abs(weight) < FLOAT32_LIMIT:
+        return weight, at, NOT_FINITE
+    at, wrong = _skip_rest(text, at, extra, NO_NUMBER)
+    return weight, at, wrong
+
+
+@njit(cache=True, nogil=True)
+def _skip_rest(text: Any, at: int, extra: bool, unfinished: int) -> tuple[int, int]:
+    """Check what follows the last field that counts; returns a position in the rest of the line, and the fault.
+
+    Args:
+        unfinished: the fault if the field goes on without a separator.
+    """
+    after = skip_separator(text, at)
     if is_end(text, after):
-        return weight, after, 0
+        return after, 0
     if after == at:
-        return weight, at, NO_NUMBER if weighted else NO_ID
-    return weight, after, 0 if extra else EXTRA
+        return at, unfinished
+    return after, 0 if extra else EXTRA
 
 
 @njit(cache=True, nogil=True)
@@ -100,18 +109,16 @@ def _plain_pair(text: Any, at: int) -> tuple[int, int, int]:
 
 
 @njit(cache=True, nogil=True)
-def parse_edges(
-    text: Any, weighted: bool, extra: bool, last_id: int, source: Any, target: Any, weight: Any
-) -> tuple[int, int, int]:
+def parse_edges(text: Any, extra: bool, last_id: int, source: Any, target: Any, weight: Any) -> tuple[int, int, int]:
     """Parse lines of edges, ignoring lines that are blank or begin with ``#`` or ``%``.
 
     Args:
         text: (num_bytes,) uint8, whole lines.
-        weighted: whether the third column is the weight.
         extra: whether to ignore further columns rather than refuse them.
         last_id: highest valid id.
         source, target: (max_edges,) int64, filled with the ids; a line has at least 4 bytes.
-        weight: (max_edges,) float32, filled if ``weighted``.
+        weight: (max_edges,) float32, filled with the third column; None if there are no weights. The parser of numbers
+            is compiled only if it is needed.
 
     Returns:
         Number of edges; position of the line that stopped the parser; and its fault (0: everything is parsed).
@@ -120,7 +127,7 @@ def parse_edges(
     while at < size:
         line = at
         # The fast path for most lines loads eight bytes at once, so it stays clear of the end of the buffer.
-        if not weighted and at + _PLAIN_BYTES <= size:
+        if weight is None and at + _PLAIN_BYTES <= size:
             first, second, after = _plain_pair(text, at)
             if after > 0 and first <= last_id and second <= last_id:
                 source[count] = first
@@ -137,13 +144,14 @@ def parse_edges(
             return count, line, wrong
         source[count] = first
         target[count] = second
-        # Most lines end right after the second id, so the rest is parsed only if there is one.
-        if text[at] != FEED or weighted:
-            value, at, wrong = _parse_rest(text, at, weighted, extra)
-            if wrong:
-                return count, line, wrong
-            if weighted:
-                weight[count] = value
+        if weight is not None:
+            value, at, wrong = _parse_weight(text, at, extra)
+            weight[count] = value
+        # Most lines end right after the second id.
+        elif text[at] != FEED:
+            at, wrong = _skip_rest(text, at, extra, NO_ID)
+        if wrong:
+            return count, line, wrong
         count += 1
         at = next_line(text, at)
     return count, size, 0
