@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -198,6 +199,11 @@ class Dataset:
         """Pairs of vertices with their split, found by their parameters (``method``, ``seed``, ...)."""
         artifact = self.find("links", key, **parameters)
         return Links(Artifact(artifact.path, counter))
+
+    def propagated(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> Propagated:
+        """Products with powers of the adjacency, found by their parameters (``steps``, ``normalization``, ...)."""
+        artifact = self.find("propagated", key, **parameters)
+        return Propagated(Artifact(artifact.path, counter))
 
     @property
     def runs_path(self) -> Path:

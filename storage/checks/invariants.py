@@ -19,6 +19,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
 from gnnloom.storage.checks.link_invariants import check_links
+from gnnloom.storage.checks.propagated_invariants import check_propagated
 from gnnloom.storage.checks.sample_invariants import check_samples
 from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row_shards
 from gnnloom.storage.errors import CorruptError, GnnloomError
@@ -152,6 +153,11 @@ def _check_samples(dataset: Dataset, artifact: Artifact) -> None:
     check_samples(artifact)
 
 
+def _check_propagated(dataset: Dataset, artifact: Artifact) -> None:
+    del dataset
+    check_propagated(artifact)
+
+
 _CHECKS: Mapping[str, Callable[[Dataset, Artifact], None]] = {
     "graph": _check_graph,
     "transpose": _check_transpose,
@@ -160,4 +166,5 @@ _CHECKS: Mapping[str, Callable[[Dataset, Artifact], None]] = {
     "shards": _check_shards,
     "samples": _check_samples,
     "links": check_links,
+    "propagated": _check_propagated,
 }

@@ -145,6 +145,9 @@ def _links() -> dict[str, ArraySpec]:
     return arrays | {"train/weight": ArraySpec(("pair",), ("uint8", *FLOAT))}
 
 
+# Each block of columns is an array of its own, because a writer has a few columns of all vertices at a time.
+_PROPAGATED = {"step/*/columns/*/value": ArraySpec(("vertex", "column"), ("float32",))}
+
 SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "graph": _GRAPH,
     "transpose": _GRAPH,
@@ -153,6 +156,7 @@ SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "shards": {**_ROW_SHARDS, **_GRID_SHARDS},
     "samples": _SAMPLES,
     "links": _links(),
+    "propagated": _PROPAGATED,
 }
 
 
