@@ -76,9 +76,17 @@ class RowShard:
         array = self._array(name).read()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def array(self, name: str) -> ArrayReader:
+        """Open an array of the shard, to read some of its rows."""
+        return self._array(name)
+
     def vertex(self) -> NDArray[np.int64]:
         """(num_own,) int64 global ids of the rank's vertices by local number; ascending unless they are reordered."""
         return self.read("vertex")
+
+    def streamed(self) -> RowShard:
+        """The same shard, with the entries of the adjacency on disk."""
+        return RowShard(self.shards, self.rank, self._counter, on_disk=True)
 
     def matrix(self, transpose: bool = False) -> ShardMatrix[CSR]:
         """Read the rank's rows of the adjacency, or of its transpose.

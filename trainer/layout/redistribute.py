@@ -28,8 +28,10 @@ class VertexOrder:
         self._comm, self._place, self._kind = layout.grid.comm, layout.place, kind
         # Of the ranks with the same rows, one sends them.
         vertex = layout.vertex if layout.speaks_for_rows else layout.vertex[:0]
-        order = np.argsort(vertex)
-        self._order, self._vertex = self._place.from_numpy(order), vertex[order]
+        # The vertices of a rank mostly ascend already: neither they nor their rows are then copied.
+        order = None if bool((vertex[1:] > vertex[:-1]).all()) else np.argsort(vertex)
+        self._order = None if order is None else self._place.from_numpy(order)
+        self._vertex = vertex if order is None else vertex[order]
         self.num_vertices = num_vertices
 
     def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, Tensor]]:
@@ -46,8 +48,6 @@ class VertexOrder:
         Yields:
             The first vertex of a chunk, and its (at most chunk_rows, ...) rows.
         """
-        # Sorted once by vertex, so that the rows of every chunk are a slice.
-        rows = rows.index_select(0, self._order)
         # One chunk per rank and round, so all ranks write at the same time.
         round_rows = self._comm.size * chunk_rows
         for first in range(0, self.num_vertices, round_rows):
@@ -59,17 +59,21 @@ class VertexOrder:
     def _exchange(self, rows: Tensor, bounds: NDArray[np.int64]) -> Tensor:
         """Send every rank its vertices between the bounds; returns this rank's chunk. Collective."""
         offset = np.searchsorted(self._vertex, bounds)
+        first, last = int(offset[0]), int(offset[-1])
+        # Sorted by vertex, the rows of every chunk are a slice. Only those of a round are copied.
+        order = self._order
+        sorted_rows = rows[first:last].contiguous() if order is None else rows.index_select(0, order[first:last])
         counts = self._counts(np.diff(offset))
         # Offsets of the ranks' rows in the buffers: sorted by sender, whatever the order of arrival.
         arriving = np.concatenate([[0], np.cumsum(counts)]).tolist()
         ids = self._place.lasting((arriving[-1],), torch.int64)
         values = self._place.lasting((arriving[-1], *rows.shape[1:]), rows.dtype)
-        vertex = self._place.from_numpy(self._vertex)
+        vertex = self._place.from_numpy(self._vertex)[first:last]
         requests = []
         for rank in range(self._comm.size):
-            here, there = slice(*arriving[rank : rank + 2]), slice(*offset[rank : rank + 2].tolist())
+            here, there = slice(*arriving[rank : rank + 2]), slice(*(offset[rank : rank + 2] - first).tolist())
             # Ids, then values: messages between two ranks arrive in the order in which they are sent.
-            for target, source in ((ids, vertex), (values, rows)):
+            for target, source in ((ids, vertex), (values, sorted_rows)):
                 requests += self._comm.receive(target[here], rank)
                 requests += self._comm.send(source[there], rank, self._kind)
         self._comm.wait(requests)

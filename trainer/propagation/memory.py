@@ -1,0 +1,197 @@
+"""From a rank's memory to the number of columns that it multiplies at a time, and to the place of the adjacency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from gnnloom.storage.artifacts.propagated import COLUMNS, num_blocks, stored_chunk_rows
+from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
+from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS
+from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.format.arrays import CHUNK_BYTES
+from gnnloom.storage.machine_memory import memory_text
+
+#: Choices of where the adjacency is while it is multiplied.
+ADJACENCY: Final = ("auto", "memory", "disk")
+#: Python, torch, MPI and their libraries.
+BASE_BYTES: Final = 288 << 20
+#: Columns with which the adjacency is in memory although on disk more of them would fit: below, products wait for
+#: the rows of the dense matrix rather than for the entries.
+_ENOUGH_COLUMNS: Final = 32
+#: Bytes of a number of a dense matrix.
+_FLOAT: Final = 4
+
+
+@dataclass(frozen=True)
+class RankSizes:
+    """What decides the memory of one rank; read from the lists of its arrays.
+
+    Attributes:
+        num_rows, num_halo, num_sent: rows of the rank, rows that it receives, and rows that it sends.
+        nnz: entries of its rows.
+        adjacency_bytes: of columns and weights, in memory.
+        stream_bytes: of the buffers that take their place if they are on disk.
+        index_bytes: of everything else that has an entry for each row or halo row.
+    """
+
+    num_rows: int
+    num_halo: int
+    num_sent: int
+    nnz: int
+    adjacency_bytes: int
+    stream_bytes: int
+    index_bytes: int
+
+    @classmethod
+    def of(cls, shard: RowShard) -> RankSizes:
+        """Those of a shard; reads none of its arrays."""
+        own, halo = (shard.array(f"{name}/indices") for name in ("own", "halo"))
+        entries = [own, halo]
+        if shard.shards.weighted:
+            entries += [shard.array(f"{name}/data") for name in ("own", "halo")]
+        num_rows, num_halo = len(shard.array("vertex")), len(shard.array("halo_vertex"))
+        sent = shard.array("send_row")
+        buffers = [
+            NUM_BUFFERS * (min(len(each), BLOCK_ENTRIES) + 2 * each.chunk_rows) * each.dtype.itemsize
+            if len(each)
+            else 0
+            for each in entries
+        ]
+        # Row pointers of both blocks and the ranges of the kernel, ids, their order, factors of both sides; ids of the
+        # halo, and rows sent with their factors.
+        index = num_rows * (16 + 8 + 16 + 8) + num_halo * 8 + len(sent) * (sent.dtype.itemsize + _FLOAT)
+        return cls(
+            num_rows=num_rows,
+            num_halo=num_halo,
+            num_sent=len(sent),
+            nnz=len(own) + len(halo),
+            # Weights are converted to float32 once.
+            adjacency_bytes=sum(len(each) * each.dtype.itemsize for each in entries)
+            + (_FLOAT * (len(own) + len(halo)) if shard.shards.weighted else 0),
+            stream_bytes=sum(buffers),
+            index_bytes=index,
+        )
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """How many columns all ranks multiply at a time, and where the adjacency is.
+
+    Attributes:
+        on_disk: whether the adjacency is read from disk for every product.
+        width: blocks of :data:`COLUMNS` columns at a time.
+        num_blocks: blocks of columns in all.
+        peak_bytes: forecast for the rank that needs most.
+    """
+
+    on_disk: bool
+    width: int
+    num_blocks: int
+    peak_bytes: int
+
+    @property
+    def num_passes(self) -> int:
+        """Times that every step is multiplied, each for some of the columns."""
+        return -(-self.num_blocks // self.width)
+
+
+def peak_of(sizes: RankSizes, columns: int, num_vertices: int, *, on_disk: bool, matrices: int, threads: int) -> int:
+    """Forecast of the memory of a rank.
+
+    Args:
+        columns: that are multiplied at a time.
+        num_vertices: of the graph.
+        on_disk: whether the adjacency is.
+        matrices: dense matrices of the rank's rows at a time.
+        threads: that compress chunks.
+    """
+    adjacency = sizes.stream_bytes if on_disk else sizes.adjacency_bytes
+    rows = stored_chunk_rows(num_vertices)
+    # Per column: the matrices, the halo and the rows sent, and a chunk as it is sent, arrives and is put in order.
+    dense = _FLOAT * columns * (matrices * sizes.num_rows + sizes.num_halo + sizes.num_sent)
+    chunks = _FLOAT * columns * 4 * rows + 16 * rows + 3 * threads * CHUNK_BYTES
+    return BASE_BYTES + sizes.index_bytes + adjacency + dense + chunks
+
+
+def plan_memory(
+    sizes: Sequence[RankSizes],
+    num_vertices: int,
+    num_columns: int,
+    memory: int,
+    *,
+    adjacency: str,
+    matrices: int,
+    threads: int,
+) -> MemoryPlan:
+    """The widest blocks that fit.
+
+    Args:
+        sizes: of all ranks: they multiply the same columns.
+        memory: bytes that each rank may use.
+        adjacency: one of :data:`ADJACENCY`.
+        matrices: dense matrices of a rank's rows at a time.
+        threads: of each rank.
+
+    Raises:
+        BudgetError: not even one block of columns fits.
+    """
+
+    def peak(width: int, *, on_disk: bool) -> int:
+        columns = min(width * COLUMNS, num_columns)
+        return max(
+            peak_of(each, columns, num_vertices, on_disk=on_disk, matrices=matrices, threads=threads) for each in sizes
+        )
+
+    def widest(*, on_disk: bool) -> int:
+        total = num_blocks(num_columns)
+        # The peak grows with the width, so the widths that fit are a range.
+        return int(np.searchsorted([peak(width, on_disk=on_disk) for width in range(1, total + 1)], memory, "right"))
+
+    places = {"memory": (False,), "disk": (True,)}.get(adjacency, (False, True))
+    widths = {on_disk: widest(on_disk=on_disk) for on_disk in places}
+    total = num_blocks(num_columns)
+    enough = min(total, _ENOUGH_COLUMNS // COLUMNS)
+    on_disk = places[0] if widths[places[0]] >= enough else max(places, key=lambda place: (widths[place], not place))
+    if not widths[on_disk]:
+        raise BudgetError(_too_little(min(peak(1, on_disk=place) for place in places), memory, adjacency, len(sizes)))
+    # As many passes as the widest blocks, but even ones.
+    width = -(-total // -(-total // widths[on_disk]))
+    return MemoryPlan(on_disk, width, total, peak(width, on_disk=on_disk))
+
+
+def _too_little(needed: int, memory: int, adjacency: str, ranks: int) -> str:
+    hint = "" if adjacency != "memory" else ", leave the adjacency on disk (--adjacency disk)"
+    return (
+        f"--memory {memory_text(memory)}: {COLUMNS} columns at a time need {memory_text(needed)} per rank; give more"
+        f" memory{hint}, or use more than {ranks} ranks"
+    )
+
+
+def rank_sizes(shards: RowShards) -> list[RankSizes]:
+    """Those of all ranks."""
+    return [RankSizes.of(shards.shard(rank)) for rank in range(shards.num_parts)]
+
+
+def describe(
+    plan: MemoryPlan, sizes: Sequence[RankSizes], num_vertices: int, num_columns: int, steps: int
+) -> dict[str, Any]:
+    """The plan for people and programs, with the bytes on disk.
+
+    Args:
+        steps: those that are stored.
+    """
+    values = _FLOAT * num_vertices * num_columns
+    return {
+        "adjacency": "disk" if plan.on_disk else "memory",
+        "columns": num_columns,
+        "columns_at_a_time": min(plan.width * COLUMNS, num_columns),
+        "passes": plan.num_passes,
+        "nonzeros": sum(each.nnz for each in sizes),
+        "peak_memory": plan.peak_bytes,
+        "bytes_written": steps * values,
+        "temporary_bytes": 0 if plan.num_passes == 1 else values,
+    }

@@ -1,0 +1,109 @@
+"""Propagates a matrix over the row shards of all ranks and stores the steps, block of columns after block."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from gnnloom.storage.artifacts.row_shards import RowShard
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.trainer.comm.communicator import Communicator, Reduction
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
+from gnnloom.trainer.propagation.column_store import columns_of, consecutive
+from gnnloom.trainer.propagation.memory import MemoryPlan
+from gnnloom.trainer.propagation.source_rows import SourceColumns, SourceRows
+from gnnloom.trainer.propagation.stored_steps import StoredSteps, unfinished
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """What is computed.
+
+    Attributes:
+        steps: number of products.
+        normalization: of the adjacency.
+        teleport: probability of personalized PageRank, of which the last step is stored; None for powers, all stored.
+    """
+
+    steps: int
+    normalization: str
+    teleport: float | None = None
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The steps that are stored."""
+        steps = tuple(range(1, self.steps + 1))
+        return steps if self.teleport is None else steps[-1:]
+
+    @property
+    def matrices(self) -> int:
+        """Dense matrices in memory at a time."""
+        return 2 if self.teleport is None else 3
+
+
+def propagate_blocks(
+    comm: Communicator,
+    shard: RowShard,
+    source: SourceRows,
+    writer: ArtifactWriter,
+    what: Propagation,
+    plan: MemoryPlan,
+    place: Place,
+    stop: Callable[[], bool],
+) -> bool:
+    """Store all blocks of columns that an earlier process has not recorded. Collective.
+
+    Args:
+        shard: the rank's, with the adjacency where the plan wants it.
+        stop: whether this rank was asked to stop, which all do after the next block.
+
+    Returns:
+        Whether all blocks are stored.
+    """
+    waiting = unfinished(comm, writer, range(plan.num_blocks))
+    if not waiting:
+        return True
+    num_vertices, num_columns = shard.shards.num_vertices, source.num_columns
+    columns = SourceColumns(source, writer.work / f"rank-{comm.rank:05d}")
+    columns.prepare(waiting, plan.width)
+    product = AdjacencyProduct(comm, shard, what.normalization, place)
+    groups = list(consecutive(waiting, plan.width))
+    for number, blocks in enumerate(groups):
+        started, span = time.perf_counter(), columns_of(blocks, num_columns)
+        stored = StoredSteps(
+            writer, product.layout, (num_vertices, num_columns), what.stored, blocks, place.threads.num_threads
+        )
+        for step, values in product.powers(_read(columns, blocks, source, place), what.steps, what.teleport):
+            if step in what.stored:
+                stored.write(step, values)
+            # The next step takes its memory.
+            del values
+        stored.finish()
+        seconds = time.perf_counter() - started
+        logger.info("columns %d-%d of %d: %.1f s", span.start, span.stop - 1, num_columns, seconds)
+        if number + 1 < len(groups) and _any_stops(comm, place, stop):
+            return False
+    return True
+
+
+def _read(columns: SourceColumns, blocks: list[int], source: SourceRows, place: Place) -> torch.Tensor:
+    span = columns_of(blocks, source.num_columns)
+    dense = place.empty((source.num_rows, span.stop - span.start), torch.float32)
+    columns.read(blocks, as_array(dense))
+    return dense
+
+
+def _any_stops(comm: Communicator, place: Place, stop: Callable[[], bool]) -> bool:
+    """Whether any rank was asked to stop. Collective."""
+    asked = place.tensor([float(stop())], torch.float64)
+    comm.all_reduce(asked, Kind.SETUP, Reduction.MAX)
+    return bool(asked)
