@@ -1,4 +1,6 @@
-"""Entry point of every rank: ``python -m mpi4py -m gnnloom.trainer [predict] CONFIG.json``, or options by hand.
+"""Entry point of every rank: ``python -m mpi4py -m gnnloom.trainer [ACTION] CONFIG.json``, or options by hand.
+
+ACTION is ``predict`` or ``propagate``; without one, the ranks train.
 
     mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog catalog --dataset cora --ranks 4 --hidden 16
     mpirun -n 4 python -m mpi4py -m gnnloom.trainer predict --catalog catalog --dataset cora --ranks 4 --run NAME
@@ -8,7 +10,8 @@ of is reported once, by the lowest rank that has it, and every rank exits with t
 the system or of memory that only one rank meets is reported in one line by that rank, which ends the job with the
 error's code. Any other exception ends the whole job at once, with its traceback (also while modules are imported,
 thanks to ``-m mpi4py``). On SIGTERM (or SIGUSR1, which MPICH's launcher forwards) a training writes a checkpoint after
-the current epoch and exits with code 75; the same command continues from there. A prediction ends at once.
+the current epoch and exits with code 75; the same command continues from there. A propagation does so after the
+current columns. A prediction ends at once.
 ``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file, rank 0 writes such a code there, and all
 ranks exit with code 0.
 """
@@ -26,12 +29,14 @@ from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.ending import end_job, report
 from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.arguments import parse_arguments
 from gnnloom.trainer.job.stop import EXIT_STOPPED, StopRequest, leave
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.propagate import propagate
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,6 +59,8 @@ def main(arguments: Sequence[str]) -> int:
             # A prediction has no checkpoint: it ends at once, and begins again.
             stop.release()
             result = predict(comm, job.config)
+        elif isinstance(job.config, PropagateConfig):
+            result = propagate(comm, job.config, stop)
         else:
             result = train(comm, job.config, stop, restart=job.restart, begun=record_forecast)
     except CollectiveError as error:

@@ -19,6 +19,7 @@ from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.option import Option, options_of
 from gnnloom.workflows.api.cluster import CLUSTER
+from gnnloom.workflows.api.propagate import propagate_options
 from gnnloom.workflows.api.train_options import train_options
 
 FILE = Path(gnnloom.workflows.api.__file__).with_name("option_types.pyi")
@@ -49,6 +50,7 @@ def option_types() -> str:
     }
     blocks = [_HEAD, _class("ClusterKeywords", "TypedDict", CLUSTER)]
     blocks += [_class(name, "ClusterKeywords", options) for name, options in classes.items()]
+    blocks += [_class("PropagateKeywords", "TypedDict", propagate_options())]
     return "\n".join([*blocks, _class("TrainKeywords", "TypedDict", train_options())])
 
 

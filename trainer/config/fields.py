@@ -130,6 +130,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "int | None": (int, type(None)),
     "float": (int, float),
+    "float | None": (int, float, type(None)),
     "bool": (bool,),
     "tuple[int, ...]": (tuple,),
     "tuple[int, ...] | None": (tuple, type(None)),

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.files import read_json
 from gnnloom.storage.option import Option, options_of
 from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.train_config import TrainConfig, gather_fields, other_options
 
-PREDICT = "predict"
+PREDICT, PROPAGATE = "predict", "propagate"
+#: What a rank does instead of training, if its first argument says so.
+_KINDS: Final[Mapping[str, type[PredictConfig | PropagateConfig]]] = MappingProxyType(
+    {PREDICT: PredictConfig, PROPAGATE: PropagateConfig}
+)
 
 
 @dataclass(frozen=True)
@@ -27,14 +33,14 @@ class Job:
         restart: start the run over instead of continuing it.
     """
 
-    config: TrainConfig | PredictConfig
+    config: TrainConfig | PredictConfig | PropagateConfig
     result: Path | None
     restart: bool = False
 
     @property
     def command(self) -> str:
         """What it does, which ranks compare before anything else."""
-        return PREDICT if isinstance(self.config, PredictConfig) else "train"
+        return next((name for name, kind in _KINDS.items() if isinstance(self.config, kind)), "train")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -45,7 +51,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse_arguments(arguments: Sequence[str]) -> Job:
-    """Parse ``[predict] [CONFIG.json | DATASET | DATASET/RUN] [--field value ...] [--restart] [--result FILE]``.
+    """Parse ``[ACTION] [CONFIG.json | DATASET | DATASET/RUN] [--field value ...] [--restart] [--result FILE]``.
+
+    ACTION is ``predict`` or ``propagate``.
 
     Options override the file. Fields of a training that neither has come from the run, if it exists.
 
@@ -53,9 +61,9 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
         InputError: an option or field is unknown or has a wrong value, or the file cannot be read.
         ExistsError: the run was made with other values of fields that must not change.
     """
-    predicts = list(arguments[:1]) == [PREDICT]
-    kind = PredictConfig if predicts else TrainConfig
-    values = vars(_build_parser(kind).parse_args(arguments[1:] if predicts else arguments))
+    chosen = _KINDS.get(arguments[0]) if arguments else None
+    kind = chosen or TrainConfig
+    values = vars(_build_parser(kind).parse_args(arguments[1:] if chosen else arguments))
     target, result = values.pop("target"), values.pop("result")
     restart = values.pop("restart", False)
     content: dict[str, Any] = {}
@@ -69,12 +77,12 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
         dataset, slash, run = target.partition("/")
         content = {"dataset": dataset} | ({"run": run} if slash else {})
     fields = gather_fields({**content, **values})
-    if predicts:
-        return Job(PredictConfig.from_json(fields), result)
+    if chosen:
+        return Job(chosen.from_json(fields), result)
     return Job(configure(fields, restart=restart), result, restart)
 
 
-def _build_parser(kind: type[TrainConfig | PredictConfig]) -> argparse.ArgumentParser:
+def _build_parser(kind: type[TrainConfig | PredictConfig | PropagateConfig]) -> argparse.ArgumentParser:
     # Options that are not given leave no default behind, which would override the file. Abbreviations are refused, as a
     # new option could make them ambiguous.
     parser = _Parser(prog="python -m mpi4py -m gnnloom.trainer", argument_default=argparse.SUPPRESS, allow_abbrev=False)

@@ -15,12 +15,22 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.ending import end_job, report
 from gnnloom.trainer.comm.transports.registry import LaunchedRank, world
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.stop import EXIT_STOPPED, StoppedError, StopRequest, interrupted_by, leave, preparing_signals
+from gnnloom.trainer.job.stop import (
+    EXIT_STOPPED,
+    STOPPED_PROPAGATION,
+    StoppedError,
+    StopRequest,
+    interrupted_by,
+    leave,
+    preparing_signals,
+)
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.propagate import propagate
 
 Result = TypeVar("Result")
 
@@ -127,3 +137,10 @@ class RanksInPlace:
 
     def predict(self, config: PredictConfig) -> dict[str, Any]:
         return predict(self.comm, config)
+
+    def propagate(self, config: PropagateConfig) -> dict[str, Any]:
+        self.stop.hear(signal.SIGTERM, signal.SIGUSR1)
+        result = propagate(self.comm, config, self.stop)
+        if result["state"] == "stopped":
+            raise CollectiveError(STOPPED_PROPAGATION, reports=self.is_first, code=EXIT_STOPPED)
+        return result

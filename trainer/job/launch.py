@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,6 +20,7 @@ from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.descriptors import code_of_named, load_named
 from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, LaunchError
 from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact, artifact_key
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.option import options_of
@@ -27,17 +29,26 @@ from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.propagate_config import PropagateConfig
+from gnnloom.trainer.config.propagation_plan import Planned, free_memory, plan_of
+from gnnloom.trainer.config.propagation_plan import summary as summary_of_steps
 from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.arguments import PREDICT
+from gnnloom.trainer.data.open_shards import ROW_SHARDS
+from gnnloom.trainer.job.arguments import PREDICT, PROPAGATE
 from gnnloom.trainer.job.leftovers import remove_segments_since
-from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, StoppedError, handling
+from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, STOPPED_PROPAGATION, StoppedError, handling
 from gnnloom.trainer.loggers.registry import check_loggers
+from gnnloom.trainer.propagation.memory import rank_sizes
+from gnnloom.trainer.propagation.source_rows import PROPAGABLE
 
 logger = logging.getLogger(__name__)
 
 #: Whether ranks that were started at a time (seconds since 1970) have something to keep.
 HasBegun = Callable[[float], bool]
+
+#: After what ranks that train stop.
+_EPOCH = "this epoch, with a checkpoint"
 
 #: Lines of the ranks' output that an error shows.
 _LAST_LINES = 100
@@ -140,6 +151,51 @@ def launch_prediction(config: PredictConfig) -> dict[str, Any]:
     return _launch([PREDICT], config.to_json(), config.ranks, config.threads)
 
 
+def prepare_propagation(config: PropagateConfig) -> tuple[Path, Planned]:
+    """Check everything about a propagation that can be checked before ranks are started.
+
+    Returns:
+        The folder of its artifact, and what the ranks will do.
+
+    Raises:
+        NotFoundError: the dataset or its shards do not exist.
+        InputError: the shards lack the matrix, or are for another number of ranks.
+        BudgetError: the memory is too small.
+    """
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    shard = ROW_SHARDS.open(dataset, config, 0, config.ranks, ReadCounter()).shard
+    PROPAGABLE[config.of].open(shard)
+    memory = free_memory(config.ranks) if config.memory is None else config.memory
+    threads = config.threads or max(1, len(os.sched_getaffinity(0)) // config.ranks)
+    planned = plan_of(config, shard.shards, rank_sizes(shard.shards), memory, threads)
+    key = artifact_key("propagated", config.parameters(), config.inputs(shard.shards))
+    return dataset.path / "propagated" / key, planned
+
+
+def launch_propagation(config: PropagateConfig) -> dict[str, Any]:
+    """Propagate a matrix on new ranks of this machine; returns the summary.
+
+    If the steps are stored already, no process is started. On SIGTERM or Ctrl-C to this process the ranks stop after
+    the current columns, and at once if they have stored none.
+
+    Raises:
+        LaunchError, InputError, IncompleteError: as :func:`launch`.
+        NotFoundError, InputError, BudgetError: see :func:`prepare_propagation`.
+        StoppedError: it was asked to stop.
+    """
+    path, _ = prepare_propagation(config)
+    if (path / MANIFEST).exists():
+        return summary_of_steps(Artifact(path))
+
+    def begun(since: float) -> bool:
+        return any(record.stat().st_mtime >= since for record in (path / WORK / "records").glob("[!.]*.json"))
+
+    try:
+        return _launch([PROPAGATE], config.to_json(), config.ranks, config.threads, (), begun, "these columns")
+    except StoppedError as error:
+        raise StoppedError(STOPPED_PROPAGATION) from error
+
+
 def _launch(
     action: list[str],
     content: dict[str, Any],
@@ -147,22 +203,29 @@ def _launch(
     threads: int,
     options: Sequence[str] = (),
     begun: HasBegun | None = None,
+    unit: str = _EPOCH,
 ) -> dict[str, Any]:
     """Run the ranks with a configuration in a file."""
     with own_folder() as folder:
         config = folder / "config.json"
         write_json(config, content)
-        return launch_program("gnnloom.trainer", [*action, str(config), *options], ranks, threads, begun)
+        return launch_program("gnnloom.trainer", [*action, str(config), *options], ranks, threads, begun, unit)
 
 
 def launch_program(
-    module: str, arguments: Sequence[str], ranks: int, threads: int, begun: HasBegun | None = None
+    module: str,
+    arguments: Sequence[str],
+    ranks: int,
+    threads: int,
+    begun: HasBegun | None = None,
+    unit: str = _EPOCH,
 ) -> dict[str, Any]:
     """Run a module on new ranks of this machine; returns what they write into the file after ``--result``.
 
     Args:
         begun: whether ranks that were started at a time (seconds since 1970) have something to keep. If so, SIGTERM and
             Ctrl-C ask them to stop after a checkpoint. Without it, the ranks end with this process.
+        unit: after which ranks stop that were asked to, as Ctrl-C says.
 
     Raises:
         LaunchError: the launcher is missing, or the ranks failed without saying why. An error that they reported is
@@ -174,7 +237,7 @@ def launch_program(
         environment = rank_environment(ranks, threads)
         # This process reads the ranks' exit code; the file is for ranks that a batch job starts.
         environment.pop(EXIT_CODE_FILE, None)
-        code, last_lines = _run([*chosen_transport().launcher(ranks), *program], environment, begun)
+        code, last_lines = _run([*chosen_transport().launcher(ranks), *program], environment, begun, unit)
         if code == 0 and result.exists():
             return read_json(result)
     raise _failure(code, last_lines)
@@ -226,11 +289,11 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
 
-def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None) -> tuple[int, list[str]]:
+def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None, unit: str) -> tuple[int, list[str]]:
     """Run the launcher; returns its exit code and the last lines that it and the ranks printed.
 
     Args:
-        begun: see :func:`launch_program`.
+        begun, unit: see :func:`launch_program`.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed, and the ranks have exited.
@@ -253,7 +316,7 @@ def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None
         errors="replace",
         start_new_session=True,
     ) as process:
-        requests = _StopRequests(process, lambda: begun is None or begun(started))
+        requests = _StopRequests(process, lambda: begun is None or begun(started), unit)
         try:
             with requests.heard() if begun is not None else nullcontext():
                 for printed in process.stdout or ():
@@ -290,8 +353,8 @@ class _StopRequests:
         ended_all: the ranks were killed because they had nothing to keep.
     """
 
-    def __init__(self, process: subprocess.Popen[str], begun: Callable[[], bool]) -> None:
-        self._process, self._begun = process, begun
+    def __init__(self, process: subprocess.Popen[str], begun: Callable[[], bool], unit: str) -> None:
+        self._process, self._begun, self._unit = process, begun, unit
         self.interrupted = self.ended_all = False
 
     @contextmanager
@@ -314,5 +377,5 @@ class _StopRequests:
             raise KeyboardInterrupt
         self.interrupted = True
         if self._begun():
-            logger.warning("stopping after this epoch, with a checkpoint; press Ctrl-C again to stop at once")
+            logger.warning("stopping after %s; press Ctrl-C again to stop at once", self._unit)
         self._stop(number, frame)

@@ -16,8 +16,9 @@ from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.config.algorithm_config import AUTO
 from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.launch import launch, launch_prediction
+from gnnloom.trainer.job.launch import launch, launch_prediction, launch_propagation
 from gnnloom.trainer.job.stop import StopRequest, preparing_signals
 
 if TYPE_CHECKING:
@@ -82,6 +83,14 @@ class Ranks(Protocol):
         """Predict with a run, unless it has these predictions; returns the summary."""
         ...
 
+    def propagate(self, config: PropagateConfig) -> dict[str, Any]:
+        """Propagate a matrix, unless the steps are stored already; returns the summary.
+
+        Raises:
+            StoppedError: the propagation was asked to stop; the columns that are done are kept.
+        """
+        ...
+
 
 class NewRanks:
     """Ranks that this process starts for each training and prediction; it does everything else by itself."""
@@ -112,6 +121,9 @@ class NewRanks:
 
     def predict(self, config: PredictConfig) -> dict[str, Any]:
         return launch_prediction(config)
+
+    def propagate(self, config: PropagateConfig) -> dict[str, Any]:
+        return launch_propagation(config)
 
 
 @contextmanager

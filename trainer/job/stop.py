@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from gnnloom.storage.errors import LaunchError
 
@@ -65,6 +65,8 @@ def raised_again(signals: Mapping[type[BaseException], signal.Signals]) -> Itera
 
 #: Exit code of what was asked to stop and can be resumed (EX_TEMPFAIL).
 EXIT_STOPPED = 75
+#: What a propagation says that was asked to stop.
+STOPPED_PROPAGATION: Final = "stopped: finished columns are kept; run the same command again to continue"
 
 #: Environment variable that names a file. If it is set, ranks that have agreed on an exit code leave with code 0, and
 #: the first rank writes the code into the file. Slurm needs this: ``srun --kill-on-bad-exit``, which ends a job whose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -45,6 +45,10 @@ class RankSizes:
     adjacency_bytes: int
     stream_bytes: int
     index_bytes: int
+
+    def to_list(self) -> list[int]:
+        """The numbers in the order of the fields."""
+        return list(astuple(self))
 
     @classmethod
     def of(cls, shard: RowShard) -> RankSizes:

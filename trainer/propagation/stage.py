@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
@@ -19,35 +18,10 @@ from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 from gnnloom.trainer.propagation.column_store import columns_of, consecutive
 from gnnloom.trainer.propagation.memory import MemoryPlan
 from gnnloom.trainer.propagation.source_rows import SourceColumns, SourceRows
+from gnnloom.trainer.propagation.steps import Propagation
 from gnnloom.trainer.propagation.stored_steps import StoredSteps, unfinished
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Propagation:
-    """What is computed.
-
-    Attributes:
-        steps: number of products.
-        normalization: of the adjacency.
-        teleport: probability of personalized PageRank, of which the last step is stored; None for powers, all stored.
-    """
-
-    steps: int
-    normalization: str
-    teleport: float | None = None
-
-    @property
-    def stored(self) -> tuple[int, ...]:
-        """The steps that are stored."""
-        steps = tuple(range(1, self.steps + 1))
-        return steps if self.teleport is None else steps[-1:]
-
-    @property
-    def matrices(self) -> int:
-        """Dense matrices in memory at a time."""
-        return 2 if self.teleport is None else 3
 
 
 def propagate_blocks(

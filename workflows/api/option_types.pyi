@@ -99,6 +99,20 @@ class HardKeywords(ClusterKeywords, total=False):
     features: bool
     seed: int
 
+class PropagateKeywords(TypedDict, total=False):
+    of: str
+    steps: int
+    normalization: str
+    ppr: float | None
+    ranks: int
+    shards: str | None
+    method: str | None
+    memory: int | str | None
+    adjacency: str
+    threads: int
+    scratch: str | None
+    wait_timeout: float
+
 class TrainKeywords(TypedDict, total=False):
     ranks: int
     algorithm: str

@@ -33,6 +33,7 @@ _COMMANDS = {
     "shard": ("data.shard", "Write the shards that each rank reads."),
     "sample": ("data.sample", "Draw the batches of a training ahead of it."),
     "links": ("data.links", "Hold edges out of a graph, to predict them."),
+    "propagate": ("runs.propagate", "Store powers of the adjacency times the features."),
     "train": ("runs.train", "Train on the whole graph, or on samples."),
     "calibrate": ("runs.calibrate", "Measure how fast this machine multiplies and communicates."),
     "plan": ("runs.planner", "Predict time and memory of a training on every algorithm and process grid."),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.ingest import features, generate, ingest
     from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
     from gnnloom.workflows.api.partition import partition, shard
+    from gnnloom.workflows.api.propagate import propagate
     from gnnloom.workflows.api.recipe import run
     from gnnloom.workflows.api.run import Run
     from gnnloom.workflows.api.sample import sample
@@ -48,6 +49,7 @@ __all__ = [
     "ingest",
     "partition",
     "predict",
+    "propagate",
     "read_links",
     "read_ogb_links",
     "run",
@@ -71,6 +73,7 @@ _HOMES = {
     "ingest": f"{_API}.ingest",
     "partition": f"{_API}.partition",
     "predict": f"{_API}.train",
+    "propagate": f"{_API}.propagate",
     "read_links": f"{_API}.links",
     "read_ogb_links": f"{_API}.links",
     "run": f"{_API}.recipe",

@@ -19,7 +19,8 @@ from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 from gnnloom.trainer.propagation.column_store import ColumnStore, consecutive
 from gnnloom.trainer.propagation.memory import BASE_BYTES, MemoryPlan, RankSizes, peak_of, plan_memory, rank_sizes
 from gnnloom.trainer.propagation.source_rows import FeatureRows, LabelRows, SourceColumns
-from gnnloom.trainer.propagation.stage import Propagation, propagate_blocks
+from gnnloom.trainer.propagation.stage import propagate_blocks
+from gnnloom.trainer.propagation.steps import Propagation
 from gnnloom.trainer.propagation.stored_steps import task_of
 from support.graphs import random_adjacency
 from support.lone import LoneCommunicator

@@ -1,0 +1,85 @@
+"""The configuration of a propagation: the matrix, the adjacency's normalization, and the ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.option import Group
+from gnnloom.trainer.config.fields import Config, option
+from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
+from gnnloom.trainer.propagation.memory import ADJACENCY
+from gnnloom.trainer.propagation.source_rows import PROPAGABLE
+
+_computed = partial(option, group=Group.DATA, is_common=True)
+_executed = partial(option, group=Group.EXECUTION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropagateConfig(Config):
+    """What is propagated, how often, and by which ranks."""
+
+    catalog: str = option(text="Directory of the catalog")
+    dataset: str = option(text="Name of the dataset")
+    of: str = _computed(
+        "feature",
+        "Matrix to propagate; label: ones for the classes of the training vertices",
+        choices=tuple(PROPAGABLE),
+    )
+    steps: int = _computed(3, "Number of products: A X to A^K X", least=1, most=1000, metavar="K")
+    normalization: str = _computed(
+        "symmetric", "Normalization of the adjacency, which has its self loops", choices=NORMALIZATIONS
+    )
+    ppr: float | None = _computed(
+        None,
+        "Teleport probability: store personalized PageRank diffusion of the matrix after K steps instead of the powers",
+        kind=float,
+        above=0.0,
+        most=1.0,
+        default_text="powers",
+        metavar="ALPHA",
+    )
+    ranks: int = _executed(1, "Number of MPI ranks (and of row shards)", least=1, is_common=True)
+    shards: str | None = option(
+        None, "Key of the row shards, if there are several for these ranks", group=Group.INPUT, metavar="KEY"
+    )
+    method: str | None = option(None, "Partitioner of the row shards, if there are several", group=Group.INPUT)
+    memory: int | None = _executed(
+        None,
+        "Memory per rank, which decides how many columns are multiplied at a time",
+        kind=int,
+        is_size=True,
+        least=1,
+        is_common=True,
+        default_text="most of what is free",
+    )
+    adjacency: str = _executed(
+        "auto",
+        "Place of the adjacency while it is multiplied; auto: disk if more columns fit then",
+        choices=ADJACENCY,
+    )
+    threads: int = _executed(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0, most=4096)
+    scratch: str | None = _executed(
+        None, "Folder for temporary files, which all ranks see", default_text="in the dataset", metavar="DIR"
+    )
+    wait_timeout: float = _executed(
+        600.0, "Seconds that a rank waits for others before it ends with a report; 0: forever", least=0
+    )
+
+    # What opening row shards asks of a configuration.
+    algorithm = "p2p"
+    permutation = None
+    streams_adjacency = False
+
+    def parameters(self) -> dict[str, Any]:
+        """What determines the values, except the inputs."""
+        return {"of": self.of, "steps": self.steps, "normalization": self.normalization, "ppr": self.ppr}
+
+    @staticmethod
+    def inputs(shards: RowShards) -> dict[str, str]:
+        """Kind to key of what the values are made from; sums are rounded in another order on other shards."""
+        made_from = shards.artifact.inputs
+        kept = {kind: made_from[kind] for kind in ("graph", "vertices") if kind in made_from}
+        return {**kept, "shards": shards.artifact.key}

@@ -1,0 +1,102 @@
+"""What a propagation will do and need, and what a finished one reports; known before a rank is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gnnloom.storage.artifacts.propagated import Propagated
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.machine_memory import available_memory
+from gnnloom.trainer.config.propagate_config import PropagateConfig
+from gnnloom.trainer.propagation.memory import MemoryPlan, RankSizes, describe, plan_memory
+from gnnloom.trainer.propagation.source_rows import PROPAGABLE
+from gnnloom.trainer.propagation.steps import Propagation
+
+#: Share of the free memory that ranks use unless they are told otherwise.
+_SHARE: Final = 0.8
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plan of all ranks.
+
+    Attributes:
+        memory: columns at a time, and the place of the adjacency.
+        sizes: of all ranks.
+        num_vertices, num_columns: of the matrix.
+        num_stored: steps that are stored.
+    """
+
+    memory: MemoryPlan
+    sizes: Sequence[RankSizes]
+    num_vertices: int
+    num_columns: int
+    num_stored: int
+
+    @property
+    def nonzeros(self) -> int:
+        """Entries of the adjacency."""
+        return sum(each.nnz for each in self.sizes)
+
+    def described(self) -> dict[str, Any]:
+        """The plan for people and programs."""
+        return describe(self.memory, self.sizes, self.num_vertices, self.num_columns, self.num_stored)
+
+
+def propagation_of(config: PropagateConfig) -> Propagation:
+    """What is computed."""
+    return Propagation(config.steps, config.normalization, config.ppr)
+
+
+def plan_of(
+    config: PropagateConfig, shards: RowShards, sizes: Sequence[RankSizes], memory: int, threads: int
+) -> Planned:
+    """The plan for row shards.
+
+    Args:
+        memory: bytes per rank.
+        threads: per rank.
+
+    Raises:
+        BudgetError: the memory is too small for any.
+        InputError: the matrix has no columns.
+    """
+    what, num_columns = propagation_of(config), PROPAGABLE[config.of].width(shards)
+    if not num_columns or not shards.num_vertices:
+        raise InputError(f"{shards.artifact.path}: the {config.of} has no columns or no vertices to propagate")
+    plan = plan_memory(
+        sizes,
+        shards.num_vertices,
+        num_columns,
+        memory,
+        adjacency=config.adjacency,
+        matrices=what.matrices,
+        threads=threads,
+    )
+    return Planned(plan, sizes, shards.num_vertices, num_columns, len(what.stored))
+
+
+def free_memory(ranks: int) -> int:
+    """Bytes for each of some ranks of this machine."""
+    return int(_SHARE * available_memory()) // ranks
+
+
+def summary(artifact: Artifact) -> dict[str, Any]:
+    """What a finished propagation reports; ``reused`` unless the caller made it."""
+    found = Propagated(artifact)
+    measured = artifact.measured.get("run", {})
+    return {
+        "state": "finished",
+        "dataset": artifact.path.parents[1].name,
+        "key": artifact.key,
+        **artifact.parameters,
+        "stored_steps": list(found.steps),
+        "vertices": found.num_vertices,
+        "columns": found.num_features,
+        **measured,
+        "reused": True,
+    }

@@ -1,0 +1,89 @@
+"""Propagates a matrix of the vertices over the graph: powers of the adjacency times the features, stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+from gnnloom.storage import Dataset as StoredDataset
+from gnnloom.storage.artifacts.propagated import Propagated
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option, options_of, parse_bytes
+from gnnloom.trainer.config.propagate_config import PropagateConfig
+from gnnloom.trainer.job.ranks import Ranks, ranks_of_job
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
+from gnnloom.workflows.api.keywords import check_known, plain_values, with_options
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.api.option_types import PropagateKeywords
+
+
+def propagate_options() -> dict[str, Option]:
+    """The options of a propagation by name; the dataset is an argument."""
+    return {name: each for name, each in options_of(PropagateConfig).items() if name not in ("catalog", "dataset")}
+
+
+@with_options(propagate_options())
+def propagate(dataset: DatasetLike, *, catalog: CatalogLike = None, **options: Unpack[PropagateKeywords]) -> Propagated:
+    """Multiply the features of all vertices with the normalized adjacency, again and again, and store every product.
+
+    ``result.read(2)`` is A^2 X in the order of the dataset's vertices, and ``result.read(2, start, stop)`` some of its
+    rows. With ``ppr``, only the last step of personalized PageRank is stored. The features are never in memory as a
+    whole: ``memory`` bytes per rank decide how many columns are multiplied at a time.
+
+    The ranks are new processes of this machine. Inside an MPI job the call is collective, as
+    :func:`gnnloom.train`. Steps that are stored already are found.
+
+    Args:
+        dataset: the dataset or its name.
+        catalog: as for :func:`gnnloom.ingest`.
+        options: as in ``gnnloom propagate --help``; ``memory`` is bytes, or text such as ``"3G"``.
+
+    Returns:
+        The stored steps.
+
+    Raises:
+        InputError: an option is unknown or has a wrong value, or the dataset has no such matrix.
+        NotFoundError: the dataset or its row shards do not exist.
+        BudgetError: the memory is too small.
+        LaunchError: mpiexec is missing, or the ranks failed. ``StoppedError``, one of its kinds: the propagation was
+            asked to stop, and the same call continues it.
+        CollectiveError: inside an MPI job: any of these errors, raised on every rank.
+    """
+    found, given = as_dataset(dataset, catalog), plain_values(options)
+    check_known("propagate", given, propagate_options())
+    if isinstance(given.get("memory"), str):
+        given["memory"] = _size(given["memory"])
+    with ranks_of_job("gnnloom propagate", trains=True) as ranks:
+        result = propagate_on(ranks, found, given)
+    return found.propagated(result["key"])
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise InputError(f"memory {error}") from error
+
+
+def settled_propagation(ranks: Ranks, dataset: StoredDataset, given: Mapping[str, Any]) -> PropagateConfig:
+    """The configuration of a propagation on these ranks. Collective on the ranks of a job."""
+
+    def settle() -> PropagateConfig:
+        number = ranks.number(given.get("ranks"))
+        fields = dict(given) if number is None else {**given, "ranks": number}
+        return PropagateConfig(catalog=str(dataset.path.parent), dataset=dataset.name, **fields)
+
+    return ranks.agree(settle, PropagateConfig.to_json)
+
+
+def propagate_on(ranks: Ranks, dataset: StoredDataset, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Propagate on some ranks. Collective on the ranks of a job.
+
+    Args:
+        given: fields of the configuration.
+
+    Returns:
+        What ``gnnloom propagate --json`` prints, the same on every rank.
+    """
+    return ranks.propagate(settled_propagation(ranks, dataset, given))

@@ -1,0 +1,59 @@
+"""`gnnloom propagate`: powers of the adjacency times the features, computed once and stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from gnnloom.trainer.comm.transports.registry import LaunchedRank
+from gnnloom.trainer.config.propagate_config import PropagateConfig
+from gnnloom.trainer.job.launch import prepare_propagation
+from gnnloom.trainer.job.ranks import ranks_of_job
+from gnnloom.workflows.api.propagate import propagate_on, propagate_options
+from gnnloom.workflows.cli.terminal.help import GroupedCommand
+from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option
+from gnnloom.workflows.cli.terminal.output import show
+
+
+@click.command("propagate", cls=GroupedCommand)
+@click.argument("name")
+@add_options(propagate_options().values())
+@flag_option("plan", "Only print what it would need: memory per rank, passes and disk space.")
+@json_option
+def propagate_command(name: str, plan: bool, as_json: bool, **options: Any) -> None:
+    """Store A X, A^2 X, ... A^K X of dataset NAME, with the normalized adjacency A and the features X.
+
+    Each rank reads its row shards (`gnnloom shard`), and multiplies as many columns at a time as fit its memory: the
+    features are never in memory as a whole. The same command again continues what was stopped, or reports what is
+    stored already. The ranks are new processes of this machine, or those of the MPI job: mpirun -n 4 gnnloom
+    propagate NAME.
+
+    \b
+    Example:
+      gnnloom propagate web --steps 3
+      gnnloom propagate web --steps 10 --ppr 0.1 --normalization symmetric --ranks 4
+      gnnloom propagate web --steps 3 --memory 3G --plan
+    """
+    source = click.get_current_context().get_parameter_source
+    given = {key: value for key, value in options.items() if source(key) is not ParameterSource.DEFAULT}
+    if plan:
+        # Nothing is agreed on, so one rank acts for all.
+        launched = LaunchedRank.from_environment()
+        if launched.rank == 0:
+            _show_plan(name, {"ranks": launched.size, **given}, as_json=as_json)
+        return
+    with ranks_of_job("gnnloom propagate", exits=True, trains=True) as ranks:
+        dataset = ranks.agree(lambda: current_catalog()[name])
+        result = propagate_on(ranks, dataset, given)
+        if ranks.is_first:
+            show(result, as_json=as_json, title=f"propagated {result['of']} of {name}")
+
+
+def _show_plan(name: str, given: dict[str, Any], *, as_json: bool) -> None:
+    dataset = current_catalog()[name]
+    config = PropagateConfig(catalog=str(dataset.path.parent), dataset=dataset.name, **given)
+    path, planned = prepare_propagation(config)
+    content = {"dataset": name, "key": path.name, "steps": config.steps, "ranks": config.ranks, **planned.described()}
+    show(content, as_json=as_json, title=f"plan: propagated {config.of} of {name}")
