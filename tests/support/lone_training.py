@@ -11,11 +11,13 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.arguments import PREDICT
+from gnnloom.trainer.job.arguments import PREDICT, PROPAGATE
 from gnnloom.trainer.job.launch import HasBegun
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.propagate import propagate
 from gnnloom.trainer.training.session import Session, open_session
 from support.lone import LoneCommunicator
 
@@ -38,12 +40,15 @@ class LoneLauncher:
         threads: int,
         options: Sequence[str] = (),
         begun: HasBegun | None = None,
+        unit: str = "",
     ) -> dict[str, Any]:
-        del threads, begun
+        del threads, begun, unit
         assert ranks == 1
         self.jobs += 1
         if action == [PREDICT]:
             return predict(LoneCommunicator(), PredictConfig.from_json(content))
+        if action == [PROPAGATE]:
+            return propagate(LoneCommunicator(), PropagateConfig.from_json(content), lambda: False)
         return train(LoneCommunicator(), TrainConfig.from_json(content), restart="--restart" in options)
 
 
