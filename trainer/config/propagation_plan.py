@@ -93,6 +93,7 @@ def summary(artifact: Artifact) -> dict[str, Any]:
         "state": "finished",
         "dataset": artifact.path.parents[1].name,
         "key": artifact.key,
+        "digest": artifact.digest,
         **artifact.parameters,
         "stored_steps": list(found.steps),
         "vertices": found.num_vertices,

@@ -16,6 +16,9 @@ from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option
 from gnnloom.workflows.cli.terminal.output import show
 
+#: What a table shows first; ranks write their result in alphabetical order.
+_FIRST = ("dataset", "key", "of", "steps", "normalization", "ppr", "vertices", "columns", "nonzeros", "ranks")
+
 
 @click.command("propagate", cls=GroupedCommand)
 @click.argument("name")
@@ -48,7 +51,8 @@ def propagate_command(name: str, plan: bool, as_json: bool, **options: Any) -> N
         dataset = ranks.agree(lambda: current_catalog()[name])
         result = propagate_on(ranks, dataset, given)
         if ranks.is_first:
-            show(result, as_json=as_json, title=f"propagated {result['of']} of {name}")
+            result = {key: result[key] for key in _FIRST} | result
+            show(result, as_json=as_json, title=f"propagated {result['of']} of {name}", hide=("state",))
 
 
 def _show_plan(name: str, given: dict[str, Any], *, as_json: bool) -> None:
