@@ -45,6 +45,7 @@ class Group(StrEnum):
     OPTIMIZATION = "Optimization"
     SAMPLING = "Sampling"
     CHECKPOINTS = "Checkpoints"
+    SMOOTHING = "Smoothing"
     LOGGING = "Logging"
     OUTPUT = "Output"
     EXECUTION = "Execution"

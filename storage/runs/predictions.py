@@ -15,6 +15,8 @@ from gnnloom.storage.format.files import parsing, read_json
 from gnnloom.storage.format.schema import check_version
 
 PREDICTIONS_INDEX = "predictions.json"
+#: Beginning of the names of arrays that are smoothed over the edges of the graph.
+SMOOTHED = "smoothed_"
 
 
 class Predictions:
@@ -49,11 +51,13 @@ class Predictions:
     def array(self, name: str) -> ArrayReader:
         """Open ``label``, ``multilabel`` or ``target``, ``score`` or ``embedding``, to read ranges of it.
 
+        Predictions that were smoothed also have ``smoothed_label`` and ``smoothed_score``.
+
         Raises:
             NotFoundError: this array was not predicted.
         """
         if name not in self._records:
-            option = " --embeddings" if name == "embedding" else ""
+            option = " --embeddings" if name == "embedding" else " --smooth" if name.startswith(SMOOTHED) else ""
             raise NotFoundError(
                 f"{self.path}: no {name}; there are {', '.join(self._records)}; `gnnloom predict{option}` makes them"
             )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.fields import Config, option
+from gnnloom.trainer.config.fields import option
+from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictConfig(Config):
-    """The run that predicts, and its ranks: any number for which there are shards."""
+class PredictConfig(SmoothingConfig):
+    """The run that predicts, its ranks (any number for which there are shards), and how predictions are smoothed."""
 
     catalog: str = option(text="Directory of the catalog")
     dataset: str = option(text="Name of the dataset")
@@ -45,12 +47,14 @@ class PredictConfig(Config):
         embeddings: bool = False,
         checkpoint: str = "auto",
         wait_timeout: float | None = None,
+        **smoothing: Any,
     ) -> PredictConfig:
         """Predict with a run of a dataset, which may have moved or got another name since the training.
 
         Args:
             ranks: number of ranks; by default that of the training.
             wait_timeout: seconds that a rank waits for others; by default those of the training.
+            smoothing: fields of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
         trained = TrainConfig.of_run(run)
         here = replace(trained, catalog=str(dataset.path.parent), dataset=dataset.name, run=run.name)
@@ -61,6 +65,7 @@ class PredictConfig(Config):
             embeddings=embeddings,
             checkpoint=checkpoint,
             wait_timeout=wait_timeout,
+            **smoothing,
         )
 
     @classmethod
@@ -74,6 +79,7 @@ class PredictConfig(Config):
         threads: int = 0,
         checkpoint: str = "auto",
         wait_timeout: float | None = None,
+        **smoothing: Any,
     ) -> PredictConfig:
         """Predict with the run that a configuration names.
 
@@ -81,6 +87,7 @@ class PredictConfig(Config):
             shards: key of the shards that the run was trained on, if known.
             ranks: number of ranks; by default that of the training.
             wait_timeout: seconds that a rank waits for others; by default those of the training.
+            smoothing: fields of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
         # Row shards and a given process grid fit one number of ranks, so they are kept only if that number is the same.
         ranks = trained.ranks if ranks is None else ranks
@@ -97,4 +104,5 @@ class PredictConfig(Config):
             threads=threads,
             checkpoint=checkpoint,
             wait_timeout=trained.wait_timeout if wait_timeout is None else wait_timeout,
+            **smoothing,
         )

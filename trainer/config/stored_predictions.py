@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.storage.errors import CorruptError, FormatError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import predicting_checkpoint, predicting_epoch
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 
 logger = logging.getLogger(__name__)
+
+#: Entry of the facts of predictions: how they are smoothed, and the accuracies before and after.
+SMOOTHING: Final = "smoothing"
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,12 @@ class Found:
     Attributes:
         epoch: epoch after which the predictions were made that are all that is asked for; 0 if there are none.
         embeds: predictions that are made now have to contain embeddings: they are asked for, or the run has them.
+        smoothing: how predictions that are made now have to be smoothed, too: as asked for, or else as the run has it.
     """
 
     epoch: int
     embeds: bool
+    smoothing: SmoothingConfig
 
 
 def look_up(run: Run, config: PredictConfig) -> Found:
@@ -39,19 +45,30 @@ def look_up(run: Run, config: PredictConfig) -> Found:
     _, epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)
     # A model without hidden layers has no embeddings.
     wanted = config.embeddings and bool(TrainConfig.of_run(run).hidden)
-    embeds = config.embeddings
+    embeds, smoothing = config.embeddings, config.smoothing
     try:
         if epoch and run.has_predictions_of(epoch):
-            # Embeddings that were made with this checkpoint stay, whatever else has to be made again.
-            embeds = embeds or "embedding" in run.predictions()
-            if run.has_predictions_of(epoch, "embedding" if wanted else None):
+            # What was made with this checkpoint stays, whatever else has to be made again.
+            embeds, stored = embeds or "embedding" in run.predictions(), stored_smoothing(run, epoch)
+            smoothing = smoothing if smoothing.smooths else stored
+            if smoothing == stored and run.has_predictions_of(epoch, "embedding" if wanted else None):
                 run.predictions().verify()
-                return Found(epoch, embeds)
+                return Found(epoch, embeds, smoothing)
     except CorruptError as error:
         logger.warning("predicting again: %s", error)
         # The damaged file may be the one that says whether there are embeddings.
         embeds = embeds or (run.predictions_path / "embedding").is_dir()
-    return Found(0, embeds)
+    return Found(0, embeds, smoothing)
+
+
+def stored_smoothing(run: Run, epoch: int) -> SmoothingConfig:
+    """How the predictions are smoothed that a run has of an epoch; not at all if there are none.
+
+    Raises:
+        FormatError, CorruptError: the predictions cannot be read.
+    """
+    facts = run.predictions().facts if run.has_predictions_of(epoch) else {}
+    return SmoothingConfig.of_facts(facts.get(SMOOTHING))
 
 
 def drop_superseded(run: Run) -> None:
@@ -81,4 +98,5 @@ def summary(run: Run, epoch: int) -> dict[str, Any]:
         "ranks": 0,
         "bytes_read": [],
         "peak_memory": [],
+        **predictions.facts.get(SMOOTHING, {}),
     }

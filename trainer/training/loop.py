@@ -24,6 +24,7 @@ from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
 from gnnloom.trainer.config.continuation import OpenedRun, find_start
+from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.epochs.mode import Mode
@@ -33,7 +34,7 @@ from gnnloom.trainer.tasks.task import Figure
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.course import Course
 from gnnloom.trainer.training.evaluation import Evaluation
-from gnnloom.trainer.training.predict import write_predictions
+from gnnloom.trainer.training.predict import find_predictions, write_predictions
 from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, gather_profile, recorded
 from gnnloom.trainer.training.session import threads_per_rank, writing
 from gnnloom.trainer.training.start import Begun, ReadStart, begin_run, check_fits, class_weights
@@ -370,7 +371,9 @@ class Training:
         if self.evaluation.details is None and self.config.final_eval and not stopped:
             self._evaluate(is_last=True)
         if self.config.save_embeddings and not stopped:
-            write_predictions(self.session, self.inputs, kept, embeddings=True)
+            # What another prediction made with the same checkpoint stays.
+            asked = PredictConfig.of_training(self.config, shards=None, embeddings=True)
+            write_predictions(self.session, self.inputs, kept, find_predictions(self.comm, self.run, asked))
         details = self.evaluation.details
         found = {**self.course.summary, **(details or {}), **({"class_epoch": kept} if details else {})}
         result = describe_result(self.session, self.run, self.lines, list(self.figures), found, stopped=stopped)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import shutil
 from dataclasses import replace
 from typing import Any
@@ -10,19 +12,22 @@ from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
+from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.comm.agreement import Alike, together
+from gnnloom.trainer.comm.agreement import Alike, broadcast_bytes, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.continuation import OpenedRun, predicting_checkpoint
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
+from gnnloom.trainer.config.smoothing_config import SmoothingConfig
+from gnnloom.trainer.config.stored_predictions import SMOOTHING, Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.vertex_arrays import VertexArrayPiece, write_vertex_arrays
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.session import Session, open_session, predicted_rows, threads_per_rank, writing
+from gnnloom.trainer.training.smoothing import objective_of, smooth
 from gnnloom.trainer.training.state.checkpoint import restore
 
 
@@ -33,7 +38,8 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         The summary, the same on every rank.
 
     Raises:
-        CollectiveError: the run, its checkpoint or the shards do not exist, or another process writes the run.
+        CollectiveError: the run, its checkpoint or the shards do not exist, another process writes the run, or its
+            predictions cannot be smoothed.
     """
 
     def find() -> tuple[Dataset, Run]:
@@ -41,11 +47,9 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         return dataset, Run.open(dataset, config.run)
 
     with writing(comm, find, config.wait_timeout) as (dataset, run):
-        # Rank 0 looks for all, since ranks that disagree would wait for each other.
-        found = together(comm, lambda: look_up(run, config) if comm.rank == 0 else Found(0, False))
-        epoch, embeds = comm.gather_numbers([found.epoch, found.embeds])[0].astype(int).tolist()
-        if epoch:
-            return summary(run, epoch)
+        found = find_predictions(comm, run, config)
+        if found.epoch:
+            return summary(run, found.epoch)
 
         def alike(opened: OpenedRun) -> Alike:
             epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)[1]
@@ -56,10 +60,12 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         )
         num_threads = threads_per_rank(comm, config.threads)
         session = together(comm, lambda: open_session(comm, opened, num_threads))
+        if found.smoothing.smooths:
+            together(comm, lambda: objective_of(session))
         checkpoint = together(comm, lambda: _checkpoint_of(comm, opened, config))
         inputs = session.take_inputs()
         together(comm, lambda: restore(checkpoint, session.model))
-        write_predictions(session, inputs, checkpoint.epoch, embeddings=bool(embeds))
+        write_predictions(session, inputs, checkpoint.epoch, found)
     per_rank = comm.gather_numbers([opened.counter.bytes, peak_memory()])
     return summary(run, checkpoint.epoch) | {
         "reused": False,
@@ -67,6 +73,20 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         "bytes_read": per_rank[:, 0].astype(int).tolist(),
         "peak_memory": per_rank[:, 1].astype(int).tolist(),
     }
+
+
+def find_predictions(comm: Communicator, run: Run, config: PredictConfig) -> Found:
+    """What a run has of the predictions that are asked for, the same on every rank. Collective.
+
+    Raises:
+        CollectiveError: the run's configuration is not valid.
+    """
+    # Rank 0 looks for all, since ranks that disagree would wait for each other.
+    found = together(comm, lambda: look_up(run, config) if comm.rank == 0 else Found(0, False, config.smoothing))
+    content = json.dumps(dataclasses.asdict(found)).encode()
+    length = int(comm.gather_numbers([len(content)])[0, 0])
+    first = json.loads(broadcast_bytes(comm, content, length, 0))
+    return Found(first["epoch"], first["embeds"], SmoothingConfig.of_facts(first["smoothing"]))
 
 
 def _computed(run: Run, config: PredictConfig) -> TrainConfig:
@@ -91,31 +111,42 @@ def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig)
     return read_checkpoint(folder, epoch or None, share=(comm.rank, comm.size), counter=opened.counter)
 
 
-def write_predictions(session: Session, inputs: Inputs, epoch: int, *, embeddings: bool) -> None:
+def write_predictions(session: Session, inputs: Inputs, epoch: int, wanted: Found) -> None:
     """Run the model without dropout and write its predictions to the run. Collective.
 
     Args:
         epoch: number of epochs that the model was trained.
-        embeddings: write the last hidden layer's output too.
+        wanted: whether to write the last hidden layer's output too, and how to smooth the predictions.
+
+    Raises:
+        CollectiveError: the predictions are to be smoothed, but the shards have no labels.
     """
     with session.drawing(Draws.EVALUATION, epoch):
-        outputs = predicted_rows(session, inputs, embeddings=embeddings)
+        outputs = predicted_rows(session, inputs, embeddings=wanted.embeds)
     comm, run, shards = session.comm, session.opened.run, session.opened.shards.shards
+    num_layers = session.model.num_layers
+    dims = {**session.objective.task.predicts, "embedding": ("vertex", "feature")}
+    # The embedding is the input of the last layer and has that layer's layout; all other arrays belong to its output.
+    layers = {name: num_layers - (name == "embedding") for name in outputs}
+    arrays = [
+        VertexArrayPiece(name, rows, session.operator.layout(layers[name]), dims[name])
+        for name, rows in outputs.items()
+    ]
+    facts: dict[str, Any] = {"epoch": epoch, "num_classes": shards.num_classes}
+    if wanted.smoothing.smooths:
+        smoothed = smooth(session, outputs["score"], wanted.smoothing)
+        facts[SMOOTHING] = wanted.smoothing.to_json() | smoothed.figures
+        arrays += [
+            VertexArrayPiece(name, rows, smoothed.layout, dims[name.removeprefix(SMOOTHED)])
+            for name, rows in smoothed.arrays.items()
+        ]
     folder = run.predictions_aside()
     if comm.rank == 0:
         # A killed prediction may have left a folder. The other ranks write after a barrier inside write_vertex_arrays.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-    num_layers = session.model.num_layers
-    # The embedding is the input of the last layer and has that layer's layout; all other arrays belong to its output.
-    layers = {name: num_layers - (name == "embedding") for name in outputs}
-    dims = {**session.objective.task.predicts, "embedding": ("vertex", "feature")}
-    arrays = [
-        VertexArrayPiece(name, rows, session.operator.layout(layers[name]), dims[name])
-        for name, rows in outputs.items()
-    ]
     records = write_vertex_arrays(comm, folder, arrays, shards.num_vertices, Kind.PREDICTION)
     if comm.rank == 0:
-        run.publish_predictions(records, {"epoch": epoch, "num_classes": shards.num_classes})
+        run.publish_predictions(records, facts)
     # No rank returns before the predictions are published.
     comm.barrier()

@@ -272,8 +272,8 @@ def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
     # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
     # and exchange columns in `take_inputs`.
     axes = first.row_axes + first.column_axes
-    feature = None if config.embed else read_feature(_vertex_rows(shards, first, axes), place)
-    return Session(comm, opened, objective, options, operator, _vertex_rows(shards, last, last.row_axes), feature)
+    feature = None if config.embed else read_feature(vertex_rows(shards, first, axes), place)
+    return Session(comm, opened, objective, options, operator, vertex_rows(shards, last, last.row_axes), feature)
 
 
 def _on_samples(
@@ -292,7 +292,7 @@ def _on_samples(
     return Session(comm, opened, objective, options, operator, shards.shard, None, samples)
 
 
-def _vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
+def vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
     """This rank's rows if the vertices are split along ``axes``, in the order of ``layout``."""
     return opened.vertex_rows(layout.order, layout.grid.span(opened.shards.num_vertices, axes))
 

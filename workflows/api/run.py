@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
@@ -153,8 +154,11 @@ class Run:
 
         return whole_state(read_checkpoint(self._stored.checkpoints, epoch))
 
-    def predictions(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+    def predictions(self, start: int = 0, stop: int | None = None, *, smoothed: bool = False) -> NDArray[Any]:
         """The predictions for the vertices ``start`` to ``stop``; ``gnnloom.predict`` makes them.
+
+        Args:
+            smoothed: those that ``gnnloom.predict(run, smooth=...)`` smoothed over the edges of the graph.
 
         Returns:
             (stop - start,) int32 classes; for several labels per vertex, (stop - start, num_classes) int8 zeros and
@@ -165,15 +169,19 @@ class Run:
             NotFoundError: the run has no predictions.
         """
         stored = self._stored.predictions()
-        return stored.array(task_of_run(self.config(), stored).prediction).read(start, stop)
+        prefix = SMOOTHED if smoothed else ""
+        return stored.array(prefix + task_of_run(self.config(), stored).prediction).read(start, stop)
 
-    def scores(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+    def scores(self, start: int = 0, stop: int | None = None, *, smoothed: bool = False) -> NDArray[Any]:
         """(stop - start, num_classes) scores before the softmax or sigmoid.
+
+        Args:
+            smoothed: those that ``gnnloom.predict(run, smooth=...)`` smoothed, which have gone through the softmax.
 
         Raises:
             NotFoundError: the run has no predictions.
         """
-        return self._stored.predictions().score(start, stop)
+        return self._stored.predictions().array(f"{SMOOTHED}score" if smoothed else "score").read(start, stop)
 
     def embeddings(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """(stop - start, width) output of the last hidden layer; ``gnnloom.predict(run, embeddings=True)`` makes it.

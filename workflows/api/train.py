@@ -10,6 +10,7 @@ from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.smoothing_config import NONE
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.keywords import with_options
@@ -74,6 +75,12 @@ def predict(
     pairs: Path | str | None = None,
     top: int | None = None,
     of: Path | str | None = None,
+    smooth: str = NONE,
+    smooth_steps: int | None = None,
+    smooth_alpha: float | None = None,
+    correct_steps: int = 50,
+    correct_alpha: float = 1.0,
+    correct_scale: float | str = "auto",
     catalog: CatalogLike = None,
 ) -> Run:
     """Predict the class of every vertex with a checkpoint of a run, and store the predictions with the run.
@@ -95,10 +102,18 @@ def predict(
         top: number of targets to find for each vertex: those with the highest scores to which no edge of the graph
             leads from it.
         of: text file with an id in each line: the vertices to find targets for; by default all.
+        smooth: smooth the classes over the edges, too: ``labels`` for label propagation, ``correct`` for
+            Correct-and-Smooth. ``out`` then has the smoothed classes.
+        smooth_steps: products with the adjacency that propagate labels; by default 3 with ``labels``, 50 with
+            ``correct``.
+        smooth_alpha: share of the neighbors in each of them; by default 0.9 with ``labels``, 0.8 with ``correct``.
+        correct_steps, correct_alpha: the same of the products that propagate errors.
+        correct_scale: factor of the propagated errors, or ``auto``.
         catalog: where to look for the name of a run; as for :func:`train`.
 
     Returns:
-        The run, with ``predictions()``, ``scores()`` and, if asked for, ``embeddings()``.
+        The run, with ``predictions()``, ``scores()`` and, if asked for, ``embeddings()`` and
+        ``predictions(smoothed=True)``.
 
     Raises:
         NotFoundError: there is no such run, checkpoint, shards or file.
@@ -108,6 +123,14 @@ def predict(
     """
     found = Run.open(run, catalog) if isinstance(run, str) else run
     file, asked = None if out is None else Path(out), {"embeddings": embeddings, "checkpoint": checkpoint}
+    smoothing = {
+        "smooth": smooth,
+        "smooth_steps": smooth_steps,
+        "smooth_alpha": smooth_alpha,
+        "correct_steps": correct_steps,
+        "correct_alpha": correct_alpha,
+        "correct_scale": correct_scale,
+    }
     wanted = Wanted(None if pairs is None else Path(pairs), top, None if of is None else Path(of))
     if wanted and file is None:
         raise InputError("out: name a file for the scores of the pairs")
@@ -120,6 +143,7 @@ def predict(
             ranks=ranks,
             wait_timeout=wait_timeout,
             **asked,
+            **smoothing,
         )
     return found
 
@@ -155,7 +179,7 @@ def predict_run(
     if wanted:
         result |= here.on_first(lambda: _score(dataset, run, wanted, out))
     elif out is not None:
-        here.on_first(lambda: write_predictions(dataset, run, out))
+        here.on_first(lambda: write_predictions(dataset, run, out, smoothed=config.smooths))
     return result if out is None else {**result, "out": str(out)}
 
 

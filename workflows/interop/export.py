@@ -18,6 +18,7 @@ from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.runs.figures import shown_epoch, shown_figures
+from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.interop.tables import ExportedColumn, Table, write_table
@@ -32,13 +33,20 @@ _NAME_NUMBERS = 16
 _INT64 = np.dtype(np.int64)
 
 
-def write_predictions(dataset: Dataset, run: Run, path: Path) -> None:
-    """Write what the run's task predicts of every vertex, such as its class."""
-    write_table(run_table(dataset, run, "predictions"), path)
+def write_predictions(dataset: Dataset, run: Run, path: Path, *, smoothed: bool = False) -> None:
+    """Write what the run's task predicts of every vertex, such as its class; or the smoothed classes."""
+    write_table(run_table(dataset, run, "smoothed-predictions" if smoothed else "predictions"), path)
+
+
+#: Tables of the predictions of a run, and those of its metrics.
+RUN_TABLES = ("predictions", "scores", "smoothed-predictions", "smoothed-scores", "embeddings", "metrics")
 
 
 def run_table(dataset: Dataset, run: Run, what: str) -> Table:
-    """Return a run's ``predictions`` (such as classes), ``scores`` or ``embeddings``, or its ``metrics`` by epoch.
+    """Return one of the tables of a run: predictions (such as classes), scores, embeddings, or its metrics by epoch.
+
+    Args:
+        what: one of ``RUN_TABLES``.
 
     Raises:
         NotFoundError: the run has no predictions, or none of this kind. A run on pairs has scores of no vertex.
@@ -52,9 +60,11 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
     stored, name = {
         "predictions": (task.prediction, task.column),
         "scores": ("score", "score"),
+        "smoothed-predictions": (f"{SMOOTHED}{task.prediction}", task.column),
+        "smoothed-scores": (f"{SMOOTHED}score", "score"),
         "embeddings": ("embedding", "embedding"),
     }[what]
-    names = _class_names(dataset, run.inputs().get("vertices")) if what == "predictions" else ()
+    names = _class_names(dataset, run.inputs().get("vertices")) if what.endswith("predictions") else ()
     return vertex_table(graph_of_run(dataset, run), {name: predictions.array(stored)}, names)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import gnnloom
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.training import pair_scores
 from gnnloom.workflows.interop import given_vertices, scored_pairs
 from support.lone_training import install
@@ -209,6 +210,7 @@ def weights(state: Any, layer: int) -> tuple[NDArray[Any], NDArray[Any]]:
         ("vertices/run", ["--top", "2"], r"predicts vertices, not pairs; train with --task link, edge-class"),
         ("vertices/run", ["--pairs", "gap.csv"], r"predicts vertices, not pairs"),
         ("named/run", ["--top", "2", "--out", "best.txt"], r"best.txt: expected a name that ends in"),
+        ("named/run", ["--smooth", "correct"], r"smooth: works on one class per vertex .*, but this run has task link"),
     ],
 )
 def test_what_cannot_be_scored_is_one_error(
@@ -225,7 +227,7 @@ def test_what_cannot_be_scored_is_one_error(
         call(root, "shard", "vertices", "--parts", "1", "--workers", "0")
         call(root, "train", "vertices/run", "--epochs", "1")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises((InputError, NotFoundError), match=message):
+    with pytest.raises((InputError, NotFoundError, CollectiveError), match=message):
         call(root, "predict", run, *options)
     assert not (tmp_path / "best.txt").exists()
 

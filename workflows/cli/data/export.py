@@ -9,16 +9,22 @@ import click
 from gnnloom.storage import Dataset
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option, open_run, split_run
 from gnnloom.workflows.cli.terminal.output import show
-from gnnloom.workflows.interop.export import VERTEX_TABLES, edge_table, partition_table, run_table, vertices_table
+from gnnloom.workflows.interop.export import (
+    RUN_TABLES,
+    VERTEX_TABLES,
+    edge_table,
+    partition_table,
+    run_table,
+    vertices_table,
+)
 from gnnloom.workflows.interop.tables import Table, check_file, write_table
 
-_RUN_TABLES = ("predictions", "scores", "embeddings", "metrics")
 _DATASET_TABLES = ("edges", *VERTEX_TABLES, "partition")
 
 
 @click.command("export")
 @click.argument("name", metavar="NAME[/RUN]")
-@click.argument("what", type=click.Choice((*_RUN_TABLES, *_DATASET_TABLES)))
+@click.argument("what", type=click.Choice((*RUN_TABLES, *_DATASET_TABLES)))
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -64,7 +70,7 @@ def export_command(
       gnnloom export web partition --parts 4 --out part.csv
       gnnloom export web edges --out edges.parquet
     """
-    of_run = what in _RUN_TABLES
+    of_run = what in RUN_TABLES
     dataset_name, run = split_run(name, run)
     if run is not None and not of_run:
         raise click.UsageError(f"{what} does not take a run")

@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from gnnloom.storage.option import Group, Option
+from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.api.train import predict_run
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
-from gnnloom.workflows.cli.terminal.options import add_options, json_option, open_run
+from gnnloom.workflows.cli.terminal.options import add_options, json_option, object_option, open_run
 from gnnloom.workflows.cli.terminal.output import readable, show, show_rows
 from gnnloom.workflows.interop.scored_pairs import Wanted
 
@@ -82,6 +83,7 @@ _OPTIONS = (
 @click.command("predict", cls=GroupedCommand)
 @click.argument("name", metavar="NAME[/RUN]")
 @add_options(_OPTIONS)
+@object_option("smoothing", SmoothingConfig)
 @json_option
 def predict_command(
     name: str,
@@ -94,6 +96,7 @@ def predict_command(
     pairs: Path | None,
     top: int | None,
     of: Path | None,
+    smoothing: SmoothingConfig,
     as_json: bool,
 ) -> None:
     """Predict the class of every vertex of dataset NAME, in the order of the vertices.
@@ -105,14 +108,18 @@ def predict_command(
     A run on pairs (--task link, edge-class or edge-number) stores a vector for every vertex. --pairs and --top score
     pairs with these vectors, in one process; the first ten are shown, --out writes all.
 
+    --smooth stores smoothed classes in addition to those of the model, and reports the accuracies of both; --out then
+    writes the smoothed ones. Smoothing in another way replaces the smoothed classes only.
+
     \b
     Example:
       gnnloom predict web/demo --out predictions.npy
       gnnloom predict web/demo --embeddings --out predictions.csv
+      gnnloom predict web/demo --smooth correct --out smoothed.csv
       gnnloom predict web/links --pairs candidates.csv --out scores.parquet
       gnnloom predict web/links --top 10 --of users.txt --out best.csv
     """
-    asked = {"embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout}
+    asked = {"embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout, **smoothing.to_json()}
     with ranks_of_job("gnnloom predict", exits=True) as here:
         result = predict_run(here, lambda: open_run(name, run), out, Wanted(pairs, top, of), ranks=ranks, **asked)
         if here.is_first:

@@ -1,0 +1,203 @@
+"""Smooths the predicted classes over the edges of the graph: label propagation, and Correct-and-Smooth.
+
+Both multiply with D^-1/2 A D^-1/2, as spread over the ranks by the run's algorithm. A is the stored adjacency with its
+self loops and weights, and D has the sums of its rows, also for directed graphs, as PyTorch Geometric's ``gcn_norm`` of
+the same edges. The methods are those of its ``LabelPropagation`` and ``CorrectAndSmooth``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.runs.predictions import SMOOTHED
+from gnnloom.trainer.algorithms.algorithm import OperatorContext
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.config.smoothing_config import AUTO_SCALE, LABELS, SmoothingConfig
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.operators.operator import LayerPlan, Operator
+from gnnloom.trainer.operators.p2p import PointToPoint
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.tasks.objectives.classes import Classes
+from gnnloom.trainer.training.session import Session, vertex_rows
+
+_NORMALIZATION: Final = "symmetric"
+#: A larger factor of the propagated error of a vertex is left out: it would magnify noise.
+_LARGEST_FACTOR: Final = 1000.0
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """Smoothed predictions of this rank's rows.
+
+    Attributes:
+        layout: their rows.
+        arrays: ``smoothed_label`` and ``smoothed_score``, whole rows.
+        figures: metrics of every split before and after, the same on every rank.
+    """
+
+    layout: Layout
+    arrays: dict[str, Tensor]
+    figures: dict[str, float | None]
+
+
+def objective_of(session: Session) -> Classes:
+    """The objective of a run whose predictions can be smoothed.
+
+    Raises:
+        InputError: they are not one class per vertex.
+    """
+    objective = session.objective
+    if not isinstance(objective, Classes):
+        task = objective.task.name
+        raise InputError(f"smooth: works on one class per vertex (task class), but this run has task {task}")
+    return objective
+
+
+def smooth(session: Session, scores: Tensor, config: SmoothingConfig) -> Smoothed:
+    """Smooth the predictions of a run. Collective.
+
+    Args:
+        scores: (num_rows, num_classes) whole rows of the model's output, before the softmax.
+
+    Raises:
+        CollectiveError: the run does not predict one class per vertex, the shards lack labels, or a degree is negative.
+    """
+    objective = together(session.comm, lambda: objective_of(session))
+    num_classes = objective.num_outputs
+    operator = together(session.comm, lambda: _operator(session, num_classes))
+    before, layout = session.operator.layout(session.model.num_layers), operator.layout(0)
+    rows = vertex_rows(session.opened.shards, layout, layout.row_axes)
+    labels = together(session.comm, lambda: objective.read(rows, operator.grid.place))
+
+    def placed(whole: Tensor) -> Tensor:
+        """The columns that this rank has of whole rows of the model's output."""
+        return operator.align(whole[:, before.columns(num_classes)], before, layout, num_classes)
+
+    with torch.no_grad(), session.comm.traffic.recording():
+        metrics = objective.metrics(layout, labels)
+        figures = metrics(placed(scores))
+        smoothing = Smoothing(operator, labels.label, objective.known(labels, "train"), num_classes, config)
+        soft = None if config.smooth == LABELS else placed(torch.softmax(scores, 1))
+        found = smoothing.of_labels() if soft is None else smoothing.of_scores(soft)
+        figures |= {f"{SMOOTHED}{name}": value for name, value in metrics(found).items()}
+        arrays = {f"{SMOOTHED}{name}": array for name, array in objective.predict(layout, found).items()}
+    return Smoothed(layout, arrays, figures)
+
+
+def _operator(session: Session, num_classes: int) -> Operator:
+    """The products with the normalized adjacency. Communicates nothing.
+
+    Raises:
+        InputError: a degree is negative or not finite.
+    """
+    config, place = session.config, session.place
+    suits = config.normalization == _NORMALIZATION and place.feature_dtype == place.sum_dtype
+    if suits and isinstance(session.operator, PointToPoint):
+        # A second one would hold the adjacency again.
+        return session.operator
+    algorithm = config.chosen_algorithm
+    return algorithm.build(
+        OperatorContext(
+            comm=session.comm,
+            axes=algorithm.settled_grid(config.grid, session.comm.size),
+            shards=session.opened.shards,
+            normalization=_NORMALIZATION,
+            # Many products follow each other, so none is rounded to bfloat16.
+            place=Place(place.sum_dtype, place.threads.num_threads),
+            plan=LayerPlan((num_classes, num_classes), (True,)),
+            differentiates=False,
+            counter=session.opened.counter,
+            options=config.own_options(),
+        )
+    )
+
+
+class Smoothing:
+    """Both methods, for the rows and columns that this rank has of a matrix with a column per class."""
+
+    def __init__(
+        self, operator: Operator, label: Tensor, is_given: Tensor, num_classes: int, config: SmoothingConfig
+    ) -> None:
+        """Communicates nothing.
+
+        Args:
+            operator: of the normalized adjacency; matrices have the layout of its first layer's input.
+            label: (num_rows,) int64 classes.
+            is_given: (num_rows,) bool, the training vertices, whose labels are used.
+        """
+        self._operator, self._layout, self._num_classes = operator, operator.layout(0), num_classes
+        self._config, self._place = config, operator.grid.place
+        self._given = is_given.nonzero().squeeze(1)
+        columns = self._layout.columns(num_classes)
+        held = torch.arange(columns.start, columns.stop, device=label.device)
+        #: (training rows, columns held) 1 for the class of each row.
+        self._one_hot = (label[self._given].unsqueeze(1) == held).to(self._place.sum_dtype)
+
+    def of_labels(self) -> Tensor:
+        """(num_rows, columns held) the training labels, propagated. Collective."""
+        columns = self._layout.columns(self._num_classes)
+        shape = self._layout.num_rows, columns.stop - columns.start
+        return self._smoothed(self._place.lasting(shape, self._place.sum_dtype))
+
+    def of_scores(self, scores: Tensor) -> Tensor:
+        """(num_rows, columns held) corrected and smoothed probabilities of the classes. Collective.
+
+        Args:
+            scores: (num_rows, columns held) those of the model.
+        """
+        return self._smoothed(scores + self._correction(scores))
+
+    def _smoothed(self, start: Tensor) -> Tensor:
+        """Propagate rows, after those of the training vertices are replaced by their labels. Collective."""
+        rows = start.index_copy(0, self._given, self._one_hot)
+        steps, alpha = self._config.smooth_steps or 0, self._config.smooth_alpha or 0.0
+        return self._propagated(rows, steps, alpha, lambda found: found.clamp_(0, 1))
+
+    def _correction(self, scores: Tensor) -> Tensor:
+        """The propagated errors of the training vertices, scaled. Collective."""
+        config, error = self._config, self._one_hot - scores[self._given]
+        start = torch.zeros_like(scores).index_copy_(0, self._given, error)
+        steps, alpha = config.correct_steps, config.correct_alpha
+        if config.correct_scale != AUTO_SCALE:
+            fixed = self._propagated(start, steps, alpha, lambda found: found.index_copy_(0, self._given, error))
+            return fixed * config.correct_scale
+        found = self._propagated(start, steps, alpha, lambda found: found.clamp_(-1, 1))
+        length = found.abs().sum(1, keepdim=True)
+        self._layout.column_group.all_reduce(length, Kind.PREDICTION)
+        factor = self._mean_error(error) / length
+        # Rows that no error has reached have a length of 0.
+        factor[~(factor <= _LARGEST_FACTOR)] = 1.0
+        return found * factor
+
+    def _mean_error(self, error: Tensor) -> float:
+        """The mean length of the errors of all training vertices, as a sum of absolute values. Collective."""
+        layout, grid = self._layout, self._layout.grid
+        total = float(error.abs().sum(dtype=torch.float64)) if layout.speaks_for_piece(grid.axes) else 0.0
+        count = len(error) if layout.speaks_for_rows else 0
+        sums = self._place.tensor([total, count], torch.float64)
+        grid.comm.all_reduce(sums, Kind.PREDICTION)
+        return float(sums[0] / sums[1].clamp_min(1))
+
+    def _propagated(self, start: Tensor, steps: int, alpha: float, settle: Callable[[Tensor], object]) -> Tensor:
+        """Mix the neighbors' rows with the rows at the start, again and again. Collective.
+
+        Args:
+            alpha: share of the neighbors.
+            settle: changes the rows in place after every step.
+        """
+        source, target = self._operator.product_layouts(0)
+        rest, rows = start * (1 - alpha), start
+        for _ in range(steps):
+            given = self._operator.align(rows, self._layout, source, self._num_classes)
+            product = self._operator.propagate(given, 0)
+            rows = self._operator.align(product, target, self._layout, self._num_classes)
+            rows.mul_(alpha).add_(rest)
+            settle(rows)
+        return rows
