@@ -102,12 +102,13 @@ class HaloProduct:
         # Owners scale the rows that they send, so no rank needs the factors of its halo.
         self._sent = None if self._right is None else self._exchange.sent(self._right)
 
-    def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:
+    def multiply(self, features: Tensor, *, as_sums: bool = False, out: Tensor | None = None) -> Tensor:
         """The scaled matrix times ``features``. Collective.
 
         Args:
             features: (num_own, dim) this rank's rows.
             as_sums: leave the result in the dtype of sums.
+            out: (num_own, dim) of the dtype of the result, to overwrite; in the workspace by default.
 
         Returns:
             (num_own, dim).
@@ -118,7 +119,7 @@ class HaloProduct:
             arrival = self._exchange.begin(own, self._kind, self._sent)
         # Several summands are added in the dtype of sums.
         dtype = place.sum_dtype if self._halo or excluded or as_sums else own.dtype
-        product = place.empty(own.shape, dtype)
+        product = out if out is not None and out.dtype == dtype else place.empty(own.shape, dtype)
         # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
         # of it. It overwrites every row, so the buffer need not be zeroed.
         requests = arrival.requests
@@ -135,6 +136,8 @@ class HaloProduct:
         # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
         with comm.traffic.timing(self._kind):
             comm.wait(arrival.sends)
+        if out is not None:
+            return out if product is out else out.copy_(product)
         return converted(product, place.sum_dtype if as_sums else own.dtype, place)
 
     def _add_neighbors(self, arrival: Arrival, product: Tensor, progress: Progress) -> None:

@@ -29,7 +29,8 @@ class AdjacencyProduct:
 
     Attributes:
         layout: this rank's rows.
-        num_nonzeros: of this rank's rows.
+        matrix: this rank's rows, not normalized.
+        num_nonzeros: of these.
     """
 
     def __init__(self, comm: Communicator, shard: RowShard, normalization: str, place: Place) -> None:
@@ -47,15 +48,21 @@ class AdjacencyProduct:
         matrix = shard.operand()
         self.layout = Layout(ProcessGrid(comm, {AXIS: comm.size}, place), shard.vertex(), (AXIS,))
         self.place, self.num_nonzeros = place, matrix.own.nnz + matrix.halo.nnz
+        self.matrix = matrix
         exchange = HaloExchange(comm, matrix, place)
         # One product with the whole halo: a matrix on disk has no other, and the sums must be the same in memory.
         neighbors = [(exchange.owners(), sparse_product(matrix.halo, place))] if exchange.owners() else []
         products = LocalProducts(sparse_product(matrix.own, place), neighbors)
         self._product = HaloProduct(exchange, products, sides, Kind.HALO_FORWARD)
 
-    def multiply(self, dense: Tensor) -> Tensor:
-        """The adjacency times this rank's (num_rows, columns) rows. Collective."""
-        return self._product.multiply(dense)
+    def multiply(self, dense: Tensor, *, as_sums: bool = False, out: Tensor | None = None) -> Tensor:
+        """The adjacency times this rank's (num_rows, columns) rows. Collective.
+
+        Args:
+            as_sums: leave the result in the dtype of sums.
+            out: (num_rows, columns) to overwrite; in the workspace by default.
+        """
+        return self._product.multiply(dense, as_sums=as_sums, out=out)
 
     def powers(self, dense: Tensor, steps: int, teleport: float | None = None) -> Iterator[tuple[int, Tensor]]:
         """The steps 1, 2, ... of a propagation, each (num_rows, columns). Collective, and so is going through them.

@@ -7,16 +7,18 @@ is compared with checksums that stayed in memory.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.propagated import COLUMNS, num_blocks
-from gnnloom.storage.errors import DamagedWorkError
+from gnnloom.storage.artifacts.propagated import COLUMNS, DTYPE
+from gnnloom.storage.errors import BudgetError, DamagedWorkError
 from gnnloom.storage.faults import fault_point
 
 #: Bytes of the rows that are written at a time, of all columns.
@@ -27,9 +29,9 @@ _FEWEST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
 Floats = NDArray[np.float32]
 
 
-def columns_of(blocks: Sequence[int], num_columns: int) -> slice:
-    """The columns of consecutive blocks."""
-    return slice(blocks[0] * COLUMNS, min((blocks[-1] + 1) * COLUMNS, num_columns))
+def columns_of(blocks: Sequence[int], num_columns: int, width: int = COLUMNS) -> slice:
+    """The columns of consecutive blocks of a width."""
+    return slice(blocks[0] * width, min((blocks[-1] + 1) * width, num_columns))
 
 
 def consecutive(blocks: Sequence[int], most: int) -> Iterator[list[int]]:
@@ -49,7 +51,7 @@ def consecutive(blocks: Sequence[int], most: int) -> Iterator[list[int]]:
 
 
 class ColumnStore:
-    """(num_rows, num_columns) float32 in a folder. One process writes and reads it.
+    """(num_rows, num_columns) numbers in files of a folder. One process writes and reads it.
 
     Memory: a checksum for every few thousand rows of a block, and the rows that are being written or read.
 
@@ -58,50 +60,67 @@ class ColumnStore:
         bytes_read, bytes_written: so far.
     """
 
-    def __init__(self, folder: Path, num_rows: int, num_columns: int, multiple: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        num_rows: int,
+        num_columns: int,
+        multiple: int = 1,
+        *,
+        dtype: np.dtype[Any] = DTYPE,
+        width: int = COLUMNS,
+        tile_rows: int | None = None,
+        is_unnamed: bool = False,
+    ) -> None:
         """Write nothing yet; files of an earlier process are overwritten.
 
         Args:
             multiple: the rows that are written at a time are a multiple of it.
+            width: columns of a block.
+            tile_rows: rows that are written at a time; by default as many as make up some megabytes.
+            is_unnamed: the files have no names and their whole size from the beginning: nothing is left of them after
+                a kill, and they can be mapped.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self.num_rows, self.num_columns = folder, num_rows, num_columns
-        wanted = min(max(_TILE_BYTES // (4 * max(1, num_columns)), _FEWEST_ROWS), _MOST_ROWS)
-        self.tile_rows = max(1, round(wanted / multiple)) * multiple
+        self._dtype, self._block_width = dtype, width
+        self._unnamed: dict[int, IO[bytes]] | None = {} if is_unnamed else None
+        wanted = min(max(_TILE_BYTES // (dtype.itemsize * max(1, num_columns)), _FEWEST_ROWS), _MOST_ROWS)
+        self.tile_rows = tile_rows or max(1, round(wanted / multiple)) * multiple
         self._checksums: dict[int, list[int]] = {}
         self.bytes_read = self.bytes_written = 0
 
     @property
     def num_blocks(self) -> int:
-        return num_blocks(self.num_columns)
+        return -(-self.num_columns // self._block_width)
 
     def tiles(self) -> Iterator[tuple[int, int]]:
         """Ranges of rows in the order in which :meth:`write_rows` takes them."""
         for start in range(0, self.num_rows, self.tile_rows):
             yield start, min(start + self.tile_rows, self.num_rows)
 
-    def write_rows(self, start: int, rows: Floats, blocks: Sequence[int]) -> None:
+    def write_rows(self, start: int, rows: NDArray[Any], blocks: Sequence[int]) -> None:
         """Write one of the ranges of :meth:`tiles`, of some blocks of columns.
 
         Args:
             rows: (tile_rows, num_columns), or fewer rows at the end.
         """
         for block in blocks:
-            self._write(block, start, rows[:, columns_of([block], self.num_columns)])
+            self._write(block, start, rows[:, self._columns(block)])
 
-    def write_columns(self, blocks: Sequence[int], values: Floats) -> None:
+    def write_columns(self, blocks: Sequence[int], values: NDArray[Any]) -> None:
         """Write consecutive blocks of columns.
 
         Args:
             values: (num_rows, columns of the blocks).
         """
-        first = blocks[0] * COLUMNS
+        first = blocks[0] * self._block_width
         for block in blocks:
-            columns = columns_of([block], self.num_columns)
+            columns = self._columns(block)
             for start, stop in self.tiles():
                 self._write(block, start, values[start:stop, columns.start - first : columns.stop - first])
 
-    def read_columns(self, blocks: Sequence[int], out: Floats) -> None:
+    def read_columns(self, blocks: Sequence[int], out: NDArray[Any]) -> None:
         """Read consecutive blocks of columns.
 
         Args:
@@ -110,14 +129,14 @@ class ColumnStore:
         Raises:
             DamagedWorkError: the file does not hold what was written.
         """
-        first = blocks[0] * COLUMNS
+        first = blocks[0] * self._block_width
         for block in blocks:
-            columns = columns_of([block], self.num_columns)
+            columns = self._columns(block)
             target = out[:, columns.start - first : columns.stop - first]
             for number, (start, stop) in enumerate(self.tiles()):
                 target[start:stop] = self._read(block, number, stop - start)
 
-    def read_rows(self, number: int, out: Floats) -> None:
+    def read_rows(self, number: int, out: NDArray[Any]) -> None:
         """Read the range of rows of this number, of all columns.
 
         Args:
@@ -127,19 +146,64 @@ class ColumnStore:
             DamagedWorkError: the file does not hold what was written.
         """
         for block in range(self.num_blocks):
-            out[:, columns_of([block], self.num_columns)] = self._read(block, number, len(out))
+            out[:, self._columns(block)] = self._read(block, number, len(out))
 
     def drop(self, blocks: Sequence[int]) -> None:
         """Remove blocks that are not needed any more, and free their space."""
         for block in blocks:
-            self._file(block).unlink(missing_ok=True)
+            if self._unnamed is None:
+                self._file(block).unlink(missing_ok=True)
+            else:
+                # The system frees the space when the file is closed, and not mapped any more.
+                self._unnamed.pop(block).close()
             self._checksums.pop(block, None)
+
+    def mapped(self, block: int) -> NDArray[Any]:
+        """(num_rows, width) a block of columns in a file without a name, for whoever writes it at random.
+
+        Call :meth:`seal` afterwards, before the block is read.
+
+        Raises:
+            BudgetError: the disk has no room for it.
+        """
+        with self._opened(block) as descriptor, os.fdopen(os.dup(descriptor), "r+b", buffering=0) as file:
+            return np.memmap(file, self._dtype, "r+", shape=(self.num_rows, self._width(block)))
+
+    def seal(self, block: int, values: NDArray[Any]) -> None:
+        """Take the checksums of a block that was written through :meth:`mapped`.
+
+        Args:
+            values: what that returned.
+        """
+        self._checksums[block] = [
+            google_crc32c.value(values[start:stop].reshape(-1).view(np.uint8)) for start, stop in self.tiles()
+        ]
+        with self._opened(block) as descriptor:
+            # Starts writing without waiting.
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        self.bytes_written += values.nbytes
+
+    def _columns(self, block: int) -> slice:
+        return columns_of([block], self.num_columns, self._block_width)
+
+    @contextmanager
+    def _opened(self, block: int, mode: str = "rb") -> Iterator[int]:
+        """The descriptor of a block's file."""
+        if self._unnamed is None:
+            with self._file(block).open(mode, buffering=0) as file:
+                yield file.fileno()
+            return
+        if block not in self._unnamed:
+            num_bytes = self.num_rows * self._width(block) * self._dtype.itemsize
+            self._unnamed[block] = _reserved(self._folder, num_bytes)
+        yield self._unnamed[block].fileno()
 
     def _file(self, block: int) -> Path:
         return self._folder / f"{block:05d}.columns"
 
     def _width(self, block: int) -> int:
-        return min(COLUMNS, self.num_columns - block * COLUMNS)
+        columns = self._columns(block)
+        return columns.stop - columns.start
 
     def _write(self, block: int, start: int, values: NDArray[Any]) -> None:
         """Write some rows of a block behind those before."""
@@ -149,33 +213,48 @@ class ColumnStore:
             checksums.clear()
         if start % self.tile_rows or number != len(checksums):
             raise ValueError(f"rows from {start} of a block with {len(checksums)} ranges of {self.tile_rows}")
-        data = np.ascontiguousarray(values, np.float32).reshape(-1).view(np.uint8)
+        data = np.ascontiguousarray(values, self._dtype).reshape(-1).view(np.uint8)
         checksums.append(google_crc32c.value(data))
-        with self._file(block).open("ab" if number else "wb", buffering=0) as file:
+        with self._opened(block, "ab" if number else "wb") as descriptor:
             fault_point("columns.write", self._file(block))
-            rest = data.data
+            rest, offset = data.data, start * self._width(block) * self._dtype.itemsize
             # One call writes at most 2 GiB.
             while rest:
-                rest = rest[os.write(file.fileno(), rest) :]
+                count = os.pwrite(descriptor, rest, offset)
+                rest, offset = rest[count:], offset + count
             # Starts writing without waiting: the pages can then be dropped when memory is needed.
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         self.bytes_written += len(data)
 
-    def _read(self, block: int, number: int, num_rows: int) -> Floats:
+    def _read(self, block: int, number: int, num_rows: int) -> NDArray[Any]:
         """Some rows of a block, compared with their checksum."""
         path, width = self._file(block), self._width(block)
-        values = np.empty((num_rows, width), np.float32)
-        data, offset = values.reshape(-1).view(np.uint8), 4 * number * self.tile_rows * width
+        values = np.empty((num_rows, width), self._dtype)
+        data, offset = values.reshape(-1).view(np.uint8), self._dtype.itemsize * number * self.tile_rows * width
         try:
-            with path.open("rb", buffering=0) as file:
-                found = _read_into(file.fileno(), data, offset)
-                os.posix_fadvise(file.fileno(), offset, len(data), os.POSIX_FADV_DONTNEED)
+            with self._opened(block) as descriptor:
+                found = _read_into(descriptor, data, offset)
+                os.posix_fadvise(descriptor, offset, len(data), os.POSIX_FADV_DONTNEED)
         except FileNotFoundError as error:
             raise DamagedWorkError(path, "not there") from error
         if found != len(data) or google_crc32c.value(data) != self._checksums[block][number]:
             raise DamagedWorkError(path, f"rows from {number * self.tile_rows} are not those that were written")
         self.bytes_read += len(data)
         return values
+
+
+def _reserved(folder: Path, num_bytes: int) -> IO[bytes]:
+    """A temporary file for which the disk has room: writing to a mapped file on a full disk would end the process."""
+    file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by its user
+    try:
+        fault_point("columns.reserve", folder)
+        os.posix_fallocate(file.fileno(), 0, num_bytes)
+    except OSError as error:
+        file.close()
+        raise BudgetError(
+            f"{folder}: no room for {num_bytes:,} bytes of temporary files ({error.strerror}); free disk space"
+        ) from error
+    return file
 
 
 def _read_into(descriptor: int, data: NDArray[np.uint8], offset: int) -> int:
