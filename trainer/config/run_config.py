@@ -24,6 +24,14 @@ class RunConfig(Config):
     final_eval: bool = _option(
         True, "Evaluate after the last epoch even if it is not due", free=True, group=Group.LOGGING
     )
+    evaluation_memory: int = _option(
+        0,
+        "Memory of each rank for evaluations from disk, such as 2G; 0: more than half of what the machine has left",
+        free=True,
+        least=0,
+        is_size=True,
+        group=Group.LOGGING,
+    )
     checkpoint_every: int = _option(
         0, "Epochs between checkpoints; 0: one every ten minutes, and at the end", free=True, least=0
     )

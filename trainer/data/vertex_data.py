@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,16 +49,25 @@ def read_feature(rows: VertexRows, place: Place) -> Tensor:
         InputError: the shards have no features, or a feature that is not a finite number.
     """
     feature = place.from_numpy(read_array(rows, "feature", array_dtype(place.sum_dtype)))
-    if place.rehearses:
-        return feature
+    if not place.rehearses:
+        check_finite(feature, f"{rows.shards.artifact.path}/{rows.prefix}/feature", rows.vertex)
+    return feature
+
+
+def check_finite(feature: Tensor, where: str, vertex: Callable[[], NDArray[np.int64]]) -> None:
+    """Refuse features that are not finite numbers.
+
+    Args:
+        where: the array, for the message.
+        vertex: returns the ids of the rows.
+
+    Raises:
+        InputError: see above; the message names a vertex.
+    """
     # A few rows at a time, so the check's masks do not add to the peak memory.
     if not all(bool(part.isfinite().all()) for part in torch.split(feature, _PIECE_ROWS)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
-        raise InputError(
-            f"{rows.shards.artifact.path}/{rows.prefix}/feature: vertex {int(rows.vertex()[row])} has a feature"
-            " that is not a finite number"
-        )
-    return feature
+        raise InputError(f"{where}: vertex {int(vertex()[row])} has a feature that is not a finite number")
 
 
 def settled_feature_norm(feature: Tensor, norm: str, comm: Communicator) -> str:
@@ -95,6 +105,16 @@ def read_array(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) 
     Raises:
         InputError: the shards do not have it.
     """
+    check_stored(rows, name)
+    return rows.read(name, dtype)
+
+
+def check_stored(rows: VertexRows, name: str) -> None:
+    """Refuse shards without an array of the vertices.
+
+    Raises:
+        InputError: the shards do not have it.
+    """
     if name not in rows:
         dataset = rows.shards.artifact.path.parent.parent.name
         raise InputError(
@@ -102,4 +122,3 @@ def read_array(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) 
             " (or ingest a source that has it) and run `gnnloom shard` again"
             f"{LEARNED if name == 'feature' else ''}"
         )
-    return rows.read(name, dtype)

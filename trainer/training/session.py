@@ -139,6 +139,7 @@ class Session:
             loss=loss,
             samples=self.samples,
             counter=self.opened.counter,
+            evaluation_memory=config.evaluation_memory,
         )
 
 

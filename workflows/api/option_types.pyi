@@ -196,6 +196,7 @@ class TrainKeywords(TypedDict, total=False):
     seed: int
     eval_every: int
     final_eval: bool
+    evaluation_memory: int
     checkpoint_every: int
     keep: int
     run: str | None

@@ -51,6 +51,7 @@ class ModeContext:
         loss: the loss over all training vertices, or pairs.
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
         counter: counts the bytes that this rank reads.
+        evaluation_memory: bytes that an evaluation from disk may take; 0 for a share of what the machine has left.
     """
 
     options: Mapping[str, Any]
@@ -70,6 +71,7 @@ class ModeContext:
     loss: StepLoss
     samples: Samples | None
     counter: ReadCounter
+    evaluation_memory: int = 0
 
     @property
     def learned(self) -> PartialParameter | None:

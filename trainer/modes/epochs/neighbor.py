@@ -32,6 +32,7 @@ from gnnloom.trainer.modes.epochs.pair_batches import DrawnPairs, PairBatches
 from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.streaming.evaluation import Source, can_stream, streamed_outputs
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 from gnnloom.trainer.tasks.objectives.pairs import PairObjective
 
@@ -136,10 +137,23 @@ class NeighborMode(Mode):
         return total / terms if terms else 0.0
 
     def scores(self) -> Tensor:
-        """See :meth:`Mode.scores`; layer by layer from disk if the batches come from there."""
+        """See :meth:`Mode.scores`; from disk if the batches come from there."""
+        context = self.context
         if self._samples is None:
             return super().scores()
-        return layerwise_scores(self.context)
+        if not can_stream(context.model):
+            return layerwise_scores(context)
+        source = Source(
+            comm=context.comm,
+            shards=context.shards,
+            folder=context.dataset.path,
+            counter=context.counter,
+            normalization=context.normalization,
+            feature_norm=context.feature_norm,
+            num_threads=context.place.threads.num_threads,
+            memory=context.evaluation_memory,
+        )
+        return streamed_outputs(context.model, source)[0].scores
 
     def _step(self, drawn: Drawn) -> tuple[float, float]:
         """Form the gradients of a batch; returns this rank's contribution to the loss, and its terms. Collective."""

@@ -1,0 +1,168 @@
+"""Exact outputs of a rank's vertices whose features, adjacency and activations may all be larger than memory."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.machine_memory import available_memory, memory_text
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.data.vertex_data import settled_feature_norm
+from gnnloom.trainer.models.networks.model import Model
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
+from gnnloom.trainer.propagation.memory import RankSizes
+from gnnloom.trainer.streaming.column_blocks import Storage
+from gnnloom.trainer.streaming.memory import Footprint, check_room, settle
+from gnnloom.trainer.streaming.program import write_program
+from gnnloom.trainer.streaming.projection import DiskRates, Samples
+from gnnloom.trainer.streaming.range_operator import RangeOperator
+from gnnloom.trainer.streaming.shard_features import ShardFeatures
+from gnnloom.trainer.streaming.streamed_layers import Outputs, StreamedLayers
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a streamed evaluation reads, on one rank.
+
+    Attributes:
+        folder: of temporary files.
+        normalization: of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
+        feature_norm: see :func:`gnnloom.trainer.data.vertex_data.settled_feature_norm`.
+        memory: bytes that the rank may take; 0 for its share of what is left.
+    """
+
+    comm: Communicator
+    shards: RowShards
+    folder: Path
+    counter: ReadCounter
+    normalization: str
+    feature_norm: str
+    num_threads: int
+    memory: int = 0
+
+
+def can_stream(model: Model) -> bool:
+    """Whether a model's layers can be run on ranges of rows, with products in between.
+
+    Attention reads the rows of neighbors themselves.
+    """
+    return model.takes_blocks and model.multiplies and NEIGHBORS not in model.needs
+
+
+@dataclass(frozen=True)
+class Report:
+    """How an evaluation was streamed.
+
+    Attributes:
+        columns: most columns of a block.
+        on_disk: matrices between the steps were in temporary files.
+        disk: most bytes of them at a time, over all ranks.
+        projected: seconds that were expected before it ran; None if nothing was on disk.
+        seconds: that it took.
+    """
+
+    columns: int
+    on_disk: bool
+    disk: int
+    projected: float | None
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def streamed_outputs(model: Model, source: Source, *, embeds: bool = False) -> tuple[Outputs, Report]:
+    """The outputs of a model as it is, in evaluation mode, for all vertices. Collective; called without gradients.
+
+    Args:
+        embeds: with the last layer's input.
+
+    Raises:
+        CollectiveError: the shards lack features, or there is no room in memory or on disk.
+    """
+    whole, operator = model.operator, None
+    # A place of its own, whose memory is free again afterwards.
+    place = Place(model.place.feature_dtype, source.num_threads)
+    try:
+        operator = model.operator = RangeOperator(source.comm, place)
+        return _Evaluation(model, operator, source, embeds=embeds).run()
+    finally:
+        model.operator = whole
+
+
+class _Evaluation:
+    def __init__(self, model: Model, operator: RangeOperator, source: Source, *, embeds: bool) -> None:
+        """Read what stays in memory, and decide what does. Collective."""
+        self._started, self._source, self._comm = time.perf_counter(), source, source.comm
+        self._operator, self._place, self._embeds = operator, operator.place, embeds
+        shard = source.shards.shard(self._comm.rank, source.counter, on_disk=True)
+        self._product, self._feature = together(self._comm, lambda: self._opened(shard))
+        self._feature.norm = self._feature_norm()
+        self._program = write_program(model, operator)
+        sizes, dims = RankSizes.of(shard), model.options.dims
+        outputs = dims[-1] + (dims[-2] if embeds and model.num_layers > 1 else 0)
+        self._footprint = Footprint.of(self._program, sizes.num_rows, outputs, self._place)
+        self._shape = settle(
+            self._comm, self._program, sizes, self._footprint, self._place, source.memory, self._feature.chunk_rows
+        )
+        self._layers = StreamedLayers(
+            model,
+            operator,
+            self._product,
+            self._feature,
+            Storage(source.folder if self._shape.on_disk else None, self._shape.width, self._shape.range_rows),
+        )
+
+    def _opened(self, shard: RowShard) -> tuple[AdjacencyProduct, ShardFeatures]:
+        product = AdjacencyProduct(self._comm, shard, self._source.normalization, self._place)
+        return product, ShardFeatures(shard, self._place)
+
+    def _feature_norm(self) -> str:
+        """How features are scaled. Collective."""
+        norm = self._source.feature_norm
+        if norm != "auto":
+            return norm
+        negative = together(self._comm, lambda: self._feature.has_negative)
+        return settled_feature_norm(self._place.tensor([-float(negative)], self._place.sum_dtype), norm, self._comm)
+
+    def run(self) -> tuple[Outputs, Report]:
+        """Collective."""
+        projected = self._projected() if self._shape.on_disk else None
+        begun = time.perf_counter()
+        outputs = self._layers.run(self._program, embeds=self._embeds)
+        seconds = float(self._comm.gather_numbers([time.perf_counter() - begun]).max())
+        disk = self._disk_bytes() if self._shape.on_disk else 0
+        return outputs, Report(self._shape.width, self._shape.on_disk, disk, projected, seconds)
+
+    def _disk_bytes(self) -> int:
+        return int(self._comm.gather_numbers([self._footprint.matrices]).sum())
+
+    def _projected(self) -> float:
+        """Say what the evaluation will take. Collective."""
+        source, shape, footprint = self._source, self._shape, self._footprint
+        disk = self._disk_bytes()
+        together(self._comm, lambda: check_room(source.folder, disk) if self._comm.rank == 0 else None)
+        # What the other ranks of this machine write also takes memory.
+        cached = footprint.matrices * self._comm.ranks_on_this_machine() < available_memory() - shape.memory
+        rates = together(self._comm, lambda: DiskRates.measured(source.folder, footprint.matrices, cached=cached))
+        samples = Samples(self._layers, self._product, self._feature, rates)
+        seconds = together(self._comm, lambda: samples.seconds(self._program, shape.width))
+        slowest = float(self._comm.gather_numbers([seconds]).max())
+        if self._comm.rank == 0:
+            logger.info(
+                "evaluation from disk: products of %d columns at a time, %s of temporary files, about %.0f s",
+                shape.width,
+                memory_text(disk),
+                slowest,
+            )
+        return slowest

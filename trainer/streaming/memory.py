@@ -1,0 +1,137 @@
+"""The memory and the disk space of a streamed evaluation, and what follows from them: blocks of columns, or none."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.machine_memory import available_memory, memory_text
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.propagation.memory import RankSizes
+from gnnloom.trainer.streaming.column_blocks import COLUMNS
+from gnnloom.trainer.streaming.program import Multiply, Program
+
+#: Share of the memory that is left which an evaluation takes: pages of its files need some, too.
+_SHARE: Final = 0.6
+#: Bytes of all matrices of a range of rows.
+_RANGE_BYTES: Final = 48 << 20
+#: Matrices of a range in a layer, each as wide as the widest: read, multiplied, normalized, and added.
+_RANGE_MATRICES: Final = 6
+
+
+def column_bytes(sizes: RankSizes, place: Place) -> int:
+    """Bytes that a rank's product takes for every column, without its result, which is written to a file."""
+    item, total = place.feature_dtype.itemsize, place.sum_dtype.itemsize
+    # Sums of several summands are rounded afterwards.
+    sums = sizes.num_rows * total if sizes.num_halo and total != item else 0
+    return (sizes.num_rows + sizes.num_halo + sizes.num_sent) * item + sums
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of a program's matrices on one rank, at the worst moment.
+
+    Attributes:
+        matrices: of all of them, with the scores.
+        moved: that are written and read between the steps.
+    """
+
+    matrices: int
+    moved: int
+
+    @classmethod
+    def of(cls, program: Program, num_rows: int, outputs: int, place: Place) -> Footprint:
+        """Count.
+
+        Args:
+            outputs: columns of the outputs.
+        """
+
+        def size(number: int) -> int:
+            stored = program.matrices[number]
+            dtype = place.sum_dtype if stored.is_sums else place.feature_dtype
+            return num_rows * stored.dim * dtype.itemsize
+
+        held, most, moved = set[int](), 0, 0
+        for step, freed in zip(program.steps, program.freed, strict=True):
+            held |= set(step.written)
+            most = max(most, sum(map(size, held)))
+            moved += sum(map(size, [*(number for number in step.read if number), *step.written]))
+            held -= set(freed)
+        scores = num_rows * outputs * place.sum_dtype.itemsize
+        return cls(most + scores, moved + scores)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a program is run, the same on every rank but for the rows of a range.
+
+    Attributes:
+        width: most columns of a block.
+        on_disk: matrices between the steps are in temporary files.
+        range_rows: rows of a range.
+        memory: bytes that this rank may take.
+    """
+
+    width: int
+    on_disk: bool
+    range_rows: int
+    memory: int
+
+
+def settle(
+    comm: Communicator, program: Program, sizes: RankSizes, footprint: Footprint, place: Place, given: int, chunk: int
+) -> Shape:
+    """Fit a program into memory. Collective.
+
+    Args:
+        given: bytes of each rank; 0 for its share of what this machine has left.
+        chunk: rows of a chunk of the features.
+
+    Raises:
+        CollectiveError: not even one column fits.
+    """
+    memory = given or int(available_memory() * _SHARE) // comm.ranks_on_this_machine()
+    widths = [program.matrices[step.operand].dim for step in program.steps if isinstance(step, Multiply)]
+    widest = max(stored.dim for stored in program.matrices)
+    row_bytes = _RANGE_MATRICES * widest * place.sum_dtype.itemsize
+    range_rows = max(1, _RANGE_BYTES // row_bytes // chunk) * chunk
+    # Ranges and products take turns, but the workspace keeps what both need.
+    fixed = sizes.index_bytes + sizes.stream_bytes + min(range_rows, sizes.num_rows) * row_bytes
+    each = column_bytes(sizes, place)
+    most = max(widths, default=1)
+    fits = fixed + footprint.matrices + each * most <= memory
+
+    def columns() -> int:
+        found = most if fits else (memory - fixed) // max(1, each)
+        if found < 1:
+            raise BudgetError(
+                f"evaluation from disk: one column of all vertices takes {memory_text(fixed + each)} of memory, but"
+                f" only {memory_text(memory)} are there; use more ranks, or give it more (--evaluation-memory)"
+            )
+        return min(found, most)
+
+    agreed = comm.gather_numbers([together(comm, columns), not fits])
+    width, on_disk = int(agreed[:, 0].min()), bool(agreed[:, 1].any())
+    if on_disk and width > COLUMNS:
+        width = width // COLUMNS * COLUMNS
+    return Shape(width, on_disk, range_rows, memory)
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Check that a disk has room for temporary files.
+
+    Raises:
+        BudgetError: it has not.
+    """
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise BudgetError(
+            f"{folder}: evaluation from disk writes {needed:,} bytes of temporary files, {free:,} are free; free disk"
+            " space, or give it more memory (--evaluation-memory)"
+        )

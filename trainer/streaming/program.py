@@ -1,0 +1,190 @@
+"""The steps in which a model's layers are computed from disk: passes over ranges of rows, and products between them.
+
+A layer is run on one row to find out which products it asks for. That decides which matrices are stored, and when they
+are freed; the same steps are run, and counted for their memory, disk space and time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.streaming.range_operator import RangeOperator, WantedProduct
+
+#: Number of the matrix of the input features, which are stored already.
+FEATURES = 0
+
+
+@dataclass(frozen=True)
+class WantedShape:
+    """A product that a layer asks for.
+
+    Attributes:
+        dim: columns.
+        as_sums: it is wanted in the dtype of sums.
+        is_input: the adjacency is multiplied with the layer's input as it is.
+    """
+
+    dim: int
+    as_sums: bool
+    is_input: bool
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A matrix between two steps: its columns, and whether it has the dtype of sums rather than that of features."""
+
+    dim: int
+    is_sums: bool = False
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Runs layers on all rows, a range at a time, up to the next product that is not known.
+
+    Attributes:
+        layer: the first layer.
+        input: number of the matrix of its input; None if the layer needs nothing of it but what is known.
+        known: numbers of its products with the adjacency, in the order in which it asks for them.
+        target: the layer that asks for the next product; the number of layers if there is none.
+        operand: number of the matrix that is written for this product; None if there is none.
+        kept: number of the matrix that is written with the input of the layer ``target``; may be the same.
+    """
+
+    layer: int
+    input: int | None
+    known: tuple[int, ...]
+    target: int
+    operand: int | None = None
+    kept: int | None = None
+
+    @property
+    def read(self) -> list[int]:
+        return [*(() if self.input is None else (self.input,)), *self.known]
+
+    @property
+    def written(self) -> list[int]:
+        return sorted({each for each in (self.operand, self.kept) if each is not None})
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """Multiplies the adjacency with a matrix, block by block of columns."""
+
+    operand: int
+    product: int
+
+    @property
+    def read(self) -> list[int]:
+        return [self.operand]
+
+    @property
+    def written(self) -> list[int]:
+        return [self.product]
+
+
+Step = Pass | Multiply
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps, the matrices that they read and write by number, and for each step those that no later one reads."""
+
+    steps: Sequence[Step]
+    matrices: Sequence[Stored]
+    freed: Sequence[Sequence[int]]
+
+
+def write_program(model: Model, operator: RangeOperator) -> Program:
+    """The steps of a model in evaluation mode. Communicates nothing; the same on every rank."""
+    wanted = [_wanted(model, operator, layer) for layer in range(model.num_layers)]
+    writer = _Writer(model, wanted)
+    steps = writer.steps()
+    last = {number: place for place, step in enumerate(steps) for number in (*step.read, *step.written)}
+    freed = [[number for number, end in last.items() if end == place and number] for place in range(len(steps))]
+    return Program(steps, writer.matrices, freed)
+
+
+class _Writer:
+    def __init__(self, model: Model, wanted: Sequence[Sequence[WantedShape]]) -> None:
+        self._model, self._wanted = model, wanted
+        self.matrices = [Stored(model.options.dims[0])]
+
+    def steps(self) -> list[Step]:
+        """A pass, then a product and a pass until no layer asks for another product."""
+        steps, layer, known = list[Step](), 0, tuple[int, ...]()
+        found: int | None = FEATURES
+        while True:
+            given = found if not known or self._reads_input(layer) else None
+            target = self._target(layer, len(known))
+            if target == self._model.num_layers:
+                return [*steps, Pass(layer, given, known, target)]
+            enters = target > layer
+            wanted = self._wanted[target][0 if enters else len(known)]
+            kept = None
+            # The features can be read again, but only in whole rows.
+            if (enters and (wanted.is_input or self._reads_input(target))) or (wanted.is_input and found == FEATURES):
+                kept = self._new(self._model.options.dims[target])
+            found = kept if enters or kept else found
+            operand = found if wanted.is_input and found is not None else self._new(wanted.dim)
+            # A layer may multiply with its input several times.
+            if kept or not wanted.is_input:
+                steps.append(Pass(layer, given, known, target, operand, kept))
+            product = self._new(wanted.dim, is_sums=wanted.as_sums)
+            steps.append(Multiply(operand, product))
+            layer, known = target, (product,) if enters else (*known, product)
+
+    def _target(self, layer: int, num_known: int) -> int:
+        """The layer that asks for the next product."""
+        if num_known < len(self._wanted[layer]):
+            return layer
+        later = range(layer + 1, self._model.num_layers)
+        return next((each for each in later if self._wanted[each]), self._model.num_layers)
+
+    def _reads_input(self, layer: int) -> bool:
+        """Whether a layer needs its input in addition to the first product."""
+        model = self._model
+        if model.needs_features or model.adds_input(layer) or len(self._wanted[layer]) > 1:
+            return True
+        # A class of the user's says it of the first layer only.
+        return not (model.keeps_product and (layer == 0 or model.reuses_memory))
+
+    def _new(self, dim: int, *, is_sums: bool = False) -> int:
+        self.matrices.append(Stored(dim, is_sums))
+        return len(self.matrices) - 1
+
+
+def _wanted(model: Model, operator: RangeOperator, layer: int) -> list[WantedShape]:
+    """The products that a layer asks for, found with a row of zeros."""
+    place, vertex = operator.place, np.zeros(1, np.int64)
+    found, products = list[WantedShape](), list[Tensor]()
+    while True:
+        rows = place.lasting((1, model.options.dims[layer]), place.feature_dtype)
+        operator.load(vertex, [product.clone() for product in products])
+        try:
+            layer_output(model, rows, layer)
+        except WantedProduct as wanted:
+            features = wanted.features
+            is_input = features.data_ptr() == rows.data_ptr() and features.shape == rows.shape
+            found.append(WantedShape(features.shape[1], wanted.as_sums, is_input))
+            dtype = place.sum_dtype if wanted.as_sums else features.dtype
+            products.append(place.lasting(tuple(features.shape), dtype))
+        else:
+            return found
+
+
+def layer_output(model: Model, rows: Tensor, layer: int) -> Tensor:
+    """The input of the next layer, or the scores.
+
+    Args:
+        rows: (num_rows, dim) input of a layer.
+    """
+    inputs = Inputs(model.as_features(rows))
+    if layer == model.num_layers - 1:
+        return model.classify(inputs)
+    hidden = model.hidden_layer(inputs, layer)
+    return (model.as_embedding(hidden) if layer == model.num_layers - 2 else hidden).value

@@ -1,0 +1,62 @@
+"""The operator of a range of a rank's rows: its products with the adjacency are known, or asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.kernels.dispatch import converted
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
+from gnnloom.trainer.place.place import Place
+
+
+class WantedProduct(Exception):  # noqa: N818 - it is a way out of a layer, not an error
+    """A layer asks for a product that is not known.
+
+    Attributes:
+        features: (num_rows, dim) the rows of the range that the adjacency is to be multiplied with.
+        as_sums: the product is wanted in the dtype of sums.
+    """
+
+    def __init__(self, features: Tensor, *, as_sums: bool) -> None:
+        super().__init__()
+        self.features, self.as_sums = features, as_sums
+
+
+class RangeOperator(WholeRows):
+    """Runs layers on some rows at a time. A layer is run again for every product that it asks for."""
+
+    def __init__(self, comm: Communicator, place: Place) -> None:
+        """Begin without rows. Collective."""
+        super().__init__(ProcessGrid(comm, {AXIS: comm.size}, place), np.empty(0, np.int64))
+        # Ranks have different numbers of ranges, and groups are formed by all of them.
+        self.grid.group(())
+        self.load(np.empty(0, np.int64), ())
+
+    def load(self, vertex: NDArray[np.int64], products: Sequence[Tensor]) -> None:
+        """Have these rows from now on.
+
+        Args:
+            vertex: (num_rows,) int64 ids of the rows.
+            products: the rows of the layer's products with the adjacency, as far as they are known, in the order in
+                which the layer asks for them.
+        """
+        self._layout = Layout(self.grid, vertex, row_axes=(AXIS,))
+        self._products, self._next = products, 0
+
+    def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:  # noqa: ARG002
+        """See :class:`gnnloom.trainer.operators.operator.Operator`. Communicates nothing.
+
+        Raises:
+            WantedProduct: the product is not known yet.
+        """
+        if self._next == len(self._products):
+            raise WantedProduct(converted(features, self.place.feature_dtype, self.place), as_sums=as_sums)
+        self._next += 1
+        return self._products[self._next - 1]

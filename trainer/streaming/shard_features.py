@@ -1,0 +1,68 @@
+"""The input features of a rank's vertices, read from its shard in ranges of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from torch import Tensor
+
+from gnnloom.storage.artifacts.row_shards import RowShard
+from gnnloom.trainer.data.vertex_data import check_finite, check_stored, normalize_feature
+from gnnloom.trainer.kernels.dispatch import converted
+from gnnloom.trainer.place.arrays import tensor_dtype
+from gnnloom.trainer.place.place import Place
+
+#: Bytes of the rows that are read to look for a negative feature.
+_LOOKED_AT: Final = 64 << 20
+
+
+class ShardFeatures:
+    """See :class:`gnnloom.trainer.streaming.streamed_layers.Rows`. Features are checked and scaled whenever read."""
+
+    def __init__(self, shard: RowShard, place: Place) -> None:
+        """Read nothing yet. Features are not scaled until ``norm`` is set.
+
+        Raises:
+            InputError: the shards have no features.
+        """
+        check_stored(shard, "feature")
+        self._shard, self._reader, self._place = shard, shard.array("feature"), place
+        #: How rows are scaled; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+        self.norm = "none"
+
+    @property
+    def dim(self) -> int:
+        return self._reader.shape[1]
+
+    @property
+    def chunk_rows(self) -> int:
+        """Ranges of a multiple of this many rows are the cheapest to read."""
+        return self._reader.chunk_rows
+
+    @property
+    def has_negative(self) -> bool:
+        """Whether a feature of this rank's vertices is negative; reads them up to the first one."""
+        return any(bool((rows < 0).any()) for rows in self._parts())
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        """(stop - start, num_features) of the dtype of features.
+
+        Raises:
+            InputError: a feature is not a finite number.
+        """
+        rows = self._read(start, stop)
+        where = f"{self._shard.shards.artifact.path}/{self._shard.prefix}/feature"
+        check_finite(rows, where, lambda: self._shard.vertex()[start:stop])
+        return converted(normalize_feature(rows, self.norm), self._place.feature_dtype, self._place)
+
+    def _parts(self) -> Iterator[Tensor]:
+        most = _LOOKED_AT // max(1, self.dim * self._reader.dtype.itemsize)
+        for start, stop in self._reader.ranges(most):
+            yield self._read(start, stop)
+
+    def _read(self, start: int, stop: int) -> Tensor:
+        """Rows as they are stored, in the dtype of sums."""
+        stored = self._place.empty((stop - start, self.dim), tensor_dtype(self._reader.dtype))
+        self._reader.read(start, stop, stored.numpy())
+        return converted(stored, self._place.sum_dtype, self._place)
