@@ -35,7 +35,13 @@ class Layered(WholeRows):
     The rows of a layer's input are the leading vertices of the batch, those of its output are fewer of them. A sum over
     sampled neighbors is scaled by the nonzeros of the whole row over the drawn ones, so it is the full sum on average,
     and exactly the full sum if all are drawn.
+
+    Attributes:
+        normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
+        batch: what it multiplies with at present.
     """
+
+    batch: LayeredBatch
 
     def __init__(self, comm: Communicator, num_layers: int, normalization: str, place: Place) -> None:
         """Begin without vertices; :meth:`load` gives the operator a batch.
@@ -44,7 +50,7 @@ class Layered(WholeRows):
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
         """
         super().__init__(ProcessGrid(comm, {AXIS: comm.size}, place), np.empty(0, np.int64))
-        self._normalization = normalization
+        self.normalization = normalization
         self.load(empty_batch(num_layers))
 
     def load(self, batch: LayeredBatch) -> None:
@@ -54,7 +60,8 @@ class Layered(WholeRows):
             InputError: a degree is negative or not finite.
         """
         where = "the vertices of a batch"
-        sides = scaling(where, self._normalization, batch.degree, self.place)
+        self.batch = batch
+        sides = scaling(where, self.normalization, batch.degree, self.place)
         self._layouts = [Layout(self.grid, batch.vertices[:size], row_axes=(AXIS,)) for size in batch.layer_sizes]
         self._blocks = [self._scaled(block, batch.row_nnz, sides) for block in batch.blocks]
         self._neighbors = [NeighborRows(without_halo(block), None, self.grid) for block in batch.blocks]

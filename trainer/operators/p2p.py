@@ -151,6 +151,9 @@ class SampledRows(WholeRows):
     """Every rank holds its share of a batch.
 
     A batch has an operator of its own, which several threads may prepare while others are in use.
+
+    Attributes:
+        batch: the rows.
     """
 
     def __init__(
@@ -168,6 +171,7 @@ class SampledRows(WholeRows):
                 prepared for it.
         """
         super().__init__(grid, batch.vertex)
+        self.batch = batch
         exchange = HaloExchange(grid.comm, batch.matrix, grid.place)
         self._neighbors = NeighborRows(batch.matrix, exchange, grid)
         if not multiplies:

@@ -7,16 +7,21 @@ evaluation (Hamilton, Ying, Leskovec, NeurIPS 2017, algorithm 1).
 
 from __future__ import annotations
 
+import math
 import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.mapped_rows import take_rows
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
@@ -31,6 +36,7 @@ from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.mode import ModeContext, multiplying_by
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.place.arrays import array_dtype
+from gnnloom.trainer.place.place import Place
 
 
 def map_graph(context: ModeContext) -> tuple[WholeGraph, NDArray[np.int32] | None]:
@@ -38,11 +44,29 @@ def map_graph(context: ModeContext) -> tuple[WholeGraph, NDArray[np.int32] | Non
 
     All processes of a node share one copy. Communicates nothing.
     """
-    dataset, inputs = context.dataset, context.shards.artifact.inputs
+    return map_graph_of(context.dataset, context.shards.artifact.inputs, context.comm.size)
+
+
+def map_graph_of(
+    dataset: Dataset, inputs: Mapping[str, str], num_ranks: int
+) -> tuple[WholeGraph, NDArray[np.int32] | None]:
+    """The graph that row shards were made from, and the rank of every vertex if there are several ranks.
+
+    Args:
+        inputs: kind to key of what the shards were made from.
+    """
     graph = map_whole_graph(dataset.graph(inputs["graph"]))
-    if context.comm.size == 1:
+    if num_ranks == 1:
         return graph, None
     return graph, map_part_members(dataset.partition(key=inputs["partition"])).part
+
+
+def temporary_rows(folder: Path, shape: tuple[int, int], dtype: torch.dtype, place: Place) -> Tensor:
+    """(num_rows, dim) rows in a temporary file, which is gone once nothing refers to them."""
+    if not math.prod(shape):
+        return place.lasting(shape, dtype)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return place.from_numpy(np.memmap(file, array_dtype(dtype), "w+", shape=shape))
 
 
 #: Numbers that one step gathers, at most, unless one vertex has more.
@@ -85,7 +109,8 @@ class _Passes:
         """The output of a layer from its input, of which this rank has ``rows``; None for the features. Collective."""
         comm, model = self._context.comm, self._model
         exchange = None if rows is None else RowExchange(comm, self._own, rows, self._owner, self._context.place)
-        out = self._new_rows(model.options.dims[layer + 1])
+        shape = len(self._own.ascending), model.options.dims[layer + 1]
+        out = temporary_rows(self._context.dataset.path, shape, model.dtype, self._context.place)
         bounds = self._bounds(model.options.dims[layer])
         # Ranks fetch rows from each other in every step, also those that have no vertices left.
         num_steps = int(comm.gather_numbers([len(bounds) - 1]).max())
@@ -98,15 +123,6 @@ class _Passes:
                 self._operator.load(batch)
                 out[self._context.place.from_numpy(self._own(vertices))] = _output(model, inputs, layer).to(out.dtype)
         return out
-
-    def _new_rows(self, dim: int) -> Tensor:
-        """(num_own, dim) rows in a temporary file, which is gone once nothing refers to them."""
-        dtype = array_dtype(self._model.dtype)
-        count = len(self._own.ascending)
-        if not count:
-            return self._context.place.lasting((0, dim), self._model.dtype)
-        with tempfile.TemporaryFile(dir=self._context.dataset.path) as file:
-            return self._context.place.from_numpy(np.memmap(file, dtype, "w+", shape=(count, dim)))
 
     def _bounds(self, dim: int) -> list[int]:
         """Bounds of the ranges of this rank's vertices that are treated together."""
