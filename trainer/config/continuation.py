@@ -23,7 +23,8 @@ _DATA = {"graph": "another graph", "vertices": "other vertex data", "links": "ot
 
 #: Fields that a run settled for the value of another field: they are not taken over if that one is given anew.
 _DEPENDENT = {
-    "model": ("normalization",),
+    "model": ("normalization", "draw_once"),
+    "mode": ("draw_once",),
     "algorithm": ("grid", "shards", "permutation"),
     "ranks": ("grid", "shards"),
 }

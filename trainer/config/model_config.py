@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, option_field, parse_named
+from gnnloom.storage.option import Group, option_field, options_of, parse_named
 from gnnloom.trainer.config.fields import Config, option, own_values, shared_option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind
@@ -107,11 +107,32 @@ class ModelConfig(Config):
             raise InputError(f"residual: hidden {self.hidden} has no two consecutive layers of equal width")
         if self.unit_embedding and not self.hidden:
             raise InputError("unit_embedding: a model without hidden layers has no embedding")
+        if self.model_kind.on_edges:
+            self._check_module()
         if self.embed and self.train_features:
             raise InputError(
                 f"train_features: reads stored features and trains them, but with embed {self.embed} none are read;"
                 " remove one of the two"
             )
+
+    def _check_module(self) -> None:
+        """Refuse what a module of torch, which computes all layers by itself, would ignore.
+
+        Raises:
+            InputError: see above.
+        """
+        if len(set(self.hidden)) > 1:
+            raise InputError(
+                f"hidden {self.hidden}: model {self.model} has one width for all hidden layers; give equal ones, such"
+                f" as {','.join([str(self.hidden[0])] * len(self.hidden))}"
+            )
+        for name in _BETWEEN_LAYERS:
+            value = getattr(self, name)
+            if value != options_of(ModelConfig)[name].default:
+                raise InputError(
+                    f"{name} {value!r}: model {self.model} is a module of torch that computes its layers by itself; set"
+                    " what its constructor takes with --model-options"
+                )
 
     @property
     def dtype(self) -> str:
@@ -139,6 +160,8 @@ class ModelConfig(Config):
         Raises:
             InputError: an item of ``model_options`` is not an option of the model, or its value is not allowed.
         """
+        if self.model_kind.read_options is not None:
+            return self.model_kind.read_options(self.model_options)
         options = self.model_kind.options
         others = {name: option for name, option in options.items() if name not in _FIELDS}
         given = parse_named(
@@ -179,6 +202,7 @@ class ModelConfig(Config):
             residual=self.residual,
             unit_embedding=self.unit_embedding,
             own=self.own_model_options(),
+            module=self.model if self.model_kind.on_edges else "",
         )
 
     def check_graph(self, shards: RowShards | GridShards) -> None:
@@ -196,6 +220,8 @@ class ModelConfig(Config):
 
 
 _FIELDS = frozenset(ModelConfig.__dataclass_fields__)
+#: What gnnloom's models do between and in their layers.
+_BETWEEN_LAYERS = ("bias", "norm", "residual", "unit_embedding", "product_order", "heads", "negative_slope")
 
 
 def settled_normalization(model: str, normalization: str) -> str:

@@ -89,6 +89,8 @@ class TrainConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.model_kind.on_edges:
+            self._settle_edges()
         for what, needs in (("model", self.model_kind.needs), ("mode", self.mode_kind.needs)):
             if not needs <= self.chosen_algorithm.capabilities:
                 able = ", ".join(algorithms_with(needs))
@@ -110,6 +112,32 @@ class TrainConfig(
         # The layers of the user's own model are known only where it is built.
         if self.model in MODELS and self.mode_kind.check_layers:
             self.mode_kind.check_layers(self.own_mode_options(), len(self.hidden) + 1)
+
+    def _settle_edges(self) -> None:
+        """Settle and check what a model that takes the edges of batches requires.
+
+        Raises:
+            InputError: the mode has no edges to give, or an option is not for such a model.
+        """
+        if not self.mode_kind.gives_edges:
+            able = " or ".join(name for name, kind in MODES.items() if kind.gives_edges)
+            raise InputError(
+                f"mode {self.mode}: model {self.model} is a module of torch that takes edges, which this mode has not:"
+                f" it multiplies by the distributed adjacency. Choose --mode {able}, or write the model with gnnloom's"
+                " products; see docs/how-to/pyg-models.md and docs/how-to/own-model.md"
+            )
+        # One graph has to serve all layers. The configuration of the run says so.
+        if "draw_once" in self.mode_kind.options:
+            self.settle("draw_once", True)
+        if self.save_embeddings:
+            raise InputError(
+                f"save_embeddings: model {self.model} is a module of torch, whose hidden layers are its own"
+            )
+        if self.presamples and not self.model_kind.takes_weights:
+            raise InputError(
+                f"presamples {self.presamples}: gives weights to edges, which the forward of model {self.model}"
+                " does not take; leave it out"
+            )
 
     def _check_embed(self) -> None:
         """Refuse what would do nothing, or cannot be, if the input features are learned.
@@ -139,7 +167,7 @@ class TrainConfig(
                 f"adjacency {self.adjacency!r}: algorithm {self.algorithm} keeps it in memory; choose {able}"
             )
         # Attention visits the edges themselves, forward and backward, and not only their products.
-        if NEIGHBORS in self.model_kind.needs:
+        if NEIGHBORS in self.model_kind.needs and not self.model_kind.on_edges:
             raise InputError(f"adjacency {self.adjacency!r}: model {self.model} needs the adjacency in memory")
         if self.mode_kind.rows_in_memory:
             raise InputError(f"adjacency {self.adjacency!r}: mode {self.mode} needs the adjacency in memory")
@@ -147,9 +175,9 @@ class TrainConfig(
     @property
     def streams_adjacency(self) -> bool:
         """The adjacency stays on disk, and is read for every product with it."""
-        # Attention cannot read it from there.
+        # Attention cannot read it from there. A model that takes edges reads none of it.
         evaluates = self.mode_kind.rows_evaluate and NEIGHBORS not in self.model_kind.needs
-        return self.adjacency == "disk" or evaluates
+        return self.adjacency == "disk" or evaluates or self.model_kind.on_edges
 
     @property
     def needs(self) -> frozenset[str]:

@@ -244,12 +244,15 @@ def open_samples(
     shards: Artifact,
     num_ranks: int,
     counter: ReadCounter,
+    *,
+    on_edges: bool = False,
 ) -> Samples:
     """Open the samples with the requested key.
 
     Args:
         options: the mode's options by name; options of the batches may be left at their defaults.
         shards: the row shards of the run.
+        on_edges: the model takes all edges of a batch at once; there may be more hops than it has layers.
 
     Raises:
         NotFoundError: there are none with this key.
@@ -265,7 +268,7 @@ def open_samples(
             raise InputError(
                 f"{where}: made from {kind} {key}, but the shards {shards.key} from {shards.inputs.get(kind)}"
             )
-    if samples.num_layers != num_layers:
+    if samples.num_layers != num_layers and not (on_edges and samples.num_layers > num_layers):
         raise InputError(
             f"{where}: fan-outs {samples.fanouts} of {samples.num_layers} layers, but the model has {num_layers} layers"
         )

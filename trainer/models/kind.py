@@ -86,6 +86,9 @@ class ModelKind(Placed):
             model, and its memory is projected as the most that one of gnnloom's takes.
         options: the model's own options by name. Those of gnnloom's models are fields of ModelConfig; all others are
             given as ``--model-options name=value``.
+        on_edges: the model is a module of torch that takes the edges of a batch, and runs in modes that give them.
+        read_options: reads the items of ``--model-options``, each ``name=value``, of a model that does not declare its
+            options; raises InputError.
     """
 
     name: str
@@ -97,3 +100,5 @@ class ModelKind(Placed):
     takes_weights: bool = False
     work: ModelWork | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
+    on_edges: bool = False
+    read_options: Callable[[Sequence[str]], dict[str, Any]] | None = None

@@ -31,6 +31,7 @@ class ModelOptions:
         residual: add a hidden layer's input to its output if their widths are equal.
         unit_embedding: scale the rows of the last layer's input to length 1 (as Zeng et al., ICLR 2020, do).
         own: the model's own options by name, checked; see :class:`~gnnloom.trainer.models.kind.ModelKind`.
+        module: the module of torch that the model consists of, as ``package.module:Class``, if it takes edges.
     """
 
     dims: tuple[int, ...]
@@ -43,6 +44,7 @@ class ModelOptions:
     residual: bool = False
     unit_embedding: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
+    module: str = ""
 
     def propagates_first(self, layer: int, width: int | None = None) -> bool:
         """Whether a layer is (A H) W rather than A (H W).

@@ -86,6 +86,7 @@ class ModeKind(Placed):
         check_layers: refuses (InputError) options of the mode that do not fit a model of so many layers; None if all
             do.
         takes_pairs: it trains tasks on pairs of vertices, too.
+        gives_edges: its batches have edges, for models that take them.
         options: the mode's own options by name. Modes that share a name share the option.
     """
 
@@ -102,4 +103,5 @@ class ModeKind(Placed):
     batch: Callable[[Mapping[str, Any], int, RankRows], BatchSizes] | None = None
     check_layers: Callable[[Mapping[str, Any], int], object] | None = None
     takes_pairs: bool = False
+    gives_edges: bool = False
     options: Mapping[str, Option] = field(default_factory=dict)

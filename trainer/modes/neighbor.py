@@ -17,12 +17,17 @@ from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE
 _FANOUT = 10
 
 
-def fanouts(given: tuple[int, ...], num_layers: int) -> tuple[int, ...]:
+def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) -> tuple[int, ...]:
     """Fan-outs of sampled neighbors, from the layer of the seeds on.
+
+    Args:
+        on_edges: the model takes all edges of a batch at once. Further hops then complete the rows of the last one.
 
     Raises:
         InputError: there are more or fewer than layers.
     """
+    if on_edges and len(given) > num_layers:
+        return given
     if given and len(given) != num_layers:
         raise InputError(f"fanout {given}: the model has {num_layers} layers, so give as many numbers")
     return given or (_FANOUT,) * num_layers
@@ -62,6 +67,7 @@ MODE = ModeKind(
     help="Batches of training vertices with sampled neighbors, layer by layer",
     source="Hamilton, Ying, Leskovec, NeurIPS 2017, appendix A",
     takes_pairs=True,
+    gives_edges=True,
     place=("gnnloom.trainer.modes.epochs.neighbor", "NeighborMode"),
     ranks_decide=True,
     # Only row shards say which rank owns a vertex.

@@ -30,6 +30,7 @@ MODE = ModeKind(
     ranks_decide=True,
     needs=frozenset({ONE_LAYOUT}),
     learns_features=True,
+    gives_edges=True,
     batch=batch,
     options={
         "batch_size": BATCH_SIZE,

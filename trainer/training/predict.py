@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.predictions import SMOOTHED
@@ -90,11 +90,18 @@ def find_predictions(comm: Communicator, run: Run, config: PredictConfig) -> Fou
 
 
 def _computed(run: Run, config: PredictConfig) -> TrainConfig:
-    """The configuration of what the prediction computes."""
+    """The configuration of what the prediction computes.
+
+    Raises:
+        InputError: the model has no embeddings, but they are asked for.
+    """
+    trained = TrainConfig.of_run(run)
+    if config.embeddings and trained.model_kind.on_edges:
+        raise InputError(f"embeddings: model {trained.model} is a module of torch, whose hidden layers are its own")
     # Only the places to read from and the ranks change; the model is that of the training.
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
     # Samples hold batches of training; predictions come from the shards. Others may have made more links since.
-    return replace(TrainConfig.of_run(run), **where, samples=None, links=run.inputs().get("links"))
+    return replace(trained, **where, samples=None, links=run.inputs().get("links"))
 
 
 def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig) -> StoredCheckpoint:

@@ -206,6 +206,8 @@ def open_session(comm: Communicator, opened: OpenedRun, num_threads: int) -> Ses
     session.load_seconds, session.load_memory = time.perf_counter() - started, peak_memory() - before
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
     session.model = build_model(session.operator, config, config.seed, session.options)
+    if config.model_kind.on_edges:
+        _attach_inference(session)
     session.objective = session.objective.attached(session.model, session.operator)
     return session
 
@@ -286,11 +288,39 @@ def _on_samples(
 
     config = opened.config
     given, num_layers = config.own_mode_options(), len(config.hidden) + 1
-    samples = open_samples(opened.dataset, given, num_layers, shards.shards.artifact, comm.size, opened.counter)
+    samples = open_samples(
+        opened.dataset,
+        given,
+        num_layers,
+        shards.shards.artifact,
+        comm.size,
+        opened.counter,
+        on_edges=config.model_kind.on_edges,
+    )
     options = config.options_of_model(samples.num_features, objective.num_outputs)
     operator = Layered(comm, len(options.pairs), config.normalization, place)
     operator.rest(shards.shard.vertex())
     return Session(comm, opened, objective, options, operator, shards.shard, None, samples)
+
+
+def _attach_inference(session: Session) -> None:
+    """Give a model that takes edges what forms its scores on the whole graph. Communicates nothing."""
+    # They import numba, which only such models, and modes that sample, load.
+    from gnnloom.trainer.models.networks.edge_model import EdgeModel  # noqa: PLC0415
+    from gnnloom.trainer.modes.epochs.edge_inference import WholeInference  # noqa: PLC0415
+
+    config, model = session.config, session.model
+    assert isinstance(model, EdgeModel)
+    model.inference = WholeInference(
+        dataset=session.opened.dataset,
+        inputs=session.opened.shards.shards.artifact.inputs,
+        operator=session.operator,
+        model=model,
+        normalization=config.normalization,
+        # Known when the features are.
+        feature_norm=lambda: session.feature_norm,
+        reads_features=session.samples is not None,
+    )
 
 
 def vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
@@ -302,6 +332,9 @@ def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dic
     """The arrays to write for this rank's rows, by name. Collective."""
     model = session.model.eval()
     with torch.no_grad(), session.comm.traffic.recording():
+        if model.takes_edges:
+            layout = session.operator.layout(model.num_layers)
+            return session.objective.predict(layout, model.whole_scores(inputs))
         hidden = model.embed(inputs)
         layout = session.operator.layout(model.num_layers)
         outputs = session.objective.predict(layout, model.classify(hidden))

@@ -103,6 +103,8 @@ class Model(nn.Module, ABC):
     #: A layer's output may have fewer rows than its input, the leading ones, as with sampled neighbors. What a layer
     #: adds to a product then goes through ``own_product`` or ``operator.align`` first.
     takes_blocks: ClassVar[bool] = False
+    #: The model is called with the edges of batches, has no layers of its own, and is evaluated by its ``inference``.
+    takes_edges: ClassVar[bool] = False
     #: The layers overwrite features and gradients that this very class needs no more. Not inherited: a subclass may
     #: keep what a layer returns.
     reuses_memory: ClassVar[bool] = False
@@ -159,13 +161,7 @@ class Model(nn.Module, ABC):
 
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
         """The parameters of every layer, including those of the normalization that follows it."""
-        layers: list[list[nn.Parameter]] = [[] for _ in range(self.num_layers)]
-        for child in self.children():
-            # Some lists are shorter: that of the biases is empty in a model without biases, and the last layer has no
-            # normalization.
-            for entry, found in zip(child if isinstance(child, _LISTS) else (), layers, strict=False):
-                found.extend([entry] if isinstance(entry, nn.Parameter) else entry.parameters())
-        return layers
+        return entries_by_layer(self, self.num_layers)
 
     def keep(self, features: Tensor) -> Inputs:
         """The inputs, with the part of the first layer that is constant as long as ``features`` are. Collective.
@@ -201,6 +197,16 @@ class Model(nn.Module, ABC):
     def forward(self, inputs: Inputs) -> Tensor:
         """(num_rows, columns held) scores of the classes, in the layout of the last layer's output. Collective."""
         return self.classify(self.embed(inputs))
+
+    def whole_scores(self, inputs: Inputs) -> Tensor:
+        """The scores of this rank's rows on the whole graph; see :meth:`forward`. Collective."""
+        scores: Tensor = self(inputs)
+        return scores
+
+    @property
+    def evaluation_facts(self) -> Mapping[str, Any]:
+        """Entries of a run's result about how :meth:`whole_scores` were formed; none if there is one way only."""
+        return {}
 
     def embed(self, inputs: Inputs) -> Inputs:
         """The last layer's input: (num_rows, last hidden width), or the inputs of a one-layer model. Collective."""
@@ -380,6 +386,17 @@ class Model(nn.Module, ABC):
 
 #: Modules that hold an entry for each layer.
 _LISTS = nn.ParameterList, nn.ModuleList
+
+
+def entries_by_layer(module: nn.Module, num_layers: int) -> list[list[nn.Parameter]]:
+    """The parameters that a module holds in lists with one entry per layer, by layer."""
+    layers: list[list[nn.Parameter]] = [[] for _ in range(num_layers)]
+    for child in module.children():
+        # Some lists are shorter: that of the biases is empty in a model without biases, and the last layer has no
+        # normalization.
+        for entry, found in zip(child if isinstance(child, _LISTS) else (), layers, strict=False):
+            found.extend([entry] if isinstance(entry, nn.Parameter) else entry.parameters())
+    return layers
 
 
 def glorot(shape: Sequence[int], generator: torch.Generator, place: Place) -> Tensor:

@@ -128,8 +128,7 @@ class Mode(ABC):
 
         Called without gradients, with the model in evaluation mode.
         """
-        scores: Tensor = self.context.model(self.context.inputs)
-        return scores
+        return self.context.model.whole_scores(self.context.inputs)
 
     def close(self) -> None:  # noqa: B027 - most modes have nothing to free
         """Free what a process must not leave behind, such as threads; called once, also after an error."""

@@ -47,11 +47,11 @@ class NeighborMode(Mode):
             CollectiveError: the model cannot run on blocks, the fan-outs do not fit it, or the graph is gone.
         """
         super().__init__(context)
-        comm, model = context.comm, context.model
+        comm = context.comm
         self._samples = context.samples
         self._fanouts = together(comm, lambda: _checked(context))
         self._learned: LearnedRows | None = None
-        self._operator = Layered(comm, model.num_layers, context.normalization, context.place)
+        self._operator = Layered(comm, len(self._fanouts), context.normalization, context.place)
         self._batches: Batches = self._draw() if self._samples is None else self._read(self._samples)
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
 
@@ -139,7 +139,7 @@ class NeighborMode(Mode):
     def scores(self) -> Tensor:
         """See :meth:`Mode.scores`; from disk if the batches come from there."""
         context = self.context
-        if self._samples is None:
+        if self._samples is None or context.model.takes_edges:
             return super().scores()
         if not can_stream(context.model):
             return layerwise_scores(context)
@@ -177,7 +177,7 @@ class NeighborMode(Mode):
             return self._batches.loss(drawn)
         context, operator = self.context, self._operator
         split = operator.grid.place.zeros((drawn.batch.num_seeds,), torch.uint8).fill_(SPLIT["train"])
-        layout = operator.layout(context.model.num_layers)
+        layout = operator.layout(len(self._fanouts))
         return context.vertex_objective.loss(layout, Labels(drawn.label, split))
 
 
@@ -193,4 +193,6 @@ def _checked(context: ModeContext) -> tuple[int, ...]:
             f"mode neighbor: the layers of model {context.model_name} need the same rows before and after; use gcn,"
             " sage, gin or gat, or another mode"
         )
-    return samples.fanouts if samples else fanouts(context.options["fanout"], model.num_layers)
+    if samples:
+        return samples.fanouts
+    return fanouts(context.options["fanout"], model.num_layers, on_edges=model.takes_edges)

@@ -162,7 +162,8 @@ def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) 
     """
     if config.samples is not None:
         given, num_layers = config.own_mode_options(), len(config.hidden) + 1
-        samples = open_samples(dataset, given, num_layers, shards, config.ranks, ReadCounter())
+        on_edges = config.model_kind.on_edges
+        samples = open_samples(dataset, given, num_layers, shards, config.ranks, ReadCounter(), on_edges=on_edges)
         return replace(config, **samples.drawn)
     if "sampler" in config.mode_kind.options and SAMPLERS[config.sampler].draws_parts and not config.cluster_parts:
         return replace(config, cluster_parts=dataset.partition(None, config.cluster_key or None).num_parts)

@@ -113,7 +113,10 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
 
 
 def _is_known(config: TrainConfig) -> bool:
-    """Whether the task's steps can be rehearsed, and take what is then found."""
+    """Whether the steps of the model and the task can be rehearsed, and take what is then found."""
+    # Edges without values would lead anywhere.
+    if config.model_kind.on_edges:
+        return False
     if not config.on_pairs:
         return True
     # Not rehearsed are batches of pairs, blocks of all vertices, and what a step leaves out of the cells of a grid.

@@ -1,0 +1,415 @@
+"""Modules of torch that take edges, PyG's among them, train and are evaluated as by themselves on the whole graph."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.stage import write_samples
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.descriptors import load_named
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.storage.samplers.kind import ALL
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.models.edge_modules import read_options
+from gnnloom.trainer.models.networks.edge_model import EdgeModel
+from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.rehearsal.projection import project_training
+from support.edge_modules import Trimmed
+from support.lone import LoneCommunicator
+from support.lone_training import lone_session
+from support.mpi import TESTS, run_program, run_ranks
+from support.problems import Problem, problem
+from support.sampled import sampled_config, store_for_sampling
+from support.tolerance import ADAM_BITS, assert_close
+
+RANKS = (1, 2, 3)
+EPOCHS, HIDDEN = 4, (6, 6)
+OWN, PYG = "support.edge_modules", "torch_geometric.nn"
+PROBLEMS = {
+    given.name: given
+    for given in (
+        problem("directed", 60, 240, symmetric=False),
+        problem("no-loops", 61, 100, symmetric=True, loops=False),
+        problem("weighted", 50, 200, symmetric=False, weighted=True),
+    )
+}
+#: Models, the fan-outs with which a batch has all that they read, and their options.
+WHOLE: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "sums": (f"{OWN}:Sums", 3, {}),
+    "trimmed": (f"{OWN}:Trimmed", 3, {}),
+    # They read the rows of the sources, too.
+    "by-degrees": (f"{OWN}:ByDegrees", 4, {}),
+    "gcn": (f"{PYG}:GCN", 4, {}),
+    "gcn-weights": (f"{PYG}:GCN", 3, {"normalization": "symmetric", "model_options": ("normalize=false",)}),
+    "sage": (f"{PYG}:GraphSAGE", 3, {}),
+    "gat": (f"{PYG}:GAT", 3, {"model_options": ("heads=2",)}),
+    "gin": (f"{PYG}:GIN", 3, {}),
+    "jumping": (f"{PYG}:GraphSAGE", 3, {"model_options": ("jk=cat",)}),
+}
+
+
+def edge_config(catalog: Catalog, name: str, run: str, model: str = f"{OWN}:Sums", **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {"hidden": HIDDEN, "epochs": EPOCHS, "seed": 3, "batch_size": 1024, "eval_every": 0}
+    mode = options.pop("mode", "neighbor")
+    return sampled_config(catalog, name, mode, run, model=model, **{**fixed, **options})
+
+
+def needs_pyg(model: str) -> None:
+    if model.startswith(PYG):
+        # Here, as every process of a test run collects this module, and the import takes seconds.
+        pytest.importorskip("torch_geometric")
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("edges") / "catalog")
+    for given in PROBLEMS.values():
+        store_for_sampling(catalog, given, *RANKS)
+    return catalog
+
+
+def reference(model: str, given: Problem, options: tuple[str, ...], state: dict[str, Tensor] | None) -> nn.Module:
+    """The module in float64, constructed without gnnloom; with the parameters of a run if any."""
+    found: Any = load_named("model", model)
+    before, generator = torch.get_default_dtype(), torch.get_rng_state()
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(3)
+    try:
+        module: nn.Module = found(
+            in_channels=given.feature.shape[1],
+            hidden_channels=HIDDEN[0],
+            num_layers=len(HIDDEN) + 1,
+            out_channels=3,
+            dropout=0.0,
+            **read_options(found, options),
+        )
+    finally:
+        torch.set_default_dtype(before)
+        torch.set_rng_state(generator)
+    if state is not None:
+        module.load_state_dict(state)
+    return module
+
+
+def state_of(catalog: Catalog, name: str, run: str) -> dict[str, Tensor]:
+    arrays = read_checkpoint(Run.open(catalog[name], run).checkpoints).arrays
+    prefix = "parameter/module."
+    return {each.removeprefix(prefix): torch.tensor(array) for each, array in arrays.items() if each.startswith(prefix)}
+
+
+def whole_edges(given: Problem) -> tuple[Tensor, Tensor]:
+    """The edges of the whole graph, and their weights."""
+    matrix = given.adjacency.tocoo()
+    return torch.tensor(np.stack([matrix.col, matrix.row]).astype(np.int64)), torch.tensor(matrix.data)
+
+
+def symmetric_weights(given: Problem) -> Tensor:
+    index, data = whole_edges(given)
+    degree = torch.zeros(len(given.label), dtype=torch.float64).index_add(0, index[1], data)
+    return data * (degree[index[0]] * degree[index[1]]).rsqrt()
+
+
+def whole_loss(module: nn.Module, given: Problem, weight: Tensor | None) -> Tensor:
+    feature, mask = torch.tensor(given.feature).double(), torch.tensor(given.training)
+    arguments = () if weight is None else (weight,)
+    scores = module(feature, whole_edges(given)[0], *arguments)
+    return nn.functional.cross_entropy(scores[mask], torch.tensor(given.label)[mask])
+
+
+@pytest.mark.parametrize("name", ["directed", "no-loops"])
+@pytest.mark.parametrize("kind", WHOLE)
+def test_with_all_neighbors_loss_and_gradients_are_those_of_the_module_on_the_whole_graph(
+    catalog: Catalog, name: str, kind: str
+) -> None:
+    model, hops, options = WHOLE[kind]
+    needs_pyg(model)
+    given, run = PROBLEMS[name], f"whole-{kind}"
+    lr = 0.25
+    # One step of gradient descent.
+    every: dict[str, Any] = {"fanout": (ALL,) * hops, "epochs": 1, "optimizer": "sgd", "lr": lr, **options}
+    result = train(LoneCommunicator(), edge_config(catalog, name, run, model, **every, final_eval=False))
+    module = reference(model, given, options.get("model_options", ()), None)
+    before = {key: parameter.detach().clone() for key, parameter in module.named_parameters()}
+    loss = whole_loss(module, given, symmetric_weights(given) if "normalization" in options else None)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert_close(result["loss"], [loss.item()])
+    after = state_of(catalog, name, run)
+    for key, parameter in module.named_parameters():
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        assert_close((before[key] - after[key]) / lr, gradient, steps=3, message=key)
+    assert any(
+        float(parameter.grad.abs().max()) > 1e-3 for parameter in module.parameters() if parameter.grad is not None
+    )
+
+
+@pytest.mark.parametrize("name", ["directed", "no-loops"])
+@pytest.mark.parametrize("carried", [1, 2000])
+@pytest.mark.parametrize("kind", WHOLE)
+def test_scores_of_an_evaluation_are_those_of_the_module_on_the_whole_graph(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, carried: int
+) -> None:
+    model, _, options = WHOLE[kind]
+    needs_pyg(model)
+    monkeypatch.setattr("gnnloom.trainer.modes.epochs.edge_inference.CARRIED", carried)
+    given = PROBLEMS[name]
+    session = lone_session(edge_config(catalog, name, "scores", model, feature_norm="none", **options))
+    session.model.eval()
+    with torch.no_grad():
+        found = session.model.whole_scores(session.take_inputs())
+        module = reference(model, given, options.get("model_options", ()), None).eval()
+        weight = (symmetric_weights(given),) if "normalization" in options else ()
+        expected = module(torch.tensor(given.feature).double(), whole_edges(given)[0], *weight)
+    assert_close(found, expected, steps=3)
+    facts = session.model.evaluation_facts
+    assert facts["evaluation_exact"]
+    by_layer = model.startswith(PYG) and kind != "jumping"
+    assert facts["evaluation"] == ("layer by layer" if by_layer else "all sampled neighbors")
+    # Of what reads the degrees of the sources, only what takes no weights needs their rows.
+    assert facts["evaluation_hops"] == (1 if by_layer else 4 if kind == "by-degrees" else 3)
+    assert [path.name for path in catalog[name].path.iterdir() if path.is_file()] == ["zarr.json"]
+
+
+@pytest.mark.parametrize("kind", ["sums", "gcn", "gcn-weights"])
+def test_weights_of_the_graph_are_weights_of_the_edges(catalog: Catalog, kind: str) -> None:
+    model, hops, options = WHOLE[kind]
+    needs_pyg(model)
+    given = PROBLEMS["weighted"]
+    every: dict[str, Any] = {"fanout": (ALL,) * hops, "epochs": 1, "lr": 0.0, "feature_norm": "none", **options}
+    config = edge_config(catalog, "weighted", f"weighted-{kind}", model, **every, final_eval=False)
+    result = train(LoneCommunicator(), config)
+    module = reference(model, given, options.get("model_options", ()), None).eval()
+    weight = symmetric_weights(given) if "normalization" in options else whole_edges(given)[1]
+    assert_close(result["loss"], [whole_loss(module, given, weight).item()])
+    session = lone_session(config)
+    session.model.eval()
+    with torch.no_grad():
+        found = session.model.whole_scores(session.take_inputs())
+        expected = module(torch.tensor(given.feature).double(), whole_edges(given)[0], weight)
+    assert_close(found, expected, steps=3)
+    assert session.model.evaluation_facts["evaluation_exact"]
+
+
+def test_a_graph_with_weights_is_refused_if_the_module_takes_none(catalog: Catalog) -> None:
+    with pytest.raises(CollectiveError, match=r"the edges have weights, which model .*ByDegrees does not use"):
+        train(LoneCommunicator(), edge_config(catalog, "weighted", "refused", f"{OWN}:ByDegrees"))
+
+
+def test_a_module_that_sees_all_vertices_at_once_is_not_evaluated_exactly_and_the_result_says_so(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = train(LoneCommunicator(), edge_config(catalog, "directed", "centered", f"{OWN}:Centered"))
+    assert result["evaluation_exact"] is False
+    assert "scores are not those of the whole graph" in caplog.text
+
+
+def test_what_a_layer_does_not_need_is_left_out(catalog: Catalog) -> None:
+    before = Trimmed.trimmed
+    train(LoneCommunicator(), edge_config(catalog, "directed", "trim", f"{OWN}:Trimmed", epochs=1, fanout=(3, 2, 2)))
+    assert Trimmed.trimmed > before
+
+
+class Results:
+    """Runs of one MPI job, by name, with what was killed before."""
+
+    def __init__(self, catalog: Catalog, folder: Path) -> None:
+        self.catalog = catalog
+        every: dict[str, Any] = {"fanout": (ALL,) * 3, "patience": 100, "monitor": "val_loss", "eval_every": 1}
+        # With dropout, and some neighbors.
+        some: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 4, "dropout": 0.4, "checkpoint_every": 1}
+        killed = edge_config(catalog, "directed", "killed", ranks=2, **some)
+        self.killed_after = _kill(killed, folder)
+        configs = [
+            *(edge_config(catalog, "directed", f"every-{ranks}", ranks=ranks, **every) for ranks in RANKS),
+            *(edge_config(catalog, "directed", run, ranks=2, **some) for run in ("killed", "straight")),
+            *(
+                edge_config(catalog, "directed", f"norm-{ranks}", f"{OWN}:Normalized", ranks=ranks, **some)
+                for ranks in (1, 3)
+            ),
+            *(
+                edge_config(catalog, "directed", f"subgraph-{ranks}", ranks=ranks, mode="subgraph", batch_size=20)
+                for ranks in (1, 3)
+            ),
+            edge_config(catalog, "directed", "embedded", ranks=3, embed=4, **some),
+            edge_config(catalog, "directed", "bf16", ranks=2, precision="bf16", **some),
+        ]
+        predictions = [PredictConfig(catalog=str(catalog.root), dataset="directed", run="every-2", ranks=3)]
+        found = run_program(max(RANKS), "train_all", folder, [each.to_json() for each in [*configs, *predictions]])
+        self.by_run = dict(zip([each.run for each in configs], found, strict=False))
+
+    def loss(self, run: str) -> list[float]:
+        losses: list[float] = self.by_run[run]["loss"]
+        return losses
+
+
+def _kill(config: TrainConfig, folder: Path) -> int:
+    """Train until a rank kills itself; returns the number of epochs before that."""
+    given, program = folder / "given.json", TESTS / "trainer" / "programs" / "killed.py"
+    given.write_text(json.dumps({"config": config.to_json(), "steps": 6}))
+    done = run_ranks(config.ranks, str(program), str(given))
+    assert done.returncode, done.stdout
+    return len(Run.open(Catalog(Path(config.catalog))[config.dataset], str(config.run)).metrics())
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("ranks")
+    catalog = Catalog(folder / "catalog")
+    store_for_sampling(catalog, PROBLEMS["directed"], *RANKS)
+    return Results(catalog, folder)
+
+
+def test_losses_and_metrics_are_the_same_on_any_number_of_ranks(results: Results) -> None:
+    runs = [f"every-{ranks}" for ranks in RANKS]
+    for run in runs[1:]:
+        assert_close(results.loss(run), results.loss(runs[0]), steps=EPOCHS * 3, bits=ADAM_BITS)
+        lines = [Run.open(results.catalog["directed"], each).metrics() for each in (run, runs[0])]
+        for mine, other in zip(*lines, strict=True):
+            assert_close(mine["val_loss"], other["val_loss"], steps=EPOCHS * 3, bits=ADAM_BITS)
+            assert mine["test_accuracy"] == other["test_accuracy"]
+    assert len(set(results.loss(runs[0]))) == EPOCHS
+
+
+def test_a_prediction_on_other_ranks_is_that_of_the_module(results: Results) -> None:
+    given, found = PROBLEMS["directed"], Run.open(results.catalog["directed"], "every-2").predictions()
+    module = reference(f"{OWN}:Sums", given, (), state_of(results.catalog, "directed", "every-2")).eval()
+    with torch.no_grad():
+        feature = torch.tensor(given.feature).double()
+        expected = module(feature, whole_edges(given)[0])
+    assert_close(found.score(), expected, steps=3)
+
+
+def test_a_killed_run_goes_on_as_if_it_had_not_been(results: Results) -> None:
+    assert 0 < results.killed_after < EPOCHS
+    assert results.loss("killed") == results.loss("straight")
+    arrays = [
+        read_checkpoint(Run.open(results.catalog["directed"], run).checkpoints).arrays for run in ("killed", "straight")
+    ]
+    for name, array in arrays[1].items():
+        np.testing.assert_array_equal(arrays[0][name], array, err_msg=name)
+
+
+def test_batch_normalizations_lazy_parameters_learned_features_and_bf16_train(results: Results) -> None:
+    for run in ("norm-1", "norm-3", "subgraph-1", "subgraph-3", "embedded", "bf16"):
+        assert "error" not in results.by_run[run], results.by_run[run]
+        losses = results.loss(run)
+        assert np.isfinite(losses).all(), run
+        assert len(set(losses)) == EPOCHS, run
+        assert results.by_run[run]["evaluation_exact"], run
+
+
+def test_batches_from_disk_are_those_that_are_drawn(catalog: Catalog) -> None:
+    dataset = catalog["no-loops"]
+    drawn: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 4}
+    keys = [
+        write_samples(
+            dataset,
+            dataset.graph(),
+            None,
+            SampleOptions(**drawn, epochs=EPOCHS, seed=3, draw_once=once),
+            InProcessCluster(),
+        ).artifact.key
+        for once in (True, False)
+    ]
+    options: dict[str, Any] = {"dropout": 0.3, "eval_every": 1, "patience": 100, "monitor": "val_loss"}
+    one, other = (
+        edge_config(catalog, "no-loops", run, **options, **given)
+        for run, given in (("drawn", drawn), ("disk", {"samples": keys[0]}))
+    )
+    results = [train(LoneCommunicator(), each) for each in (one, other)]
+    assert results[0]["loss"] == results[1]["loss"]
+    lines = [Run.open(dataset, run).metrics() for run in ("drawn", "disk")]
+    assert [line["val_loss"] for line in lines[0]] == [line["val_loss"] for line in lines[1]]
+    with pytest.raises(CollectiveError, match="drawn with draw_once False, but True was asked for"):
+        train(LoneCommunicator(), edge_config(catalog, "no-loops", "anew", samples=keys[1]))
+
+
+def test_subgraphs_with_weights_give_them_to_the_edges(catalog: Catalog) -> None:
+    options: dict[str, Any] = {"mode": "subgraph", "sampler": "vertex", "batch_size": 20}
+    plain, weighted = (
+        train(LoneCommunicator(), edge_config(catalog, "no-loops", f"saint-{number}", presamples=number, **options))
+        for number in (0, 5)
+    )
+    assert plain["loss"] != weighted["loss"]
+    assert np.isfinite(weighted["loss"]).all()
+
+
+def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(catalog: Catalog) -> None:
+    options: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 5, "dropout": 0.3}
+    whole = train(LoneCommunicator(), edge_config(catalog, "no-loops", "at-once", **options))
+    train(LoneCommunicator(), edge_config(catalog, "no-loops", "twice", **{**options, "epochs": 2}))
+    twice = train(LoneCommunicator(), edge_config(catalog, "no-loops", "twice", **options))
+    assert twice["loss"] == whole["loss"]
+    assert len(set(whole["loss"])) == EPOCHS
+
+
+def test_the_first_layer_alone_may_decay(catalog: Catalog) -> None:
+    options: dict[str, Any] = {"weight_decay": 0.1, "epochs": 2}
+    losses = [
+        train(
+            LoneCommunicator(),
+            edge_config(catalog, "no-loops", f"decay-{layers}", weight_decay_layers=layers, **options),
+        )
+        for layers in ("first", "all")
+    ]
+    assert losses[0]["loss"] != losses[1]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        ("OtherNames", (), "its constructor needs width; give it with --model-options width=VALUE"),
+        ("Few", ("columns=2",), r"it returns shape \(6, 5\) for 6 vertices, expected shape \(6, 3\)"),
+        ("Few", ("rows=1",), r"it returns shape \(5, 3\) for 6 vertices, expected shape \(6, 3\)"),
+        ("Failing", ("when=constructor",), r"its constructor fails with in_channels=5, .*: ValueError: no luck"),
+        ("Failing", (), "its forward fails on a graph of 6 vertices with 5 features: IndexError: out of luck"),
+    ],
+)
+def test_what_the_module_cannot_do_is_one_clear_error(
+    catalog: Catalog, model: str, options: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(CollectiveError, match=said):
+        train(LoneCommunicator(), edge_config(catalog, "directed", "fails", f"{OWN}:{model}", model_options=options))
+
+
+def test_dropout_needs_a_module_that_has_it(catalog: Catalog) -> None:
+    with pytest.raises(CollectiveError, match=r"dropout 0\.5: the constructor of model .*Few takes none"):
+        train(LoneCommunicator(), edge_config(catalog, "directed", "fails", f"{OWN}:Few", dropout=0.5))
+
+
+def test_fanouts_for_fewer_hops_than_layers_are_refused(catalog: Catalog) -> None:
+    with pytest.raises(CollectiveError, match="the model has 3 layers, so give as many numbers"):
+        train(LoneCommunicator(), edge_config(catalog, "directed", "fails", fanout=(3, 3)))
+
+
+def test_its_memory_is_not_known_before_it_runs(catalog: Catalog) -> None:
+    with pytest.raises(InputError, match="its memory is not known"):
+        project_training(edge_config(catalog, "directed", "planned"))
+
+
+def test_it_predicts_no_embeddings(catalog: Catalog) -> None:
+    train(LoneCommunicator(), edge_config(catalog, "directed", "embeds"))
+    config = PredictConfig(catalog=str(catalog.root), dataset="directed", run="embeds", embeddings=True)
+    with pytest.raises(CollectiveError, match=r"embeddings: model .*Sums is a module of torch"):
+        predict(LoneCommunicator(), config)
+
+
+def test_parameters_are_those_of_the_seed(catalog: Catalog) -> None:
+    model = lone_session(edge_config(catalog, "directed", "seeded")).model
+    assert isinstance(model, EdgeModel)
+    expected = reference(f"{OWN}:Sums", PROBLEMS["directed"], (), None)
+    for (name, mine), other in zip(model.module.named_parameters(), expected.parameters(), strict=True):
+        assert torch.equal(mine, other), name

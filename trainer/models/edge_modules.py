@@ -1,0 +1,202 @@
+"""Modules of torch that take features and edges, as those of PyG do: what their signatures say of them.
+
+Imports no torch itself: the class that a user names has imported it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter
+from typing import Any, Final
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
+from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
+from gnnloom.trainer.models.kind import ModelKind
+
+#: Arguments of a constructor that the options of a training give, and those options.
+GIVEN: Final[Mapping[str, str]] = {
+    "in_channels": "the features of the dataset",
+    "hidden_channels": "--hidden",
+    "num_layers": "--hidden",
+    "out_channels": "the task",
+    "dropout": "--dropout",
+}
+#: Arguments of ``forward`` that are given if it has them.
+EDGE_WEIGHT: Final = "edge_weight"
+HOPS: Final = ("num_sampled_nodes_per_hop", "num_sampled_edges_per_hop")
+
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+_WORDS: Final[Mapping[str, Any]] = {"true": True, "True": True, "false": False, "False": False, "None": None}
+_NOUNS: Final[Mapping[type, str]] = {bool: "true or false", int: "an integer", float: "a number"}
+
+
+def edge_module_kind(model: str, found: type[Any]) -> ModelKind:
+    """The descriptor of a module of torch whose ``forward`` takes ``(x, edge_index[, edge_weight])``.
+
+    Args:
+        model: as named by the user.
+
+    Raises:
+        InputError: its ``forward`` takes something else.
+    """
+    _check_forward(model, found)
+    weighs = takes_weights(found)
+    usual, *others = "none", "symmetric", "mean"
+    return ModelKind(
+        name=model,
+        order=0,
+        help=(found.__doc__ or model).strip().partition("\n")[0],
+        source=found.__module__,
+        # Convolutions normalize on their own, unless they are given the weights of edges.
+        normalizations=(usual, *(name for name in others if name in NORMALIZATIONS)) if weighs else (usual,),
+        place=("gnnloom.trainer.models.networks.edge_model", "EdgeModel"),
+        # Only row shards say which rank owns a vertex.
+        needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
+        takes_weights=weighs,
+        on_edges=True,
+        read_options=partial(read_options, found),
+    )
+
+
+def takes_weights(found: type[Any]) -> bool:
+    """Whether a module uses weights of edges; PyG's take those that they do not use, too, and say so."""
+    return EDGE_WEIGHT in forward_names(found) and bool(getattr(found, "supports_edge_weight", True))
+
+
+def forward_names(found: type[Any]) -> frozenset[str]:
+    """Names of the arguments of ``forward``."""
+    return frozenset(name for name, each in _signature(found.forward).items() if each.kind in _NAMED)
+
+
+def _check_forward(model: str, found: type[Any]) -> None:
+    taken = [each for name, each in _signature(found.forward).items() if name != "self"]
+    positional = [each for each in taken if each.kind in _POSITIONAL]
+    is_open = any(each.kind == Parameter.VAR_POSITIONAL for each in taken)
+    required = [
+        each.name
+        for each in [*positional[2:], *(each for each in taken if each.kind == Parameter.KEYWORD_ONLY)]
+        if each.default is Parameter.empty and each.name not in (EDGE_WEIGHT, *HOPS)
+    ]
+    if required or (len(positional) < 2 and not is_open):
+        shown = ", ".join(str(each).partition(":")[0].partition("=")[0] for each in taken)
+        raise InputError(
+            f"model {model}: its forward takes ({shown}), expected (x, edge_index) or (x, edge_index, edge_weight)"
+        )
+
+
+def _signature(function: Any) -> Mapping[str, Parameter]:
+    return inspect.signature(function).parameters
+
+
+@dataclass(frozen=True)
+class Constructor:
+    """The arguments of a class, those that it passes on to the classes that it derives from among them.
+
+    Attributes:
+        parameters: by name.
+        is_open: it takes arguments of any other name.
+    """
+
+    parameters: Mapping[str, Parameter]
+    is_open: bool
+
+    @classmethod
+    def of(cls, found: type[Any]) -> Constructor:
+        parameters: dict[str, Parameter] = {}
+        for each in found.__mro__:
+            if "__init__" not in vars(each) or each.__module__.startswith("torch.nn.modules"):
+                continue
+            taken = _signature(vars(each)["__init__"])
+            named = {name: parameter for name, parameter in taken.items() if parameter.kind in _NAMED}
+            named.pop("self", None)
+            parameters = named | parameters
+            if not any(parameter.kind == Parameter.VAR_KEYWORD for parameter in taken.values()):
+                return cls(parameters, is_open=False)
+        return cls(parameters, is_open=bool(parameters))
+
+
+def read_options(found: type[Any], given: Sequence[str]) -> dict[str, Any]:
+    """Name to value of what the user gives a constructor, as ``name=value`` each.
+
+    A value has the type of the argument's default or annotation, or it is a literal of Python, or a text.
+
+    Raises:
+        InputError: the constructor has no such argument, a training gives it, or the value is not of its type.
+    """
+    constructor, values = Constructor.of(found), dict[str, Any]()
+    for item in given:
+        name, equals, text = item.partition("=")
+        if name in GIVEN:
+            raise InputError(f"model_options {item!r}: {name} comes from {GIVEN[name]}")
+        known = constructor.parameters.get(name)
+        if not equals or not name.isidentifier() or (known is None and not constructor.is_open):
+            names = ", ".join(each for each in constructor.parameters if each not in GIVEN) or "none"
+            raise InputError(f"model_options {item!r}: expected name=value with the names {names}")
+        values[name] = _value(item, text, known)
+    return values
+
+
+def arguments(
+    model: str, found: type[Any], given: Mapping[str, Any], own: Mapping[str, Any], dropout: float
+) -> dict[str, Any]:
+    """The arguments to construct a module with.
+
+    Args:
+        given: values of :data:`GIVEN` without ``dropout``; those that the constructor does not have are left out.
+        own: see :func:`read_options`.
+        dropout: probability of dropping a feature.
+
+    Raises:
+        InputError: the constructor needs others, or has no dropout.
+    """
+    parameters = Constructor.of(found).parameters
+    if dropout and "dropout" not in parameters:
+        raise InputError(f"dropout {dropout}: the constructor of model {model} takes none; set it in the module")
+    offered = {**given, "dropout": dropout}
+    passed = {name: value for name, value in offered.items() if name in parameters} | dict(own)
+    missing = [name for name, each in parameters.items() if each.default is Parameter.empty and name not in passed]
+    if missing:
+        raise InputError(
+            f"model {model}: its constructor needs {', '.join(missing)}; give it with --model-options"
+            f" {missing[0]}=VALUE, or use the names {', '.join(GIVEN)}"
+        )
+    return passed
+
+
+def _value(item: str, text: str, known: Parameter | None) -> Any:
+    if text == "None":
+        return None
+    kind = None if known is None else _kind(known)
+    if kind is str:
+        return text
+    if kind is bool and text not in _WORDS:
+        raise InputError(f"model_options {item!r}: expected {_NOUNS[bool]}")
+    value = _literal(text)
+    # An integer is a number too, but True is not an integer.
+    if kind in (int, float) and (isinstance(value, bool) or not isinstance(value, (int, kind))):
+        raise InputError(f"model_options {item!r}: expected {_NOUNS[kind]}")
+    return float(value) if kind is float else value
+
+
+def _kind(known: Parameter) -> type | None:
+    """bool, int, float or str, if an argument has one of these types."""
+    simple = {each.__name__: each for each in (bool, int, float, str)}
+    if type(known.default) in simple.values():
+        return type(known.default)
+    # With postponed annotations, an annotation is a text.
+    return simple.get(getattr(known.annotation, "__name__", str(known.annotation)))
+
+
+def _literal(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

@@ -1,0 +1,260 @@
+"""Modules of torch that take ``(x, edge_index[, edge_weight])``, as those of PyG do, on the edges of batches.
+
+The module is created under the run's seed and is the same on all ranks, as every model is. What the base class does
+between the layers, such as dropout, is its own affair here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gnnloom.storage.descriptors import load_named
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.layered import LayeredBatch
+from gnnloom.trainer.loader.hops import batch_hops, edge_index, edge_weight, scaled_entries
+from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT, HOPS, arguments, forward_names, takes_weights
+from gnnloom.trainer.models.networks.model import Inputs, Model, entries_by_layer
+from gnnloom.trainer.models.networks.norm import WholeBatchNorm
+from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.operators.p2p import SampledRows
+from gnnloom.trainer.place.place import Place
+
+#: Vertices of the graph on which a new module is tried.
+_TRIED: Final = 6
+
+
+@dataclass(frozen=True)
+class BatchEdges:
+    """The edges of a batch.
+
+    Attributes:
+        index: (2, num_edges) int64 sources and targets, by position in the batch.
+        weight: (num_edges,) weights of the dtype of sums; None if all are 1.
+        num_rows: leading vertices whose outputs are wanted.
+        hops: number of vertices and of edges that each hop adds; None if the batch has no hops.
+    """
+
+    index: Tensor
+    weight: Tensor | None
+    num_rows: int
+    hops: tuple[list[int], list[int]] | None = None
+
+
+class Inference(Protocol):
+    """Forms the scores of a rank's vertices on the whole graph.
+
+    Attributes:
+        facts: how it did so, for the result of a run; none before the first time.
+    """
+
+    facts: Mapping[str, Any]
+
+    def __call__(self, inputs: Inputs) -> Tensor:
+        """(num_own, num_outputs) scores, with the present parameters. Collective."""
+        ...
+
+
+@dataclass(frozen=True)
+class EdgeCall:
+    """How a module is called.
+
+    Attributes:
+        weighs: with weights of edges.
+        trims: with the numbers of vertices and edges of the hops, so that each layer computes only what is needed.
+        num_outputs: columns of its result.
+    """
+
+    name: str
+    weighs: bool
+    trims: bool
+    num_outputs: int
+
+    def __call__(self, module: nn.Module, feature: Tensor, edges: BatchEdges, place: Place) -> Tensor:
+        """(num_rows, num_outputs) result for the leading vertices, of the dtype of sums.
+
+        Raises:
+            InputError: the module returns something else than a row for each of them.
+        """
+        given: dict[str, Any] = {}
+        if self.weighs and edges.weight is not None:
+            given[EDGE_WEIGHT] = edges.weight
+        if self.trims and edges.hops is not None:
+            given |= dict(zip(HOPS, edges.hops, strict=True))
+        output = module(feature, edges.index, **given)
+        is_matrix = isinstance(output, Tensor) and output.dim() == 2
+        if not is_matrix or len(output) < edges.num_rows or output.shape[1] != self.num_outputs:
+            found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else repr(type(output).__name__)
+            raise InputError(
+                f"model {self.name}: it returns {found} for {len(feature)} vertices, expected shape"
+                f" ({len(feature)}, {self.num_outputs})"
+            )
+        result: Tensor = output[: edges.num_rows].to(place.sum_dtype)
+        return result
+
+
+class EdgeModel(Model):
+    """A module of torch, called with the features and the edges of a batch.
+
+    Attributes:
+        module: as constructed from the options of the run.
+        call: how it is called.
+        inference: forms the scores on the whole graph; set before they are asked for.
+    """
+
+    multiplies = False
+    takes_blocks = True
+    takes_edges = True
+
+    inference: Inference
+
+    def create_parameters(self, generator: torch.Generator) -> None:  # noqa: ARG002 - torch's global one
+        """See :meth:`Model.create_parameters`.
+
+        Raises:
+            InputError: the module cannot be constructed with the options, or does not take a small graph.
+        """
+        name, dims = self.options.module, self.options.dims
+        found = load_named("model", name)
+        assert isinstance(found, type)
+        taken = forward_names(found)
+        self.call = EdgeCall(name, takes_weights(found), taken.issuperset(HOPS), dims[-1])
+        given = {
+            "in_channels": dims[0],
+            # Without hidden layers, no output has this width.
+            "hidden_channels": dims[1],
+            "num_layers": len(dims) - 1,
+            "out_channels": dims[-1],
+        }
+        passed = arguments(name, found, given, self.options.own, self.dropout.probability)
+        # Whatever the module raises is about what it was given; one line says what.
+        try:
+            self.module: nn.Module = found(**passed)
+        except Exception as error:
+            shown = ", ".join(f"{key}={value!r}" for key, value in passed.items())
+            raise InputError(
+                f"model {name}: its constructor fails with {shown}: {type(error).__name__}: {error}"
+            ) from error
+        self._try()
+
+    def _try(self) -> None:
+        """Call the module on small graphs; its parameters that have no sizes yet get them.
+
+        Raises:
+            InputError: it fails, or returns something else than a row for each vertex.
+        """
+        was_training = self.module.training
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                self._try_ring()
+                self.call = replace(self.call, trims=self.call.trims and self._trims())
+        finally:
+            self.module.train(was_training)
+
+    def _try_ring(self) -> None:
+        ring = np.arange(_TRIED)
+        index = np.stack([np.tile(ring, 2), np.concatenate([ring, np.roll(ring, 1)])])
+        try:
+            self._call_on(index, _TRIED, _TRIED)
+        except InputError:
+            raise
+        # Whatever it is, the module raises it for what it is always given.
+        except Exception as error:
+            raise InputError(
+                f"model {self.call.name}: its forward fails on a graph of {_TRIED} vertices with"
+                f" {self.options.dims[0]} features: {type(error).__name__}: {error}"
+            ) from error
+
+    def _trims(self) -> bool:
+        """Whether the module can leave out what its layers do not need; PyG's cannot with jumping knowledge."""
+        path, num_layers = np.arange(self.num_layers), self.num_layers
+        try:
+            self._call_on(np.stack([path + 1, path]), num_layers + 1, 1, ([1] * (num_layers + 1), [1] * num_layers))
+        except Exception:  # noqa: BLE001 - whatever the module raises
+            return False
+        return True
+
+    def _call_on(
+        self, index: NDArray[np.int64], count: int, num_rows: int, hops: tuple[list[int], list[int]] | None = None
+    ) -> None:
+        """Call the module on a graph of so many vertices with equal features."""
+        feature = self.place.lasting((count, self.options.dims[0]), self.dtype).fill_(1)
+        weight = self.place.lasting((index.shape[1],), self.dtype).fill_(1)
+        self.call(self.module, feature, BatchEdges(self.place.from_numpy(index), weight, num_rows, hops), self.place)
+
+    def parameters_by_layer(self) -> list[list[nn.Parameter]]:
+        return entries_by_layer(self.module, self.num_layers)
+
+    def layer(self, inputs: Inputs, layer: int) -> Tensor:
+        raise NotImplementedError
+
+    def embed(self, inputs: Inputs) -> Inputs:
+        raise NotImplementedError
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """(num_rows, num_outputs) scores of the leading vertices of the batch of the operator.
+
+        Collective if the module has batch normalizations over the rows of all ranks.
+        """
+        edges = batch_edges(self.operator, weighs=self.call.weighs)
+        self.operator.grid.comm.traffic.watch.step = "forward"
+        feature = self.as_sums(inputs.value)
+        if not len(feature) and not self._normalizes_together:
+            # Few modules are prepared for a graph without vertices. No parameter gets a gradient from it.
+            return self.place.lasting((0, self.call.num_outputs), self.dtype).requires_grad_()
+        scores = self.call(self.module, feature, edges, self.place)
+        self._announce_backward(scores, self.num_layers)
+        return scores
+
+    def whole_scores(self, inputs: Inputs) -> Tensor:
+        return self.inference(inputs)
+
+    @property
+    def evaluation_facts(self) -> Mapping[str, Any]:
+        return self.inference.facts
+
+    @property
+    def _normalizes_together(self) -> bool:
+        return self.training and any(isinstance(each, WholeBatchNorm) for each in self.module.modules())
+
+
+def batch_edges(operator: Operator, *, weighs: bool) -> BatchEdges:
+    """The edges of the batch that an operator has. Communicates nothing.
+
+    Args:
+        weighs: weights are wanted.
+    """
+    if isinstance(operator, Layered):
+        return layered_edges(operator.batch, operator.normalization, operator.place, weighs=weighs)
+    assert isinstance(operator, SampledRows)
+    rows = operator.batch
+    matrix, sides = rows.matrix.in_memory()[0], rows.sides
+    place = operator.place
+    has_weights = weighs and (len(sides.left) > 0 or matrix.data is not None)
+    weight = scaled_entries(matrix, sides, place) if has_weights else None
+    return BatchEdges(edge_index(matrix), weight, matrix.num_rows)
+
+
+def layered_edges(batch: LayeredBatch, normalization: str, place: Place, *, weighs: bool) -> BatchEdges:
+    """The edges of a layered batch, whose neighbors are drawn once. Communicates nothing.
+
+    Args:
+        normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`; its degrees are those of the whole
+            graph.
+        weighs: weights are wanted.
+    """
+    hops, data, weight = batch_hops(batch), batch.blocks[0].data, None
+    if weighs and normalization != "none":
+        weight = edge_weight(batch, normalization, place)
+    elif weighs and data is not None:
+        weight = place.from_numpy(np.asarray(data)).to(place.sum_dtype)
+    counts = hops.num_sampled_nodes, hops.num_sampled_edges
+    return BatchEdges(hops.edge_index, weight, batch.num_seeds, counts)

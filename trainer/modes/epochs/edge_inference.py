@@ -1,0 +1,188 @@
+"""Exact scores of all vertices by a module of torch that takes edges: layer by layer where it offers its layers.
+
+PyG's models do (``inference_per_layer``), and are then evaluated as by their own ``inference``: one pass over a rank's
+vertices per layer, with all neighbors of some vertices at a time. Other modules are called with all neighbors of some
+vertices, hop by hop. What must be in a batch so that the scores are those of the whole graph, is tried before; see
+:mod:`gnnloom.trainer.models.networks.reach`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.format.mapped_rows import take_rows
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.data.vertex_data import normalize_feature
+from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
+from gnnloom.trainer.models.networks.model import Inputs
+from gnnloom.trainer.models.networks.reach import Reach, Weighing, find_reach, layer_output, whole_batch
+from gnnloom.trainer.modes.epochs.layerwise import map_graph_of, temporary_rows
+from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.place.arrays import array_dtype
+
+logger = logging.getLogger(__name__)
+
+#: Numbers that the edges of a batch carry at once, at most, unless one vertex needs more.
+CARRIED: Final = 1 << 24
+#: Vertices of the first batch; the next ones follow from its size.
+_FIRST: Final = 64
+
+
+class WholeInference:
+    """See :class:`gnnloom.trainer.models.networks.edge_model.Inference`."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Dataset,
+        inputs: Mapping[str, str],
+        operator: Operator,
+        model: EdgeModel,
+        normalization: str,
+        feature_norm: Callable[[], str],
+        reads_features: bool,
+    ) -> None:
+        """Communicates nothing.
+
+        Args:
+            inputs: kind to key of what the run's shards were made from.
+            operator: says which vertices the rank has.
+            feature_norm: how the features are scaled, once it is known.
+            reads_features: they are mapped from the dataset, instead of those that the ranks have in memory.
+        """
+        self._dataset, self._inputs, self._operator, self._model = dataset, inputs, operator, model
+        self._normalization, self._feature_norm = normalization, feature_norm
+        self._reads_features = reads_features
+        self._reach: Reach | None = None
+        self.facts: Mapping[str, Any] = {}
+
+    def __call__(self, inputs: Inputs) -> Tensor:
+        """(num_own, num_outputs) scores of the rank's vertices, in their order. Collective.
+
+        Raises:
+            CollectiveError: the graph, its vertex data or the partition is gone.
+        """
+        comm = self._operator.grid.comm
+        graph, owner, feature = together(comm, self._map)
+        if self._reach is None:
+            self._reach = together(comm, lambda: self._find_reach(graph))
+            self._report(self._reach)
+        own = LocalNumbers.of(self._operator.layout(0).vertex)
+        place, batches = (
+            self._model.place,
+            _Batches(self._model, self._normalization, graph, own.ascending, self._reach),
+        )
+
+        def fetch(vertices: NDArray[np.int64]) -> Tensor:
+            if feature is None:
+                return held.fetch(vertices)
+            rows = take_rows(feature, vertices).astype(array_dtype(self._model.dtype), copy=False)
+            return normalize_feature(place.from_numpy(rows), self._feature_norm())
+
+        held = RowExchange(comm, own, self._model.as_sums(inputs.value.detach()), owner, place)
+        if not self._reach.by_layer:
+            return self._collect(batches, own, fetch, None)
+        rows = self._collect(batches, own, fetch, 0)
+        for layer in range(1, len(self._reach.widths) - 1):
+            rows = self._collect(batches, own, RowExchange(comm, own, rows, owner, place).fetch, layer)
+        return rows
+
+    def _map(self) -> tuple[WholeGraph, NDArray[np.int32] | None, NDArray[Any] | None]:
+        graph, owner = map_graph_of(self._dataset, self._inputs, self._operator.grid.comm.size)
+        if not self._reads_features:
+            return graph, owner, None
+        return graph, owner, map_vertices(self._dataset.vertices(self._inputs["vertices"]))["feature"]
+
+    def _find_reach(self, graph: WholeGraph) -> Reach:
+        return find_reach(self._model, Weighing(self._normalization, graph.matrix.data is not None))
+
+    def _report(self, reach: Reach) -> None:
+        how = "layer by layer" if reach.by_layer else "all sampled neighbors"
+        self.facts = {"evaluation": how, "evaluation_hops": reach.hops, "evaluation_exact": reach.is_exact}
+        if not reach.is_exact and self._operator.grid.comm.rank == 0:
+            logger.warning(
+                "model %s: its outputs depend on more than the neighbors at %d hops; it is evaluated on batches of"
+                " these, and scores are not those of the whole graph",
+                self._model.call.name,
+                reach.hops,
+            )
+
+    def _collect(
+        self,
+        batches: _Batches,
+        own: LocalNumbers,
+        fetch: Callable[[NDArray[np.int64]], Tensor],
+        layer: int | None,
+    ) -> Tensor:
+        """The outputs of a layer, or of the whole module, for the rank's vertices. Collective.
+
+        Args:
+            fetch: the input features of any vertices; collective.
+        """
+        comm, model = self._operator.grid.comm, self._model
+        shape = len(own.ascending), batches.reach.widths[-1 if layer is None else layer + 1]
+        out = temporary_rows(self._dataset.path, shape, model.dtype, model.place)
+        start = 0
+        # Ranks fetch rows from each other in every step, also those that have no vertices left.
+        while comm.gather_numbers([start < len(own.ascending)]).any():
+            stop, vertices, edges = batches.next(start, layer)
+            rows = fetch(vertices)
+            if edges is not None:
+                output = _output(model, rows, edges, layer)
+                out[model.place.from_numpy(own(own.ascending[start:stop]))] = output.to(out.dtype)
+            start = stop
+        return out
+
+
+class _Batches:
+    """Ranges of a rank's vertices with all that their outputs need, as many at a time as fit."""
+
+    def __init__(
+        self, model: EdgeModel, normalization: str, graph: WholeGraph, vertices: NDArray[np.int64], reach: Reach
+    ) -> None:
+        """Begin with a few vertices.
+
+        Args:
+            vertices: (num_own,) int64, ascending.
+        """
+        self._model, self._normalization, self._graph, self._vertices = model, normalization, graph, vertices
+        self.reach, self._count = reach, _FIRST
+
+    def next(self, start: int, layer: int | None) -> tuple[int, NDArray[np.int64], BatchEdges | None]:
+        """The end of the range of vertices that begins at ``start``, the vertices that are needed, and their edges.
+
+        No vertices and no edges are needed at the end.
+        """
+        if start >= len(self._vertices):
+            return start, np.empty(0, np.int64), None
+        widths = self.reach.widths
+        width = max(*widths, *self._model.options.dims) if layer is None else max(widths[layer : layer + 2])
+        while True:
+            stop = min(start + self._count, len(self._vertices))
+            seeds = self._vertices[start:stop]
+            vertices, edges = whole_batch(self._graph, seeds, self.reach, self._model, self._normalization)
+            carried = (len(vertices) + edges.index.shape[1]) * width
+            if carried <= CARRIED or len(seeds) == 1:
+                self._count = 2 * len(seeds) if carried <= CARRIED // 4 else len(seeds)
+                return stop, vertices, edges
+            self._count = max(1, len(seeds) // 2)
+
+
+def _output(model: EdgeModel, rows: Tensor, edges: BatchEdges, layer: int | None) -> Tensor:
+    """The outputs of a layer, or of the whole module, for the leading vertices of a batch."""
+    if layer is not None:
+        return layer_output(model, layer, rows, edges)
+    # Layers that compute less and less would not see the rows of the sources.
+    return model.call(model.module, rows, replace(edges, hops=None), model.place)
