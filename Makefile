@@ -5,7 +5,7 @@ BIN := .venv/bin
 SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
-	bench-algorithms bench-spmm bench-epoch bench-sampling bench-links bench-modes bench-minibatch bench-startup bench-plan \
+	bench-algorithms bench-spmm bench-epoch bench-sampling bench-links bench-propagate bench-modes bench-minibatch bench-startup bench-plan \
 	bench-exclusion clean
 
 install: .venv/warm
@@ -153,6 +153,11 @@ bench-epoch: .venv/installed-for-benchmarks
 # Epochs of link training against PyG, on the whole graph and on sampled neighbors; SCALE=small takes a minute, full ten.
 bench-links: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_links.py --scale $(SCALE)
+
+# Powers of the adjacency times the features, from and to disk, and in memory; SCALE=small takes a minute. SCALE=full needs
+# 60 GB of disk, and 12 GB of memory for the side in memory.
+bench-propagate: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_propagate.py --scale $(SCALE)
 
 # The planner's forecasts against measured epochs, in processor time; SCALE=small takes some minutes on two cores.
 bench-plan: .venv/installed-for-benchmarks

@@ -35,6 +35,7 @@ _ROWS = f"train {{dataset}}/asked --ranks 1 {_TRAIN}"
 _OUT_OF_CORE = "--method multilevel"
 _PAIRS = f"{_ROWS} --shards {{shards1}} --links {{links}} --output-dim 4"
 _GRID = f"{_ROWS} --permutation double"
+_PROPAGATE = "propagate {dataset} --ranks 1 --threads 1 --shards {shards1}"
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ CONSUMERS: tuple[Consumer, ...] = (
     Consumer("shard parts", "shard {dataset} --grid 2x2 --permutation partition --parts 2 --graph {graph} --workers 0"),
     Consumer("sample", "sample {dataset} --fanout 2,2 --batch-size 16 --epochs 1 --seed 7 --graph {graph} --workers 0"),
     Consumer("links", "links {dataset} random --valid 0.1 --seed 7 --workers 0"),
+    Consumer("propagate", f"{_PROPAGATE} --steps 2"),
+    Consumer("propagate from disk", f"{_PROPAGATE} --steps 1 --ppr 0.2 --of label --adjacency disk"),
     # These show what is damaged, and times: only the way in which they end is looked at.
     Consumer("lineage", "catalog lineage {dataset}", compared=False),
     Consumer("report", "report {dataset}/old --out {out}/report", compared=False),

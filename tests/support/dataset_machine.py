@@ -46,6 +46,7 @@ STAGES = (
     "shard web --grid 2x2 --permutation double --workers 0",
     "sample web --fanout 3,2 --batch-size 16 --epochs 1 --workers 0",
     "links web random --valid 0.1 --disjoint 0.3 --workers 0",
+    "propagate web --steps 2 --ranks 1 --threads 1",
     "train web/full --ranks 1 --hidden 4 --epochs 4 --threads 1 --checkpoint-every 1",
     "train web/grid --ranks 1 --hidden 4 --epochs 2 --threads 1 --algorithm summa",
     "train web/near --ranks 1 --hidden 4 --epochs 2 --threads 1 --mode neighbor --fanout 3,2 --batch-size 16",
@@ -93,7 +94,7 @@ class Known:
 
 def inputs_of(inputs: dict[str, str]) -> set[str]:
     """Names of the inputs of an artifact that are artifacts themselves."""
-    kinds = {"graph", "vertices", "partition", "transpose", "links"}
+    kinds = {"graph", "vertices", "partition", "transpose", "links", "shards"}
     return {f"{kind}/{key}" for kind, key in inputs.items() if kind in kinds}
 
 

@@ -61,6 +61,7 @@ _TRAINED = (
     "train {dataset}/old --ranks 1 --hidden 4 --epochs 3 --threads 1 --checkpoint-every 1 --keep 3 --keep-best auto",
     "predict {dataset}/old --embeddings",
     "train {dataset}/again --ranks 1 --hidden 4 --epochs 3 --threads 1 --checkpoint-every 1 --shards {shards1}",
+    "propagate {dataset} --ranks 1 --threads 1 --steps 2 --normalization mean --shards {shards1}",
 )
 
 

@@ -45,6 +45,7 @@ from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
 from support.edge_formats import FORMATS, write_pyg_deflated
 from support.graphs import random_adjacency, store_graph
 from support.links import pairs_of, store_links
+from support.propagated import reference_steps, store_propagated
 from support.resealing import change_values, seal_again
 from support.small_catalogs import store_small_dataset
 
@@ -198,6 +199,22 @@ def _read_links(folder: Path) -> None:
         raise CorruptError(problem)
 
 
+def _store_propagated(folder: Path) -> None:
+    dataset, adjacency = Catalog(folder).create("web"), random_adjacency(30, 90, 0, symmetric=True)
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    steps = reference_steps(adjacency, np.random.default_rng(0).random((30, 11)), 2, "mean")
+    store_propagated(dataset, graph.artifact.key, steps, normalization="mean")
+
+
+def _read_propagated(folder: Path) -> None:
+    dataset = Catalog(folder)["web"]
+    found = dataset.propagated()
+    for step in found.steps:
+        found.read(step, 3, 20)
+    for problem in filter(None, (finding.problem for finding in dataset.verify())):
+        raise CorruptError(problem)
+
+
 def _stored_targets() -> Iterator[Target]:
     yield Target(
         "json",
@@ -212,6 +229,7 @@ def _stored_targets() -> Iterator[Target]:
         lambda folder: [finding.problem for finding in Catalog(folder)["web"].verify()],
     )
     yield Target("links", _store_links, _read_links)
+    yield Target("propagated", _store_propagated, _read_propagated)
     yield Target(
         "drawn links", _draw_links, lambda folder: [found.problem for found in Catalog(folder)["web"].verify()]
     )

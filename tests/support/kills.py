@@ -208,6 +208,7 @@ def _stages(chosen: random.Random, method: str, training: tuple[int, str, str], 
         f"partition web --parts {ranks} --method {method} --workers {workers}",
         f"shard web {f'{extra} --permutation double' if grid else f'--parts {ranks}'} --workers {workers}",
         *([samples] if extra == "samples" else ()),
+        *(() if grid else [f"propagate web --ranks {ranks} --threads 1 --steps {chosen.randint(1, 3)}"]),
         f"train web/run --ranks {ranks} --hidden 4 --epochs 6 --threads 1 --checkpoint-every 2 {options}"
         + (" --samples {samples}" if extra == "samples" else ""),
         "predict web/run",

@@ -65,9 +65,10 @@ class RankSizes:
             else 0
             for each in entries
         ]
-        # Row pointers of both blocks and the ranges of the kernel, ids, their order, factors of both sides; ids of the
-        # halo, and rows sent with their factors.
-        index = num_rows * (16 + 8 + 16 + 8) + num_halo * 8 + len(sent) * (sent.dtype.itemsize + _FLOAT)
+        # Row pointers of the blocks that have entries, ids, factors and a cumulated sum; sorted ids and their order if
+        # the rows are not in the order of the ids; ids of the halo; rows sent, with their factors.
+        per_row = 8 * (1 + (len(halo) > 0)) + 8 + _FLOAT + 8 + (0 if shard.shards.reorder == "none" else 16)
+        index = num_rows * per_row + num_halo * 8 + len(sent) * (sent.dtype.itemsize + _FLOAT)
         return cls(
             num_rows=num_rows,
             num_halo=num_halo,

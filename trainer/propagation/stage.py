@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -24,6 +25,31 @@ from gnnloom.trainer.propagation.stored_steps import StoredSteps, unfinished
 logger = logging.getLogger(__name__)
 
 
+class Clock:
+    """Seconds of what a rank does, by name."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(("read", "multiply", "write"), 0.0)
+
+    @contextmanager
+    def measuring(self, name: str) -> Iterator[None]:
+        """Add the time inside the block."""
+        started = time.perf_counter()
+        yield
+        self.seconds[name] += time.perf_counter() - started
+
+    def through(self, steps: Iterator[tuple[int, torch.Tensor]], name: str) -> Iterator[tuple[int, torch.Tensor]]:
+        """The same steps; adds the time of making each."""
+        while True:
+            with self.measuring(name):
+                found = next(steps, None)
+            if found is None:
+                return
+            yield found
+            # The next step takes its memory.
+            del found
+
+
 def propagate_blocks(
     comm: Communicator,
     shard: RowShard,
@@ -33,12 +59,14 @@ def propagate_blocks(
     plan: MemoryPlan,
     place: Place,
     stop: Callable[[], bool],
+    clock: Clock,
 ) -> bool:
     """Store all blocks of columns that an earlier process has not recorded. Collective.
 
     Args:
         shard: the rank's, with the adjacency where the plan wants it.
         stop: whether this rank was asked to stop, which all do after the next block.
+        clock: gets the seconds of this rank.
 
     Returns:
         Whether all blocks are stored.
@@ -48,20 +76,24 @@ def propagate_blocks(
         return True
     num_vertices, num_columns = shard.shards.num_vertices, source.num_columns
     columns = SourceColumns(source, writer.work / f"rank-{comm.rank:05d}")
-    columns.prepare(waiting, plan.width)
-    product = AdjacencyProduct(comm, shard, what.normalization, place)
+    with clock.measuring("read"):
+        columns.prepare(waiting, plan.width)
+        product = AdjacencyProduct(comm, shard, what.normalization, place)
     groups = list(consecutive(waiting, plan.width))
     for number, blocks in enumerate(groups):
         started, span = time.perf_counter(), columns_of(blocks, num_columns)
         stored = StoredSteps(
             writer, product.layout, (num_vertices, num_columns), what.stored, blocks, place.threads.num_threads
         )
-        for step, values in product.powers(_read(columns, blocks, source, place), what.steps, what.teleport):
+        steps = product.powers(_read(columns, blocks, source, place, clock), what.steps, what.teleport)
+        for step, values in clock.through(steps, "multiply"):
             if step in what.stored:
-                stored.write(step, values)
+                with clock.measuring("write"):
+                    stored.write(step, values)
             # The next step takes its memory.
             del values
-        stored.finish()
+        with clock.measuring("write"):
+            stored.finish()
         seconds = time.perf_counter() - started
         logger.info("columns %d-%d of %d: %.1f s", span.start, span.stop - 1, num_columns, seconds)
         if number + 1 < len(groups) and _any_stops(comm, place, stop):
@@ -69,10 +101,11 @@ def propagate_blocks(
     return True
 
 
-def _read(columns: SourceColumns, blocks: list[int], source: SourceRows, place: Place) -> torch.Tensor:
+def _read(columns: SourceColumns, blocks: list[int], source: SourceRows, place: Place, clock: Clock) -> torch.Tensor:
     span = columns_of(blocks, source.num_columns)
     dense = place.empty((source.num_rows, span.stop - span.start), torch.float32)
-    columns.read(blocks, as_array(dense))
+    with clock.measuring("read"):
+        columns.read(blocks, as_array(dense))
     return dense
 
 

@@ -26,7 +26,7 @@ from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.propagation.source_rows import PROPAGABLE, SourceRows
-from gnnloom.trainer.propagation.stage import propagate_blocks
+from gnnloom.trainer.propagation.stage import Clock, propagate_blocks
 from gnnloom.trainer.propagation.stored_steps import task_of
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.session import threads_per_rank
@@ -62,12 +62,18 @@ def propagate(comm: Communicator, config: PropagateConfig, stop: Callable[[], bo
         plan = planned.memory
         place, what = Place(num_threads=threads), propagation_of(config)
         own = shard.streamed() if plan.on_disk else shard
-        if not propagate_blocks(comm, own, source, writer, what, plan, place, stop):
+        clock = Clock()
+        if not propagate_blocks(comm, own, source, writer, what, plan, place, stop, clock):
             return {"state": "stopped", "key": writer.key}
         per_rank = comm.gather_numbers([counter.bytes, peak_memory()]).astype(int)
+        seconds = comm.gather_numbers(list(clock.seconds.values()))
         found = planned.described() | {
             "ranks": comm.size,
             "seconds": round(time.perf_counter() - started, 3),
+            **{
+                f"{name}_seconds": np.round(of_ranks, 3).tolist()
+                for name, of_ranks in zip(clock.seconds, seconds.T, strict=True)
+            },
             "bytes_read": per_rank[:, 0].tolist(),
             "peak_memory": per_rank[:, 1].tolist(),
         }

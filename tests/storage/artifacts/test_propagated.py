@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import zarr
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.propagated import COLUMNS, Propagated, value_path
 from gnnloom.storage.checks.invariants import check_artifact
-from gnnloom.storage.errors import CorruptError, NotFoundError
+from gnnloom.storage.errors import CorruptError, GnnloomError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from support.damage import edit_manifest, replace_array
@@ -70,6 +71,25 @@ def test_other_programs_read_the_values(catalog: Catalog) -> None:
     value: Any = group[f"propagated/{found.artifact.key}/{value_path(2, 1)}"]
     np.testing.assert_array_equal(value[:], STEPS[1][:, COLUMNS : 2 * COLUMNS].astype(np.float32))
     assert value.metadata.dimension_names == ("vertex", "column")
+
+
+def test_propagated_values_are_exported_traced_and_collected_like_all_artifacts(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    dataset, found = store(catalog)
+    name, graph = f"propagated/{found.artifact.key}", f"graph/{found.graph}"
+    dataset.export(tmp_path / "web.tar")
+    imported = catalog.import_dataset(tmp_path / "web.tar", "copy")
+    assert imported.propagated().artifact.digest == found.artifact.digest
+    lineage = dataset.lineage()
+    assert lineage[name].inputs == {"graph": graph}
+    assert name in lineage[graph].outputs
+    assert f"propagated {found.artifact.key}" in [f"{usage.kind} {usage.key}" for usage in dataset.disk_usage()]
+    with pytest.raises(GnnloomError, match="propagated"):
+        dataset.remove_artifact("graph", found.graph)
+    dataset.remove_artifact("graph", found.graph, force=True)
+    assert [item.path.name for item in dataset.collect_garbage()][:1] == [found.artifact.key]
+    assert not found.artifact.path.exists()
 
 
 def _facts(**changes: Any) -> Callable[[Artifact], Artifact]:

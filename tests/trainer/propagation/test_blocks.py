@@ -19,7 +19,7 @@ from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 from gnnloom.trainer.propagation.column_store import ColumnStore, consecutive
 from gnnloom.trainer.propagation.memory import BASE_BYTES, MemoryPlan, RankSizes, peak_of, plan_memory, rank_sizes
 from gnnloom.trainer.propagation.source_rows import FeatureRows, LabelRows, SourceColumns
-from gnnloom.trainer.propagation.stage import propagate_blocks
+from gnnloom.trainer.propagation.stage import Clock, propagate_blocks
 from gnnloom.trainer.propagation.steps import Propagation
 from gnnloom.trainer.propagation.stored_steps import task_of
 from support.graphs import random_adjacency
@@ -64,7 +64,7 @@ def run(
     with ArtifactWriter.begin(dataset.path, "propagated", parameters, inputs) as writer:
         plan = MemoryPlan(on_disk, width, blocks, 0)
         comm, place = LoneCommunicator(), Place(num_threads=threads)
-        assert propagate_blocks(comm, shard, FeatureRows(shard), writer, what, plan, place, no_stop)
+        assert propagate_blocks(comm, shard, FeatureRows(shard), writer, what, plan, place, no_stop, Clock())
         tasks = [task_of(block) for block in range(blocks)]
         return Propagated(writer.commit(tasks, {"vertex": NUM_VERTICES}, facts_of(WIDTH, what.stored)))
 
