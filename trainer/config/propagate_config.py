@@ -81,5 +81,5 @@ class PropagateConfig(Config):
     def inputs(shards: RowShards) -> dict[str, str]:
         """Kind to key of what the values are made from; sums are rounded in another order on other shards."""
         made_from = shards.artifact.inputs
-        kept = {kind: made_from[kind] for kind in ("graph", "vertices") if kind in made_from}
-        return {**kept, "shards": shards.artifact.key}
+        kept: dict[str, str] = {kind: made_from[kind] for kind in ("graph", "vertices") if kind in made_from}
+        return kept | {"shards": shards.artifact.key}

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,8 @@ from gnnloom.storage.artifacts.propagated import COLUMNS
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.format.artifact import MANIFEST, WORK
 from gnnloom.storage.format.files import read_json
-from gnnloom.trainer.propagation.memory import peak_of, rank_sizes
+from gnnloom.storage.upkeep.removal import remove_artifact
+from gnnloom.trainer.propagation.memory import BASE_BYTES, peak_of, rank_sizes
 from support.graphs import random_adjacency
 from support.mpi import TESTS, run_program, run_ranks
 from support.problems import Problem
@@ -193,3 +199,54 @@ def test_errors_are_the_same_on_all_ranks_and_name_what_is_wrong(tmp_path: Path)
     done = run_ranks(2, str(program), str(path), str(tmp_path / "ignored.json"))
     assert done.returncode != 0
     assert "has a value that is not a finite number: the values grow from step to step" in done.stdout + done.stderr
+
+
+def test_the_features_are_not_in_memory_if_it_does_not_suffice(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    num_vertices, width = 40_000, 512
+    adjacency = random_adjacency(num_vertices, 100_000, 1, symmetric=True)
+    feature = rng.integers(0, 3, (num_vertices, width)).astype(np.float32)
+    label = np.zeros(num_vertices, np.int64)
+    given = Problem("wide", adjacency, True, feature, label, label)
+    dataset = given.store(Catalog(tmp_path / "catalog"), 1)
+    peaks, digests = [], []
+    for memory in (1 << 40, BASE_BYTES + (100 << 20)):
+        # In a process of its own each: peaks are those of a process.
+        (result,) = run_program(1, "propagate_all", tmp_path, [config(dataset, 1, memory=memory, steps=1)])
+        planned = result["columns_at_a_time"] < width
+        assert planned == (memory < 1 << 40)
+        peaks.append(result["peak_memory"][0])
+        digests.append(dataset.propagated(result["key"]).artifact.digest)
+        remove_artifact(dataset, "propagated", result["key"])
+    assert digests[0] == digests[1]
+    assert peaks[1] < BASE_BYTES + (100 << 20)
+    # Two matrices of all columns are 164 MB.
+    assert peaks[0] - peaks[1] > feature.nbytes
+
+
+def test_a_command_that_is_asked_to_stop_keeps_what_is_done(tmp_path: Path) -> None:
+    given = PROBLEMS[1]
+    dataset = given.store(Catalog(tmp_path / "catalog"), 2)
+    least = least_memory(dataset, 2)
+    command = [str(Path(sys.executable).with_name("gnnloom")), "--catalog", str(tmp_path / "catalog")]
+    words = ["propagate", given.name, "--ranks", "2", "--steps", str(STEPS), "--threads", "1", "--adjacency", "disk"]
+    words += ["--memory", str(least), "--json"]
+    # The second block takes a second longer, so that the request comes while it is computed.
+    slow = {**os.environ, "GNNLOOM_FAULT": "task.begin.propagated:slow:nth=2"}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, *words], env=slow, **pipes) as process:
+        ends = time.monotonic() + 120
+        while not list(dataset.path.glob("propagated/*/.work/records/[!.]*.json")):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 75, said
+    assert "finished columns are kept" in said
+    records = [path.name for path in dataset.path.glob("propagated/*/.work/records/[!.]*.json")]
+    assert 0 < len(records) < 3
+    done = subprocess.run([*command, *words], check=True, **pipes)
+    result = json.loads(done.stdout)
+    assert (result["state"], result["reused"]) == ("finished", False)
+    check(dataset, given, result)
