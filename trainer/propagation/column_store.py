@@ -202,8 +202,7 @@ class ColumnStore:
         return self._folder / f"{block:05d}.columns"
 
     def _width(self, block: int) -> int:
-        columns = self._columns(block)
-        return columns.stop - columns.start
+        return min(self._block_width, self.num_columns - block * self._block_width)
 
     def _write(self, block: int, start: int, values: NDArray[Any]) -> None:
         """Write some rows of a block behind those before."""
