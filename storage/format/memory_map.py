@@ -5,6 +5,8 @@ The part vector is such an array: tasks look up the part of any vertex, and all 
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,15 @@ def map_copy(array: ArrayReader, path: Path) -> NDArray[Any]:
         stop = min(start + _COPY_ROWS, len(array))
         mapped[start:stop] = array.read(start, stop)
     return mapped
+
+
+def temporary_array(folder: Path, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Zeros in a file without a name, which is gone once nothing refers to the array, however this process ends."""
+    if not np.prod(shape):
+        # An empty file cannot be mapped.
+        return np.zeros(tuple(shape), dtype)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return np.memmap(file, dtype, "w+", shape=tuple(shape))
 
 
 def create_part_vector(path: Path, num_vertices: int) -> np.memmap[Any, np.dtype[np.int32]]:

@@ -19,7 +19,12 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
 
 #: Inputs that a run must find unchanged when it continues, and what to call them in the error if they have changed.
-_DATA = {"graph": "another graph", "vertices": "other vertex data", "links": "other links"}
+_DATA = {
+    "graph": "another graph",
+    "vertices": "other vertex data",
+    "links": "other links",
+    "propagated": "other propagated values",
+}
 
 #: Fields that a run settled for the value of another field: they are not taken over if that one is given anew.
 _DEPENDENT = {
@@ -162,14 +167,14 @@ def run_of(config: TrainConfig) -> Run:
 
 
 def inputs_of(config: TrainConfig, dataset: Dataset, shards: Artifact) -> dict[str, str]:
-    """Kind to key of the shards and links that a run reads, and of the artifacts that the shards were made from.
+    """Kind to key of what a run reads: shards, what these were made from, links, and propagated values.
 
     Raises:
-        InputError, NotFoundError: there are no links that fit a task on pairs, or several.
+        InputError, NotFoundError: there are no links that fit a task on pairs, or several; or no propagated values.
     """
     inputs = {kind: shards.inputs[kind] for kind in _DATA if kind in shards.inputs} | {"shards": shards.key}
-    links = config.own_links(dataset, shards)
-    return inputs if links is None else inputs | {"links": links.artifact.key}
+    found = {"links": config.own_links(dataset, shards), "propagated": config.own_propagated(dataset, shards)}
+    return inputs | {kind: values.artifact.key for kind, values in found.items() if values is not None}
 
 
 @dataclass(frozen=True)

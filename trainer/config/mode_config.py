@@ -51,6 +51,8 @@ class ModeConfig(Config):
     replace: bool = _mode_option("replace")
     draw_once: bool = _mode_option("draw_once", free=True)
     samples: str | None = _mode_option("samples")
+    propagated: str | None = _mode_option("propagated", free=True)
+    steps: tuple[int, ...] = _mode_option("steps", free=True)
     # Free: neither the cache nor what prepares batches ahead changes them.
     cache_memory: int = _mode_option("cache_memory", free=True)
     sampler_threads: int = _mode_option("sampler_threads", free=True)

@@ -185,14 +185,15 @@ class ModelConfig(Config):
         changes = self.input_has_gradient or (self.dropout > 0 and self.input_dropout)
         return self.cache_input_product and self.product_order != "transform-first" and not changes
 
-    def options_of_model(self, num_features: int, num_outputs: int) -> ModelOptions:
+    def options_of_model(self, num_features: int, num_outputs: int, num_inputs: int = 1) -> ModelOptions:
         """Everything that determines the model except its weights.
 
         Args:
             num_features: number of stored features of a vertex; without effect if features are learned instead.
+            num_inputs: matrices of so many columns that the input consists of.
         """
         return ModelOptions(
-            dims=(self.embed or num_features, *self.hidden, num_outputs),
+            dims=(self.embed or num_features * num_inputs, *self.hidden, num_outputs),
             bias=self.bias,
             input_dropout=self.input_dropout,
             product_order=self.product_order,
@@ -201,6 +202,7 @@ class ModelConfig(Config):
             norm=self.norm,
             residual=self.residual,
             unit_embedding=self.unit_embedding,
+            num_inputs=num_inputs,
             own=self.own_model_options(),
             module=self.model if self.model_kind.on_edges else "",
         )

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Option, options_of
 from gnnloom.storage.runs.run import Run
@@ -27,6 +28,7 @@ from gnnloom.trainer.config.mode_config import ModeConfig, other_mode_options
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingConfig
 from gnnloom.trainer.config.run_config import RunConfig
+from gnnloom.trainer.data.open_shards import find_propagated
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.open_links import check_step
@@ -74,7 +76,7 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 #: Free fields that decide the result if they are given. The names of runs are those that they had before there were
 #: such fields.
-_IF_GIVEN = ("mode_options", "embed", "draw_once")
+_IF_GIVEN = ("mode_options", "embed", "draw_once", "propagated", "steps")
 
 
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
@@ -95,6 +97,7 @@ class TrainConfig(
             if not needs <= self.chosen_algorithm.capabilities:
                 able = ", ".join(algorithms_with(needs))
                 raise InputError(f"algorithm {self.algorithm!r}: {what} {getattr(self, what)} runs on {able} only")
+        self._check_rows()
         if self.mode_kind.is_sampled and (self.train_features or not self.skip_input_gradient):
             what = "train_features" if self.train_features else "skip_input_gradient"
             raise InputError(f"{what}: mode {self.mode} forms no gradient of the input features; use mode full")
@@ -138,6 +141,25 @@ class TrainConfig(
                 f"presamples {self.presamples}: gives weights to edges, which the forward of model {self.model}"
                 " does not take; leave it out"
             )
+
+    def _check_rows(self) -> None:
+        """Refuse models that need an adjacency where there is none, and modes that draw edges for models without it.
+
+        Raises:
+            InputError: see above.
+        """
+        model, mode = self.model_kind, self.mode_kind
+        reading = ", ".join(name for name, kind in MODES.items() if kind.reads_rows)
+        if mode.reads_rows and not model.is_rowwise:
+            able = ", ".join(name for name, kind in MODELS.items() if kind.is_rowwise)
+            raise InputError(
+                f"model {self.model!r}: multiplies with the adjacency, which mode {self.mode} does not read; choose"
+                f" {able}, or another mode"
+            )
+        if model.takes_steps and not mode.reads_rows:
+            raise InputError(f"model {self.model!r}: its input was propagated before; use mode {reading}")
+        if model.is_rowwise and mode.is_sampled and not mode.reads_rows:
+            raise InputError(f"mode {self.mode}: model {self.model} uses no edges; use mode {reading} or full")
 
     def _check_embed(self) -> None:
         """Refuse what would do nothing, or cannot be, if the input features are learned.
@@ -202,6 +224,25 @@ class TrainConfig(
         if links is not None and self.exclude_targets and not self.mode_kind.is_sampled:
             check_step(dataset, links, self.link_batch)
         return links
+
+    def own_propagated(self, dataset: Dataset, shards: Artifact) -> Propagated | None:
+        """The propagated values that the mode reads; None if it reads none.
+
+        Args:
+            shards: that the run reads.
+
+        Raises:
+            InputError, NotFoundError: there are none that fit, or several.
+        """
+        if not self.mode_kind.reads_rows:
+            return None
+        found = find_propagated(dataset, self.propagated, self.steps, shards)
+        if found is None and self.model_kind.takes_steps and not self.steps:
+            raise NotFoundError(
+                f"model {self.model!r}: dataset {dataset.name} has no propagated features of this graph; make some with"
+                f" `gnnloom propagate {dataset.name} --steps 3`, or train on the features alone with --steps 0"
+            )
+        return found
 
     @property
     def run_name(self) -> str:

@@ -1,8 +1,8 @@
-"""Opens what a rank reads: its own row shard, the grid shards, which serve all ranks, or samples; and rows of any."""
+"""Opens what a rank reads: its own row shard, the grid shards of all ranks, samples, or propagated values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
@@ -278,3 +279,44 @@ def open_samples(
         if given not in (value, _DEFAULTS[name]):
             raise InputError(f"{where}: drawn with {name} {value}, but {given} was asked for")
     return samples
+
+
+#: Number of the step that stands for the features themselves.
+FEATURES: Final = 0
+#: The matrix from which the propagated values of a run on rows have to come.
+_PROPAGATED_OF: Final = "feature"
+
+
+def find_propagated(dataset: Dataset, key: str | None, steps: Sequence[int], shards: Artifact) -> Propagated | None:
+    """The propagated values that a run on rows reads; None if it reads the features alone.
+
+    Args:
+        key: of the values, if there are several.
+        steps: as :class:`gnnloom.trainer.data.stored_rows.StoredRows` has them; none for all that there are.
+        shards: of the run.
+
+    Raises:
+        NotFoundError: there are none with this key, or none although steps are wanted.
+        InputError: there are several, or they belong to another graph or other features.
+    """
+    if steps and not any(steps):
+        return None
+    graph, vertices = shards.inputs["graph"], shards.inputs["vertices"]
+    there = [info for info in dataset.artifacts("propagated") if info.state == "complete"]
+    fitting = [
+        info for info in there if info.inputs.get("graph") == graph and info.parameters.get("of") == _PROPAGATED_OF
+    ]
+    if not (fitting or key or steps):
+        return None
+    try:
+        found = dataset.propagated(key, of=_PROPAGATED_OF, made_from={"graph": graph})
+    except NotFoundError as error:
+        again = f"gnnloom propagate {dataset.name} --steps {max(steps, default=3)}"
+        raise NotFoundError(f"{error}; make some with `{again}`") from error
+    made_from = found.artifact.inputs.get("vertices", vertices)
+    if made_from != vertices:
+        raise InputError(
+            f"{found.artifact.path}: made from vertices {made_from}, but the shards {shards.key} from {vertices};"
+            " propagate these, or shard again"
+        )
+    return found

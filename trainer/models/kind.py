@@ -82,6 +82,9 @@ class ModelKind(Placed):
         place: module and class, a :class:`gnnloom.trainer.models.networks.model.Model`.
         needs: capabilities that an algorithm must have to run the model, such as ``ONE_LAYOUT``.
         takes_weights: defined for weighted edges.
+        is_rowwise: its layers treat rows one by one, without the adjacency. Such models train in modes that read all of
+            the graph, or rows alone.
+        takes_steps: its input are the features and what was propagated of them, which only modes of rows read.
         work: what its layers compute and keep, for planning. None if it is not known: the planner then refuses the
             model, and its memory is projected as the most that one of gnnloom's takes.
         options: the model's own options by name. Those of gnnloom's models are fields of ModelConfig; all others are
@@ -98,6 +101,8 @@ class ModelKind(Placed):
     normalizations: tuple[str, ...]
     needs: frozenset[str] = frozenset()
     takes_weights: bool = False
+    is_rowwise: bool = False
+    takes_steps: bool = False
     work: ModelWork | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
     on_edges: bool = False

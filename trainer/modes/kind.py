@@ -80,6 +80,7 @@ class ModeKind(Placed):
         rows_in_memory: the adjacency must be in memory.
         learns_features: the mode can train learned input features (``embed``): it gives the parameter of them a
             :class:`~gnnloom.trainer.layout.partial_parameters.RowGradient` in every step. Modes of the whole graph can.
+        reads_rows: the mode reads rows of the vertices alone, and no adjacency: the model must be rowwise.
         rows_evaluate: the rows of the shards serve evaluation only, so they stay on disk in training.
         batch: sizes of a rank's share of a batch, from the mode's own options, the number of layers and the rank's
             rows; None for the whole graph, or if they are not known, and with them the memory.
@@ -99,6 +100,7 @@ class ModeKind(Placed):
     needs: frozenset[str] = frozenset()
     rows_in_memory: bool = False
     learns_features: bool = False
+    reads_rows: bool = False
     rows_evaluate: bool = False
     batch: Callable[[Mapping[str, Any], int, RankRows], BatchSizes] | None = None
     check_layers: Callable[[Mapping[str, Any], int], object] | None = None

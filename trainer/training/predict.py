@@ -22,6 +22,7 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.stored_predictions import SMOOTHING, Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import FEATURES
 from gnnloom.trainer.layout.vertex_arrays import VertexArrayPiece, write_vertex_arrays
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.place.global_generator import Draws
@@ -100,8 +101,11 @@ def _computed(run: Run, config: PredictConfig) -> TrainConfig:
         raise InputError(f"embeddings: model {trained.model} is a module of torch, whose hidden layers are its own")
     # Only the places to read from and the ranks change; the model is that of the training.
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
-    # Samples hold batches of training; predictions come from the shards. Others may have made more links since.
-    return replace(trained, **where, samples=None, links=run.inputs().get("links"))
+    # Samples hold batches of training; predictions come from the shards. There may be more links, and so on, since.
+    kept: dict[str, Any] = {kind: run.inputs().get(kind) for kind in ("links", "propagated")}
+    if trained.mode_kind.reads_rows and kept["propagated"] is None:
+        kept["steps"] = (FEATURES,)
+    return replace(trained, **where, samples=None, **kept)
 
 
 def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig) -> StoredCheckpoint:

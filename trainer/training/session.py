@@ -17,12 +17,14 @@ from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.watchdog import WAITING, Watch, clear_reports
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows, open_samples
+from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.vertex_data import Labels, normalize_feature, read_feature, settled_feature_norm
 from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.layout.layout import Layout
@@ -32,6 +34,8 @@ from gnnloom.trainer.models.networks.norm import share_batch_norms
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.operators.rows_only import RowsOnly
+from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss, TaskContext
@@ -47,6 +51,7 @@ class Session:
         feature: (num_rows, num_features) the input features that this rank read; None after :meth:`take_inputs`, and if
             they are learned instead.
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
+        rows: the rows that a mode of rows reads. Then there is no adjacency, and features stay on disk.
         feature_norm: how the features are scaled; ``auto`` until :meth:`take_inputs` has settled it.
         load_seconds: wall-clock time of reading the shards.
         load_memory: peak memory of the process while it read them, minus its memory before, in bytes.
@@ -60,6 +65,7 @@ class Session:
     label_rows: VertexRows
     feature: torch.Tensor | None
     samples: Samples | None = None
+    rows: StoredRows | None = None
     feature_norm: str = "auto"
     model: Model = field(init=False)
     load_seconds: float = field(init=False)
@@ -87,6 +93,9 @@ class Session:
             norm, by_row = self.config.feature_norm, not self.samples.has_negative_feature
             self.feature_norm = norm if norm != "auto" else "row" if by_row else "none"
             return Inputs(self.place.lasting((0, self.samples.num_features), self.model.dtype))
+        if self.rows is not None:
+            self.feature_norm = self.rows.settled_norm(self.config.feature_norm, self.comm, self.place)
+            return Inputs(self.place.lasting((0, self.rows.width), self.model.dtype))
         if self.config.embed:
             return Inputs(self._learned())
         if self.feature is None:
@@ -138,6 +147,7 @@ class Session:
             labels=labels,
             loss=loss,
             samples=self.samples,
+            rows=self.rows,
             counter=self.opened.counter,
             evaluation_memory=config.evaluation_memory,
         )
@@ -254,29 +264,38 @@ def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
     )
     if config.samples is not None and isinstance(shards, OwnRowShard):
         return _on_samples(comm, opened, shards, objective, place)
+    if config.mode_kind.reads_rows and isinstance(shards, OwnRowShard):
+        return _on_rows(comm, opened, shards, objective, place)
     options = config.options_of_model(shards.shards.num_features, objective.num_outputs)
-    # The plan of the model comes before the operator, which reads only what the plan multiplies with.
-    plan = options.layer_plan()
+    operator = _operator(comm, opened, options, place)
+    first, last = operator.layout(0), operator.layout(len(options.pairs))
+    # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
+    # and exchange columns in `take_inputs`.
+    axes = first.row_axes + first.column_axes
+    feature = None if config.embed else read_feature(vertex_rows(shards, first, axes), place)
+    return Session(comm, opened, objective, options, operator, vertex_rows(shards, last, last.row_axes), feature)
+
+
+def _operator(comm: Communicator, opened: OpenedRun, options: ModelOptions, place: Place) -> Operator:
+    """The products of a model. Communicates nothing."""
+    config, shards = opened.config, opened.shards
+    if config.model_kind.is_rowwise and isinstance(shards, OwnRowShard):
+        return RowsOnly(ProcessGrid(comm, {AXIS: comm.size}, place), shards.shard.vertex())
     algorithm = config.chosen_algorithm
-    operator = algorithm.build(
+    return algorithm.build(
         OperatorContext(
             comm=comm,
             axes=algorithm.settled_grid(config.grid, comm.size),
             shards=shards,
             normalization=config.normalization,
             place=place,
-            plan=plan,
+            # It comes before the operator, which reads only what the plan multiplies with.
+            plan=options.layer_plan(),
             differentiates=config.differentiates_products,
             counter=opened.counter,
             options=config.own_options(),
         )
     )
-    first, last = operator.layout(0), operator.layout(plan.num_layers)
-    # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
-    # and exchange columns in `take_inputs`.
-    axes = first.row_axes + first.column_axes
-    feature = None if config.embed else read_feature(vertex_rows(shards, first, axes), place)
-    return Session(comm, opened, objective, options, operator, vertex_rows(shards, last, last.row_axes), feature)
 
 
 def _on_samples(
@@ -323,6 +342,16 @@ def _attach_inference(session: Session) -> None:
     )
 
 
+def _on_rows(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, objective: Objective, place: Place) -> Session:
+    """A session without an adjacency, whose features and propagated steps stay on disk."""
+    config, vertex = opened.config, shards.shard.vertex()
+    steps = config.own_mode_options()["steps"]
+    rows = StoredRows(opened.dataset, opened.inputs, steps, vertex, opened.counter)
+    options = config.options_of_model(rows.num_features, objective.num_outputs, rows.num_inputs)
+    operator = RowsOnly(ProcessGrid(comm, {AXIS: comm.size}, place), vertex)
+    return Session(comm, opened, objective, options, operator, shards.shard, None, rows=rows)
+
+
 def vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
     """This rank's rows if the vertices are split along ``axes``, in the order of ``layout``."""
     return opened.vertex_rows(layout.order, layout.grid.span(opened.shards.num_vertices, axes))
@@ -335,6 +364,8 @@ def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dic
         if model.takes_edges:
             layout = session.operator.layout(model.num_layers)
             return session.objective.predict(layout, model.whole_scores(inputs))
+        if session.rows is not None:
+            return _rowwise_outputs(session, session.rows, embeddings=embeddings)
         hidden = model.embed(inputs)
         layout = session.operator.layout(model.num_layers)
         outputs = session.objective.predict(layout, model.classify(hidden))
@@ -343,3 +374,16 @@ def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dic
             before, width = session.operator.layout(last), model.options.dims[last]
             outputs["embedding"] = whole_rows(model.as_sums(hidden.value), before, width, Kind.PREDICTION)
     return outputs
+
+
+def _rowwise_outputs(session: Session, rows: StoredRows, *, embeddings: bool) -> dict[str, torch.Tensor]:
+    """The arrays of a model that treats rows one by one, whose input stays on disk. Collective."""
+    # It imports numba, which other sessions need not load.
+    from gnnloom.trainer.modes.epochs.rows import all_outputs  # noqa: PLC0415
+
+    model = session.model
+    scores, hidden = together(
+        session.comm, lambda: all_outputs(model, rows, session.feature_norm, embeddings=embeddings)
+    )
+    outputs = session.objective.predict(session.operator.layout(model.num_layers), scores)
+    return outputs if hidden is None else {**outputs, "embedding": hidden}

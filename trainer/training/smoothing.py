@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -136,7 +137,7 @@ class Smoothing:
         self._config, self._place = config, operator.grid.place
         self._given = is_given.nonzero().squeeze(1)
         columns = self._layout.columns(num_classes)
-        held = torch.arange(columns.start, columns.stop, device=label.device)
+        held = self._place.from_numpy(np.arange(columns.start, columns.stop))
         #: (training rows, columns held) 1 for the class of each row.
         self._one_hot = (label[self._given].unsqueeze(1) == held).to(self._place.sum_dtype)
 
@@ -163,7 +164,7 @@ class Smoothing:
     def _correction(self, scores: Tensor) -> Tensor:
         """The propagated errors of the training vertices, scaled. Collective."""
         config, error = self._config, self._one_hot - scores[self._given]
-        start = torch.zeros_like(scores).index_copy_(0, self._given, error)
+        start = self._place.lasting(scores.shape, scores.dtype).index_copy_(0, self._given, error)
         steps, alpha = config.correct_steps, config.correct_alpha
         if config.correct_scale != AUTO_SCALE:
             fixed = self._propagated(start, steps, alpha, lambda found: found.index_copy_(0, self._given, error))

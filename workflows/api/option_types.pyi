@@ -142,6 +142,8 @@ class TrainKeywords(TypedDict, total=False):
     replace: bool
     draw_once: bool
     samples: str | None
+    propagated: str | None
+    steps: int | Sequence[int]
     cache_memory: int
     sampler_threads: int
     pool: int

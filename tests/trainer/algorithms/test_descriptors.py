@@ -14,6 +14,7 @@ from gnnloom.trainer.algorithms.registry import ALGORITHMS, algorithms_with
 from gnnloom.trainer.config.fields import names_with_option
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.modes.registry import MODES
 
 
 def test_algorithms_are_listed_in_the_order_of_choices() -> None:
@@ -42,11 +43,13 @@ def test_grids_are_as_even_as_possible_and_others_are_refused_with_those_that_fi
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_runs_on_the_algorithms_that_have_what_it_needs(algorithm: str, model: str) -> None:
-    if algorithm in algorithms_with(MODELS[model].needs):
-        assert TrainConfig(catalog="c", dataset="d", algorithm=algorithm, model=model).model == model
+    mode = "rows" if MODELS[model].takes_steps else "full"
+    needs = MODELS[model].needs | MODES[mode].needs
+    if algorithm in algorithms_with(needs):
+        assert TrainConfig(catalog="c", dataset="d", algorithm=algorithm, model=model, mode=mode).model == model
     else:
-        with pytest.raises(InputError, match=f"algorithm '{algorithm}': model {model} runs on p2p only"):
-            TrainConfig(catalog="c", dataset="d", algorithm=algorithm, model=model)
+        with pytest.raises(InputError, match=f"algorithm '{algorithm}': (model {model}|mode {mode}) runs on p2p"):
+            TrainConfig(catalog="c", dataset="d", algorithm=algorithm, model=model, mode=mode)
 
 
 def test_an_algorithm_is_given_its_own_options_only() -> None:

@@ -104,7 +104,7 @@ def _as_ours(ours: str, tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", NAMES)
 def test_scores_and_gradients_equal_those_of_pyg(tmp_path: Path, name: str, kind: str) -> None:
     given = PROBLEMS[name]
     model = _model(given, kind, tmp_path)

@@ -227,7 +227,7 @@ def test_more_ranks_need_less_memory_each(small: Catalog, algorithm: str) -> Non
         assert totals[0] > totals[1] > totals[2] > found[0].process_memory
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [name for name, kind in MODELS.items() if not kind.takes_steps])
 def test_wider_layers_and_trained_features_need_more(small: Catalog, model: str) -> None:
     # What the first one imports counts as its own.
     project(small, model=model)

@@ -98,6 +98,8 @@ class Model(nn.Module, ABC):
     keeps_product: ClassVar[bool] = False
     #: The layers multiply by the adjacency, so their adjoints multiply by its transpose.
     multiplies: ClassVar[bool] = True
+    #: The layers treat rows one by one: the model needs no adjacency, and can train in mode ``rows``.
+    is_rowwise: ClassVar[bool] = False
     #: The layers use the features themselves as well as their product with the adjacency.
     needs_features: ClassVar[bool] = False
     #: A layer's output may have fewer rows than its input, the leading ones, as with sampled neighbors. What a layer

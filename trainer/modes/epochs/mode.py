@@ -18,6 +18,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import SAMPLING, Traffic
 from gnnloom.trainer.data.open_shards import VertexRows
+from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
 from gnnloom.trainer.models.networks.model import Inputs, Model
@@ -50,6 +51,7 @@ class ModeContext:
         labels: labels and split of this rank's rows of the output.
         loss: the loss over all training vertices, or pairs.
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
+        rows: what a mode of rows reads, and nothing else is in memory but labels and the split.
         counter: counts the bytes that this rank reads.
         evaluation_memory: bytes that an evaluation from disk may take; 0 for a share of what the machine has left.
     """
@@ -70,6 +72,7 @@ class ModeContext:
     labels: Labels
     loss: StepLoss
     samples: Samples | None
+    rows: StoredRows | None
     counter: ReadCounter
     evaluation_memory: int = 0
 

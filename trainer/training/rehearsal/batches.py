@@ -21,11 +21,14 @@ from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.layout.partial_parameters import RowGradient
+from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.learned_rows import gradient_of
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, multiplying_by
+from gnnloom.trainer.modes.epochs.rows import step_rows
 from gnnloom.trainer.modes.kind import BatchSizes
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.p2p import SampledRows
+from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
 
 #: Bytes per vertex of the table that numbers the vertices while a batch is drawn, and per nonzero of its positions.
@@ -127,18 +130,29 @@ class RehearsedBatches(Mode):
         return RowGradient(rows, total)
 
     def scores(self) -> Tensor:
-        if self.context.samples is None:
+        if self.context.rows is not None:
+            self._evaluate_rows()
+        elif self.context.samples is None:
             return super().scores()
         # Layer by layer, some rows at a time; the layers are in temporary files.
         shape = len(self.context.labels.split), self.context.objective.num_outputs
         return self.context.place.lasting(shape, self.context.model.dtype)
 
+    def _evaluate_rows(self) -> None:
+        """Take the memory of some rows without an adjacency for the moment."""
+        model, count = self.context.model, min(step_rows(self.context.model), len(self.context.labels.split))
+        given = self._memory.tensor((count, model.options.dims[0]), model.dtype)
+        with multiplying_by(RowsOnly(self._alone, np.zeros(count, np.int64)), model):
+            model(Inputs(given))
+
     def _feature(self) -> Tensor:
         model = self.context.model
         return self._memory.tensor((int(self._sizes.rows[0]), model.options.dims[0]), model.dtype)
 
-    def _prepared(self) -> SampledRows | Layered:
+    def _prepared(self) -> SampledRows | Layered | RowsOnly:
         """The products of a batch."""
+        if self.context.rows is not None:
+            return RowsOnly(self._alone, np.zeros(int(self._sizes.rows[0]), np.int64))
         return self._layered() if self._sizes.is_layered else self._one_matrix()
 
     def _one_matrix(self) -> SampledRows:

@@ -172,9 +172,9 @@ def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) 
 
 def process_memory(config: TrainConfig) -> int:
     """Bytes of a rank without any data. Where the kernels in C are not built, every rank takes those of numba too."""
-    work = config.model_kind.work
+    kind, work = config.model_kind, config.model_kind.work
     # Grids are read with numba; batches, attention, pairs and the start of learned features are computed with it.
-    attends = work is None or work.attends
+    attends = not kind.is_rowwise if work is None else work.attends
     uses_numba = config.mode != "full" or attends or config.embed or config.on_pairs
     plain = config.chosen_algorithm.reads is ROW_SHARDS and not uses_numba
     return PROCESS_MEMORY + (0 if plain else NUMBA_MEMORY)

@@ -1,0 +1,54 @@
+"""``rows``: batches of training vertices, of which only features and what was propagated of them are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gnnloom.storage.option import Option
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
+from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows
+from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE
+
+#: Bytes per vertex of the division of an epoch into batches, of which two are kept, and of where its row is.
+_DIVIDED, _PLACED = 48, 32
+
+
+def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
+    """A rank may have all vertices of a batch; none has neighbors."""
+    rows = float(min(options["batch_size"], rank.own))
+    return BatchSizes(
+        rows=[rows] * (num_layers + 1),
+        nonzeros=[0.0],
+        has_features=True,
+        kept_bytes=(_DIVIDED + _PLACED) * rank.own,
+        maps_graph=False,
+    )
+
+
+MODE = ModeKind(
+    name="rows",
+    order=4,
+    help="Batches of training vertices without their edges: features, and what `gnnloom propagate` made of them",
+    source="Frasca et al., SIGN, GRL+ workshop at ICML 2020",
+    place=("gnnloom.trainer.modes.epochs.rows", "RowsMode"),
+    # Only row shards say which rank has a vertex.
+    needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
+    reads_rows=True,
+    batch=batch,
+    options={
+        "propagated": Option(
+            default=None, help="Key of the propagated values to read, if the dataset has several of this graph"
+        ),
+        "steps": Option(
+            default=(),
+            help="Matrices that are the input, side by side: 0 for the features, k for A^k X; by default all that are"
+            " stored",
+            least=0,
+            example="0,1,2",
+            metavar="STEPS",
+        ),
+        "batch_size": BATCH_SIZE,
+        **AHEAD,
+    },
+)
