@@ -14,17 +14,18 @@ _THREADS: Final = 16
 _FEW_BYTES: Final = 1 << 22
 
 
-def take_rows(array: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+def take_rows(array: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
     """Rows of an array, as ``array[rows]`` gives them.
 
     Args:
         array: (num_rows, ...) a mapped array.
         rows: (num_taken,) int64 existing rows; ascending ones cause the fewest requests.
+        out: (num_taken, ...) of the array's dtype, to fill and return; None for a new array.
 
     Returns:
-        (num_taken, ...) a new array.
+        (num_taken, ...).
     """
-    taken = np.empty((len(rows), *array.shape[1:]), array.dtype)
+    taken = np.empty((len(rows), *array.shape[1:]), array.dtype) if out is None else out
     if taken.nbytes < _FEW_BYTES:
         np.take(array, rows, axis=0, out=taken, mode="clip")
         return taken

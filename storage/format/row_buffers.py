@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 class RowBuffers:
     """Arrays whose memory is given back after use; any thread may take and give back.
 
-    Memory: as many arrays as were ever in use at the same time.
+    Memory: as many arrays as were ever in use at the same time, or at most ``most`` that are not in use.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
         self._free: SimpleQueue[NDArray[np.uint8]] = SimpleQueue()
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -35,4 +36,5 @@ class RowBuffers:
         memory = array
         while isinstance(memory.base, np.ndarray):
             memory = memory.base
-        self._free.put(memory)
+        if self._most is None or self._free.qsize() < self._most:
+            self._free.put(memory)

@@ -208,6 +208,17 @@ def label_name(names: Container[str]) -> str:
     return next((name for name in LABELS if name in names), LABELS[0])
 
 
+def as_trained(name: str, rows: NDArray[Any]) -> NDArray[Any]:
+    """Rows of an array of labels, as losses of torch take them.
+
+    Returns:
+        (num_rows,) int64 classes, -1 for none; or (num_rows, ...) float32 with NaN for unknown labels or numbers.
+    """
+    if name == "label":
+        return rows.astype(np.int64)
+    return np.where(rows < 0, np.float32(np.nan), rows).astype(np.float32) if name == "multilabel" else rows
+
+
 def missing_for_training(names: Container[str]) -> list[str]:
     """What training needs and is not among some names."""
     return [name for name in ("feature", label_name(names), "split") if name not in names]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage import Dataset, Graph
-from gnnloom.storage.format.vertex_arrays import SPLIT
+from gnnloom.storage.format.vertex_arrays import LABELS, SPLIT, as_trained
 
 if TYPE_CHECKING:
     from torch_geometric.data.data import Data
@@ -69,19 +69,17 @@ def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray
     """
     if key is None and not dataset.artifacts("vertices"):
         return {}
-    vertices, found = dataset.vertices(key), {}
+    vertices, found = dataset.vertices(key), dict[str, NDArray[Any]]()
     for name in vertices.names:
         array = vertices.array(name).read()
         match name:
-            case "label":
-                found["y"] = array.astype(np.int64)
-            case "multilabel":
-                found["y"] = np.where(array < 0, np.float32(np.nan), array).astype(np.float32)
             case "split":
                 masks = {"train": "train", "val": "valid", "test": "test"}
                 found |= {f"{mask}_mask": array == SPLIT[value] for mask, value in masks.items()}
+            case _ if name in LABELS:
+                found["y"] = as_trained(name, array)
             case _:
-                found[{"feature": "x", "target": "y"}.get(name, name)] = array
+                found[{"feature": "x"}.get(name, name)] = array
     return found
 
 

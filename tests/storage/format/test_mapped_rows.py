@@ -21,3 +21,6 @@ def test_rows_are_those_of_the_index(tmp_path: Path, shape: tuple[int, ...], cou
     taken = take_rows(mapped, rows)
     assert type(taken) is np.ndarray
     np.testing.assert_array_equal(taken, given[rows])
+    out = np.zeros_like(taken)
+    assert take_rows(mapped, rows, out) is out
+    np.testing.assert_array_equal(out, taken)

@@ -31,3 +31,12 @@ def test_more_rows_than_were_given_back_get_new_memory() -> None:
     assert large.shape == (200, 2)
     assert not np.shares_memory(large, small)
     assert buffers.take((0, 2), np.dtype(np.int64)).shape == (0, 2)
+
+
+def test_no_more_memory_is_kept_than_is_wanted() -> None:
+    buffers = RowBuffers(most=1)
+    first, second = (buffers.take((3, 4), np.dtype(np.float32)) for _ in range(2))
+    buffers.give_back(first)
+    buffers.give_back(second)
+    assert np.shares_memory(buffers.take((3, 4), np.dtype(np.float32)), first)
+    assert not np.shares_memory(buffers.take((3, 4), np.dtype(np.float32)), second)
