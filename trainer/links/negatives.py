@@ -216,6 +216,28 @@ class DegreeNegatives(NegativeSampler):
         return self._read_ends(self._numbers(epoch, "end", pairs.number[owner], counter, self._num_ends))
 
 
+def make_negative_sampler(
+    name: str,
+    seed: int,
+    count: int,
+    num_vertices: int,
+    *,
+    num_pairs: int,
+    read_ends: Callable[[], ReadEnds],
+    symmetric: bool,
+) -> NegativeSampler:
+    """The sampler of a name; for the arguments see :class:`NegativeSampler` and :class:`DegreeNegatives`."""
+    match name:
+        case "degree":
+            return DegreeNegatives(seed, count, num_vertices, num_pairs, read_ends(), symmetric=symmetric)
+        case "pairs":
+            return UniformPairs(seed, count, num_vertices)
+        case "joint":
+            return JointNegatives(seed, count, num_vertices)
+        case _:
+            return UniformNegatives(seed, count, num_vertices)
+
+
 @njit(cache=True, nogil=True)
 def _draw(
     key: np.uint64, streams: NDArray[np.int64], counter: NDArray[np.int64], bound: int, out: NDArray[np.int64]

@@ -10,7 +10,6 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
-from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.samplers.kind import SUFFICIENT
-from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.storage.sampling.ahead import prepare_ahead
-from gnnloom.storage.sampling.normalization import CountedNormalization, count_samples, count_sufficiently
+from gnnloom.storage.sampling.normalization import CountedNormalization
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
+from gnnloom.storage.sampling.subgraphs import normalization_of, subgraph_sampler
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
@@ -89,26 +87,16 @@ class SubgraphMode(Mode):
         vertices = map_vertices(context.dataset.vertices(inputs["vertices"]))
         label = context.vertex_objective.task.array, context.labels.label.dtype
         table = VertexTable(vertices, context.feature_norm, context.place, label)
-        kind = SAMPLERS[options["sampler"]]
-        make: Callable[..., Any] = kind.load()
-        arguments = sampler_arguments(options)
-        if kind.draws_parts:
-            parts = context.dataset.partition(options["cluster_parts"] or None, options["cluster_key"] or None)
-            arguments["parts"] = map_part_members(parts)
-        else:
-            arguments["size"] = options["batch_size"]
-        sampler: SubgraphSampler = make(graph, context.seed, **arguments)
+        sampler = subgraph_sampler(context.dataset, graph, context.seed, options, sampler_arguments(options))
         return graph, table, sampler, self._normalization(sampler) if options["presamples"] else None
 
     def _normalization(self, sampler: SubgraphSampler) -> Normalization:
         presamples = self.context.options["presamples"]
-        exact = sampler.exact_normalization(symmetric=self.context.shards.symmetric)
-        if exact is not None:
-            return exact
-        counted = count_sufficiently(sampler) if presamples == AUTO else count_samples(sampler, presamples)
-        if counted.mean_count < SUFFICIENT and self.context.comm.rank == 0:
-            _warn_of_few(counted, is_limit=presamples == AUTO)
-        return counted
+        counts = None if presamples == AUTO else presamples
+        found = normalization_of(sampler, counts, symmetric=self.context.shards.symmetric)
+        if isinstance(found, CountedNormalization) and found.mean_count < SUFFICIENT and self.context.comm.rank == 0:
+            _warn_of_few(found, is_limit=presamples == AUTO)
+        return found
 
     def _numbers(self) -> Iterator[int]:
         """The batches of this rank, in the order of training."""

@@ -21,14 +21,7 @@ from gnnloom.trainer.links.baselines import baseline_figures, list_figures, pool
 from gnnloom.trainer.links.distribution import score_distribution
 from gnnloom.trainer.links.filtered import filtered_ranks
 from gnnloom.trainer.links.losses import LOSSES
-from gnnloom.trainer.links.negatives import (
-    DegreeNegatives,
-    JointNegatives,
-    NegativeSampler,
-    Positives,
-    UniformNegatives,
-    UniformPairs,
-)
+from gnnloom.trainer.links.negatives import NegativeSampler, Positives, UniformNegatives, make_negative_sampler
 from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
 from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
@@ -219,17 +212,16 @@ class Links(PairObjective):
 
     def _sampler(self, labels: PairLabels) -> NegativeSampler:
         options, pairs = self.given.options, self.pairs
-        drawn = self.given.seed, int(options["negatives"]), pairs.num_vertices
-        match options["negative_sampler"]:
-            case "degree":
-                ends, count = _TrainingEnds(labels, pairs.num_pairs[TRAIN]), pairs.num_pairs[TRAIN]
-                return DegreeNegatives(*drawn, count, ends, symmetric=pairs.symmetric)
-            case "pairs":
-                return UniformPairs(*drawn)
-            case "joint":
-                return JointNegatives(*drawn)
-            case _:
-                return UniformNegatives(*drawn)
+        count = pairs.num_pairs[TRAIN]
+        return make_negative_sampler(
+            options["negative_sampler"],
+            self.given.seed,
+            int(options["negatives"]),
+            pairs.num_vertices,
+            num_pairs=count,
+            read_ends=lambda: _TrainingEnds(labels, count),
+            symmetric=pairs.symmetric,
+        )
 
 
 def _is_edge(graph: WholeGraph, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
