@@ -80,6 +80,11 @@ class Links:
         """Numbers that are known of a pair."""
         return int(self.kind == NUMBER)
 
+    @property
+    def value_bounds(self) -> tuple[int, int] | None:
+        """The smallest value of a pair and one more than the largest; None for any."""
+        return (0, self.num_classes) if self.kind == CLASS else None
+
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {split}" for split, count in self.num_pairs.items())
         return f"Links({counts} pairs of {self.num_vertices:,} vertices)"
@@ -106,8 +111,7 @@ class Links:
         Raises:
             NotFoundError: the pairs have no values.
         """
-        bounds = (0, self.num_classes) if self.kind == CLASS else None
-        return self.artifact.array(f"{split}/value", counter, bounds).read(start, stop)
+        return self.artifact.array(f"{split}/value", counter, self.value_bounds).read(start, stop)
 
     def negative(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None

@@ -59,6 +59,7 @@ class Samples:
     Attributes:
         fanouts: as for :class:`~gnnloom.storage.sampling.neighbor.NeighborSampler`.
         num_batches: batches per epoch of every rank.
+        segment_batches: batches of every segment but the last of an epoch.
         has_negative_feature: a feature of some vertex of the graph is negative.
     """
 
@@ -76,7 +77,7 @@ class Samples:
         self.draw_once: bool = artifact.parameters.get("draw_once", False)
         self.fanouts: tuple[int, ...] = tuple(artifact.parameters["fanout"])
         self.num_batches: list[int] = artifact.facts["num_batches"]
-        self._segment_batches: int = artifact.facts["segment_batches"]
+        self.segment_batches: int = artifact.facts["segment_batches"]
 
     def __repr__(self) -> str:
         return f"Samples({self.num_epochs} epochs of {sum(self.num_batches)} batches for {self.num_ranks} ranks)"
@@ -97,7 +98,7 @@ class Samples:
 
     def num_segments(self, rank: int) -> int:
         """Segments of each epoch of a rank."""
-        return -(-self.num_batches[rank] // self._segment_batches)
+        return -(-self.num_batches[rank] // self.segment_batches)
 
     def label_name(self, rank: int) -> str:
         """Which of the arrays of labels the batches of a rank with batches have."""

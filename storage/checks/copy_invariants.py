@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import Final
 
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.mapped_links import links_contents
 from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
 from gnnloom.storage.artifacts.part_members import partition_contents
 from gnnloom.storage.artifacts.partition import Partition
@@ -24,6 +26,7 @@ _CONTENTS: Final[Mapping[str, Callable[[Artifact], Contents]]] = MappingProxyTyp
         "transpose": lambda artifact: graph_contents(Graph(artifact)),
         "vertices": lambda artifact: vertices_contents(Vertices(artifact)),
         "partition": lambda artifact: partition_contents(Partition(artifact)),
+        "links": lambda artifact: links_contents(Links(artifact)),
     }
 )
 
