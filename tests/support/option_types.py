@@ -19,6 +19,7 @@ from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.option import Option, options_of
 from gnnloom.workflows.api.cluster import CLUSTER
+from gnnloom.workflows.api.loader_options import loader_options
 from gnnloom.workflows.api.propagate import propagate_options
 from gnnloom.workflows.api.train_options import train_options
 
@@ -51,6 +52,7 @@ def option_types() -> str:
     blocks = [_HEAD, _class("ClusterKeywords", "TypedDict", CLUSTER)]
     blocks += [_class(name, "ClusterKeywords", options) for name, options in classes.items()]
     blocks += [_class("PropagateKeywords", "TypedDict", propagate_options())]
+    blocks += [_class("LoaderKeywords", "TypedDict", loader_options())]
     return "\n".join([*blocks, _class("TrainKeywords", "TypedDict", train_options())])
 
 

@@ -113,6 +113,39 @@ class PropagateKeywords(TypedDict, total=False):
     scratch: str | None
     wait_timeout: float
 
+class LoaderKeywords(TypedDict, total=False):
+    fanout: int | Sequence[int]
+    batch_size: int
+    split: str
+    shuffle: bool
+    seed: int
+    replace: bool
+    epoch: int
+    rank: int
+    size: int
+    drop_last: bool
+    workers: int | None
+    pool: int | None
+    features: str
+    feature_norm: str
+    labels: bool
+    normalization: str
+    adj_t: bool
+    sampler: str
+    batches: int
+    presamples: int | str
+    frontier: int
+    enlargement: float
+    degree_cap: int
+    walk_length: int
+    cluster_parts: int
+    cluster_key: str
+    parts_per_batch: int
+    negatives: int | None
+    negative_sampler: str
+    strict_negatives: bool
+    exclude_targets: bool
+
 class TrainKeywords(TypedDict, total=False):
     ranks: int
     algorithm: str

@@ -259,6 +259,7 @@ def _call_trainer() -> list[str]:
     import torch
 
     from gnnloom.storage.matrix.csr import CSR
+    from gnnloom.trainer.data.adjacency_scaling import scaling
     from gnnloom.trainer.data.learned_features import first_features
     from gnnloom.trainer.kernels.dispatch import (
         Dropout,
@@ -271,13 +272,17 @@ def _call_trainer() -> list[str]:
         sparse_product,
     )
     from gnnloom.trainer.links.negatives import Positives, UniformNegatives
+    from gnnloom.trainer.loader.hops import edge_index, scaled_entries
     from gnnloom.trainer.place.place import Place
 
     indptr, indices = np.array([0, 2, 3]), np.array([0, 1, 1], np.int32)
     for dtype, tensor_dtype in ((np.dtype(np.float32), torch.float32), (np.dtype(np.float64), torch.float64)):
         place, dense = Place(tensor_dtype), torch.ones((2, 4), dtype=tensor_dtype)
         for data in (None, np.ones(3, dtype)):
-            product = sparse_product(CSR(0, indptr, indices, data, 2), place)
+            matrix = CSR(0, indptr, indices, data, 2)
+            edge_index(matrix)
+            scaled_entries(matrix, scaling("a graph", "mean", np.ones(2), place), place)
+            product = sparse_product(matrix, place)
             product.multiply(dense, torch.zeros_like(dense), torch.ones(2, dtype=tensor_dtype))
         dropout = Dropout(0.5, 0, place)
         dropped = dropout.apply(dense.requires_grad_(), np.arange(2), 0, 0, 0)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.catalog import Catalog, Dataset
     from gnnloom.workflows.api.ingest import features, generate, ingest
     from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
+    from gnnloom.workflows.api.loader import loader
     from gnnloom.workflows.api.partition import partition, shard
     from gnnloom.workflows.api.propagate import propagate
     from gnnloom.workflows.api.recipe import run
@@ -47,6 +48,7 @@ __all__ = [
     "features",
     "generate",
     "ingest",
+    "loader",
     "partition",
     "predict",
     "propagate",
@@ -71,6 +73,7 @@ _HOMES = {
     "features": f"{_API}.ingest",
     "generate": f"{_API}.ingest",
     "ingest": f"{_API}.ingest",
+    "loader": f"{_API}.loader",
     "partition": f"{_API}.partition",
     "predict": f"{_API}.train",
     "propagate": f"{_API}.propagate",

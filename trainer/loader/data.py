@@ -1,0 +1,29 @@
+"""Batches as ``Data`` of PyTorch Geometric, which is imported here only."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from gnnloom.storage.errors import MissingPackageError
+from gnnloom.trainer.loader.streams import Fields
+
+if TYPE_CHECKING:
+    from torch_geometric.data.data import Data
+
+
+def check_installed() -> None:
+    """Check that PyTorch Geometric can be imported, without importing it.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    if importlib.util.find_spec("torch_geometric") is None:
+        raise MissingPackageError("loader needs torch_geometric: `pip install 'gnnloom[interop]'`")
+
+
+def as_data(fields: Fields) -> Data:
+    """A batch; its tensors are not copied."""
+    from torch_geometric.data.data import Data  # noqa: PLC0415 - takes seconds, and need not be installed
+
+    return Data(**fields)

@@ -1,0 +1,145 @@
+"""Iterates over the batches of a stream: in this process, with threads that prepare ahead, or in workers of torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.loader.data import as_data
+from gnnloom.trainer.loader.epochs import EpochCounter
+from gnnloom.trainer.loader.streams import Source, Stream
+
+if TYPE_CHECKING:
+    from torch_geometric.data.data import Data
+
+#: Threads that prepare batches, at most, unless a number is given: they share the memory's bandwidth with the model.
+_THREADS: Final = 4
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which batches an iteration has, and how they are prepared.
+
+    Attributes:
+        rank, size: of the batches of an epoch, those with the numbers ``rank``, ``rank + size``, and so on.
+        drop_last: leave out a last batch that is smaller than the others, and batches that not every rank has.
+        threads: that prepare batches ahead; None for one per core, at most 4, and none in workers of torch.
+        pool: batches that are prepared ahead, at most; None for two more than threads.
+    """
+
+    rank: int = 0
+    size: int = 1
+    drop_last: bool = False
+    threads: int | None = None
+    pool: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raises InputError if there is no such rank."""
+        if not 0 <= self.rank < self.size:
+            raise InputError(f"rank {self.rank} of {self.size}: expected a rank from 0 to {self.size - 1}")
+
+    @property
+    def num_threads(self) -> int:
+        """Threads of this process that prepare batches."""
+        if self.threads is not None:
+            return self.threads
+        return 0 if get_worker_info() is not None else min(len(os.sched_getaffinity(0)), _THREADS)
+
+    @property
+    def num_ahead(self) -> int:
+        """Batches that are prepared ahead, at most."""
+        return self.num_threads + 2 if self.pool is None else self.pool
+
+
+class Loader(IterableDataset["Data"]):
+    """The batches of one rank, epoch after epoch, as ``Data`` of PyTorch Geometric.
+
+    Every iteration has the next epoch; :meth:`set_epoch` chooses another one. Any process can make any batch, so a copy
+    in another process gives the same batches. In the workers of ``torch.utils.data.DataLoader(loader, batch_size=None,
+    num_workers=K)`` each worker makes every K-th batch, and their order is that of the loader alone.
+
+    Attributes:
+        source: what the batches are made from.
+        schedule: which of them, and how.
+    """
+
+    def __init__(self, source: Source, schedule: Schedule, epoch: int = 0) -> None:
+        """Open the source, so that what is missing is found before the first batch is asked for.
+
+        Raises:
+            InputError: something is missing, or no batch is left for a rank.
+        """
+        self.source, self.schedule = source, schedule
+        self._epochs = EpochCounter(epoch)
+        self._opened: Stream | None = source.open()
+        if not len(self) and schedule.drop_last:
+            count = self._opened.num_batches
+            raise InputError(f"{count} batches for {schedule.size} ranks: no whole one for each; use smaller batches")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process maps the files itself.
+        return {**self.__dict__, "_opened": None}
+
+    def __repr__(self) -> str:
+        return f"Loader({len(self)} batches per epoch, the next epoch is {self.epoch})"
+
+    def __len__(self) -> int:
+        """Batches of an epoch that this rank has."""
+        return len(self._numbers)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next iteration."""
+        return self._epochs.next
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration have this epoch, also in workers of torch that are running."""
+        self._epochs.set(epoch)
+
+    def __iter__(self) -> Iterator[Data]:
+        # Not in the generator below, which begins when it is asked for its first batch.
+        return self._iterate(self._epochs.claim())
+
+    def batch(self, number: int, epoch: int | None = None) -> Data:
+        """One batch of an epoch; its number counts the batches of all ranks.
+
+        Args:
+            epoch: None for that of the next iteration.
+
+        Raises:
+            InputError: an epoch has fewer batches.
+        """
+        stream = self._stream
+        if not 0 <= number < stream.num_batches:
+            raise InputError(f"batch {number} of an epoch of {stream.num_batches} batches")
+        return as_data(stream.prepare(self.epoch if epoch is None else epoch, number))
+
+    @property
+    def _stream(self) -> Stream:
+        if self._opened is None:
+            self._opened = self.source.open()
+        return self._opened
+
+    @property
+    def _numbers(self) -> range:
+        """The batches of this rank."""
+        stream, schedule = self._stream, self.schedule
+        count = stream.num_batches
+        if schedule.drop_last:
+            count -= not stream.is_last_whole
+            count -= count % schedule.size
+        return range(schedule.rank, count, schedule.size)
+
+    def _iterate(self, epoch: int) -> Generator[Data, None, None]:
+        numbers, worker, schedule = self._numbers, get_worker_info(), self.schedule
+        if worker is not None:
+            numbers = numbers[worker.id :: worker.num_workers]
+        with closing(self._stream.batches(epoch, numbers, schedule.num_threads, schedule.num_ahead)) as batches:
+            for fields in batches:
+                yield as_data(fields)

@@ -1,0 +1,146 @@
+"""Batches of pairs with sampled neighbors of their ends, those of a training on links in mode ``neighbor``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.mapped_links import map_links
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.permutation import KeyedPermutation
+from gnnloom.storage.matrix.random_numbers import stream_key
+from gnnloom.storage.matrix.removal import entry_positions
+from gnnloom.storage.sampling.layered import excluded_entries
+from gnnloom.trainer.comm.unconnected import UnconnectedRank
+from gnnloom.trainer.links.negatives import NegativeSampler, Positives, make_negative_sampler
+from gnnloom.trainer.loader.streams import Fields, NeighborSource, Stream
+from gnnloom.trainer.loader.vertices import VertexFields
+
+#: The split whose pairs are shuffled by the stream of training, and that negatives by degree are drawn from.
+_TRAIN: Final = "train"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairSource(NeighborSource):
+    """Batches of the pairs of a split.
+
+    Attributes:
+        links: key of the links.
+        negatives: drawn for each pair, if its split has no stored ones; 0 for pairs alone.
+        negative_sampler: see :data:`gnnloom.trainer.links.choices.NEGATIVE_SAMPLERS`.
+        strict_negatives: draw again what is an edge of the graph.
+        exclude_targets: draw neighbors as if the graph lacked the edges of the batch's pairs.
+    """
+
+    links: str
+    negatives: int = 1
+    negative_sampler: str = "uniform"
+    strict_negatives: bool = False
+    exclude_targets: bool = True
+
+    def open(self) -> Stream:
+        links = Dataset(self.dataset).links(self.links)
+        if not links.num_pairs[self.split]:
+            raise InputError(f"{links.artifact.path}: no pairs in split {self.split}")
+        return _PairStream(self, links, self.map_graph(), self.vertex_fields())
+
+
+class _PairStream(Stream):
+    def __init__(self, source: PairSource, links: Links, graph: WholeGraph, vertices: VertexFields) -> None:
+        self._source, self._links, self._graph, self._vertices = source, links, graph, vertices
+        mapped = map_links(links)
+        self._pairs, self._train = mapped[source.split], mapped[_TRAIN].pair
+        self.batch_size, self.num_examples = source.batch_size, links.num_pairs[source.split]
+        self.num_batches = -(-self.num_examples // self.batch_size)
+        # Seeds of batches are given, so these stand for any.
+        self._sampler = source.make_sampler(graph, np.zeros(1, np.int64))
+        self._negatives = self._make_negatives() if source.negatives and self._pairs.negative is None else None
+
+    def _make_negatives(self) -> NegativeSampler:
+        source, links = self._source, self._links
+        return make_negative_sampler(
+            source.negative_sampler,
+            source.seed,
+            source.negatives,
+            links.num_vertices,
+            num_pairs=links.num_pairs[_TRAIN],
+            read_ends=lambda: self._ends,
+            symmetric=links.symmetric,
+        )
+
+    def _ends(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See :class:`gnnloom.trainer.links.negatives.DegreeNegatives`."""
+        side, pair = np.divmod(numbers, len(self._train))
+        found: NDArray[np.int64] = self._train[pair, 1 - side]
+        return found
+
+    def prepare(self, epoch: int, number: int) -> Fields:
+        pairs = self._numbers(epoch, number)
+        source, target = self._pairs.pair[pairs].T.copy()
+        compared = self._compared(epoch, Positives(pairs, source, target, np.full(len(pairs), number)))
+        ends = np.concatenate([np.stack([source, target]), *compared], axis=1)
+        seeds = np.unique(ends)
+        excluded = self._excluded(source, target)
+        sample = self._sampler.sample_of(seeds, epoch, number, excluded)
+        _, fields = self._source.layered_fields(self._graph, sample, excluded)
+        return {
+            **self._vertices.of(sample.vertices),
+            **fields,
+            "edge_label_index": torch.from_numpy(np.searchsorted(seeds, ends)),
+            "edge_label": self._label(pairs, ends.shape[1]),
+            "input_id": torch.from_numpy(pairs),
+            "batch_size": len(pairs),
+        }
+
+    def _numbers(self, epoch: int, number: int) -> NDArray[np.int64]:
+        """(num_pairs,) int64 pairs of a batch."""
+        first = number * self.batch_size
+        places = np.arange(first, min(first + self.batch_size, self.num_examples))
+        if not self._source.shuffle:
+            return places
+        key = stream_key(self._source.seed, f"pairs/{epoch}")
+        return KeyedPermutation(self.num_examples, int(key)).inverse(places)
+
+    def _compared(self, epoch: int, pairs: Positives) -> list[NDArray[np.int64]]:
+        """(2, num_negatives) int64 ends of the negatives of all pairs, those of a pair together; empty without."""
+        if self._source.negatives == 0:
+            return []
+        if self._pairs.negative is not None:
+            negative, sources = self._pairs.negative[pairs.number], None
+        elif self._negatives is not None:
+            negative, sources = self._negatives.draw(epoch, pairs), self._negatives.sources(epoch, pairs)
+            if self._source.strict_negatives:
+                self._negatives.redraw(epoch, pairs, negative, self._is_edge, UnconnectedRank(0, 1))
+        if sources is None:
+            sources = np.repeat(pairs.source[:, None], negative.shape[1], 1)
+        return [np.stack([sources.ravel(), negative.ravel()])]
+
+    def _is_edge(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        # The edge u -> v is the entry A[v, u].
+        return entry_positions(self._graph.matrix, targets, sources) >= 0
+
+    def _excluded(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Positions of the edges of a batch's pairs in the graph's matrix."""
+        if not self._source.exclude_targets:
+            return None
+        row, column = target, source
+        if self._links.symmetric:
+            row, column = np.concatenate([row, column]), np.concatenate([column, row])
+        return excluded_entries(self._graph, row, column)
+
+    def _label(self, pairs: NDArray[np.int64], count: int) -> Tensor:
+        """(count,) 1 for pairs and 0 for negatives; without negatives, the values of pairs that have some."""
+        value = self._pairs.value
+        if count == len(pairs) and value is not None:
+            return torch.from_numpy(value[pairs])
+        label: NDArray[Any] = np.zeros(count, np.float32)
+        label[: len(pairs)] = 1
+        return torch.from_numpy(label)

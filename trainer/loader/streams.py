@@ -1,0 +1,213 @@
+"""Where batches come from: a stream prepares any batch of any epoch, and a source opens one in any process."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.sampling.ahead import prepare_ahead
+from gnnloom.storage.sampling.layered import layered_batch
+from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.storage.sampling.sampler import Sample
+from gnnloom.trainer.loader.choices import ALL_VERTICES, STORED
+from gnnloom.trainer.loader.hops import Hops, edge_index, edge_weight, sample_hops
+from gnnloom.trainer.loader.vertices import VertexChoice, VertexFields
+from gnnloom.trainer.place.place import Place
+
+#: What a batch has, by the names that PyG gives it.
+Fields: TypeAlias = dict[str, Any]
+
+
+class Stream(ABC):
+    """The batches of all epochs.
+
+    Attributes:
+        num_batches: batches per epoch.
+        batch_size: examples of every batch but the last.
+        num_examples: of an epoch; 0 if batches are not cut from a list.
+    """
+
+    num_batches: int
+    batch_size: int
+    num_examples: int = 0
+
+    @abstractmethod
+    def prepare(self, epoch: int, number: int) -> Fields:
+        """Make a batch; several threads may do so at a time."""
+
+    def batches(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Fields, None, None]:
+        """Some batches of an epoch, in order.
+
+        Args:
+            numbers: of the batches, ascending.
+            threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
+        """
+        with closing(prepare_ahead(lambda number: self.prepare(epoch, number), numbers, threads, pool)) as prepared:
+            yield from prepared
+
+    @property
+    def is_last_whole(self) -> bool:
+        """Whether the last batch of an epoch has as many examples as the others."""
+        return self.num_examples % self.batch_size == 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Source(ABC):
+    """What a stream is made from, without anything that is open: other processes can have a copy.
+
+    Attributes:
+        dataset: its folder.
+        graph: key of the graph.
+        vertices: what is read of the vertices.
+        normalization: of the weights of edges, as in :func:`gnnloom.trainer.loader.hops.edge_weight`; or ``STORED``.
+        adj_t: the graph of a batch is a sparse matrix instead of pairs.
+        seed: of the random streams.
+        kept: arrays of features to keep that are not in use.
+    """
+
+    dataset: Path
+    graph: str
+    vertices: VertexChoice
+    normalization: str = STORED
+    adj_t: bool = False
+    seed: int = 0
+    kept: int = 2
+
+    @abstractmethod
+    def open(self) -> Stream:
+        """Map what the batches are made from.
+
+        Raises:
+            InputError: something is missing, or an option is out of its range.
+        """
+
+    @property
+    def place(self) -> Place:
+        """Where the tensors are."""
+        return self.vertices.place
+
+    def map_graph(self) -> WholeGraph:
+        """The graph, of which all processes of a machine share one copy."""
+        return map_whole_graph(Dataset(self.dataset).graph(self.graph))
+
+    def vertex_fields(self) -> VertexFields:
+        """What gives the tensors of vertices."""
+        key = self.vertices.key
+        found = None if key is None else Dataset(self.dataset).vertices(key)
+        return VertexFields(found, self.vertices, self.kept, self.dataset)
+
+    def edges(self, matrix: CSR, weight: Tensor | None, pairs: Tensor | None = None) -> Fields:
+        """The fields of the edges of a batch.
+
+        Args:
+            matrix: rows of its leading vertices; a column for every vertex.
+            weight: (nnz,) of the edges; None without.
+            pairs: (2, nnz) sources and targets, if they are known.
+        """
+        if self.adj_t:
+            return {"adj_t": _square(matrix, weight, self.place)}
+        fields = {"edge_index": edge_index(matrix) if pairs is None else pairs}
+        return fields if weight is None else fields | {"edge_weight": weight}
+
+    def stored_weight(self, matrix: CSR) -> Tensor | None:
+        """(nnz,) the graph's weights of the edges of a batch; None if it has none."""
+        place = self.place
+        return None if matrix.data is None else place.from_numpy(matrix.data).to(place.sum_dtype)
+
+    def layered_fields(
+        self, graph: WholeGraph, sample: Sample, excluded: NDArray[np.int64] | None = None
+    ) -> tuple[Hops, Fields]:
+        """The graph of a layered sample, and the fields about it.
+
+        Args:
+            excluded: see :func:`gnnloom.storage.sampling.layered.layered_batch`.
+        """
+        hops, matrix = sample_hops(sample), sample.blocks[0].matrix
+        if self.normalization == STORED:
+            weight = self.stored_weight(matrix)
+        else:
+            weight = edge_weight(layered_batch(graph, sample, excluded), self.normalization, self.place)
+        return hops, {**self.edges(matrix, weight, hops.edge_index), **hop_fields(hops)}
+
+
+def hop_fields(hops: Hops) -> Fields:
+    """Names and numbers of the vertices and edges of a batch."""
+    found: Fields = {
+        "n_id": hops.vertices,
+        "num_sampled_nodes": hops.num_sampled_nodes,
+        "num_sampled_edges": hops.num_sampled_edges,
+        "num_nodes": len(hops.vertices),
+    }
+    return found if hops.entry is None else found | {"e_id": hops.entry}
+
+
+def _square(matrix: CSR, weight: Tensor | None, place: Place) -> Tensor:
+    """(num_columns, num_columns) the rows of a batch as a sparse matrix of torch; all other rows are empty."""
+    rest = np.full(matrix.num_columns - matrix.num_rows, matrix.nnz)
+    parts = place.from_numpy(np.concatenate([matrix.indptr, rest])), place.from_numpy(matrix.indices.astype(np.int64))
+    values = torch.ones(matrix.nnz, dtype=place.sum_dtype) if weight is None else weight
+    # Checks would take longer than the batch: the sampler is known to make rows that are sorted.
+    size = (matrix.num_columns, matrix.num_columns)
+    return torch.sparse_csr_tensor(*parts, values, size=size, check_invariants=False)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NeighborSource(Source):
+    """Batches of vertices of a split, or of given ones, with sampled neighbors.
+
+    Attributes:
+        split: a split, or all vertices.
+        chosen: (num_seeds,) int64 vertices, ascending, instead of those of a split; None for the split.
+        fanouts, replace: see :class:`gnnloom.storage.sampling.neighbor.NeighborSampler`.
+        shuffle: in a random order that differs between epochs, instead of ascending.
+    """
+
+    split: str = "train"
+    chosen: NDArray[np.int64] | None = None
+    fanouts: tuple[int, ...]
+    batch_size: int
+    replace: bool = False
+    shuffle: bool = True
+
+    #: Batches are those of ``train --mode neighbor --draw-once``.
+    draw_once: ClassVar[bool] = True
+
+    def open(self) -> Stream:
+        return _NeighborStream(self, self.map_graph(), self.vertex_fields())
+
+    def make_sampler(self, graph: WholeGraph, seeds: NDArray[np.int64]) -> NeighborSampler:
+        """The sampler of a batch's neighbors."""
+        again, once = self.replace, self.draw_once
+        return NeighborSampler(graph, self.seed, seeds, self.fanouts, self.batch_size, replace=again, draw_once=once)
+
+
+class _NeighborStream(Stream):
+    def __init__(self, source: NeighborSource, graph: WholeGraph, vertices: VertexFields) -> None:
+        self._source, self._vertices = source, vertices
+        if source.chosen is not None:
+            seeds = source.chosen
+        elif source.split == ALL_VERTICES:
+            seeds = np.arange(graph.num_vertices)
+        else:
+            seeds = vertices.seeds(source.split)
+        self._sampler = source.make_sampler(graph, seeds)
+        self.num_batches, self.batch_size, self.num_examples = self._sampler.num_batches, source.batch_size, len(seeds)
+
+    def prepare(self, epoch: int, number: int) -> Fields:
+        sampler, size = self._sampler, self.batch_size
+        seeds = sampler.draw(epoch, number) if self._source.shuffle else sampler.seeds[number * size :][:size]
+        sample = sampler.sample_of(seeds, epoch, number)
+        _, fields = self._source.layered_fields(sampler.graph, sample)
+        return {**self._vertices.of(sample.vertices), **fields, "batch_size": sample.num_seeds}

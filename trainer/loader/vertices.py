@@ -1,0 +1,150 @@
+"""Features and labels of the vertices of a batch, and the vertices of a split; only the rows of a batch are read."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.mapped_rows import take_rows
+from gnnloom.storage.format.row_buffers import RowBuffers
+from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, as_trained, label_name
+from gnnloom.trainer.data.vertex_data import normalize_feature
+from gnnloom.trainer.loader.choices import FEATURES
+from gnnloom.trainer.place.arrays import array_dtype
+from gnnloom.trainer.place.place import Place
+
+#: Types of features by their names.
+FEATURE_DTYPES: Final[Mapping[str, torch.dtype]] = MappingProxyType(
+    dict(zip(FEATURES, (torch.float32, torch.bfloat16, torch.float64), strict=False))
+)
+#: Vertices whose split is looked at at once.
+_PIECE: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class VertexChoice:
+    """What is read of the vertices.
+
+    Attributes:
+        key: of the vertex data; None for nothing.
+        features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`.
+        feature_norm: see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+        labels: read labels.
+    """
+
+    key: str | None
+    features: str = "float32"
+    feature_norm: str = "none"
+    labels: bool = True
+
+    @property
+    def place(self) -> Place:
+        """Where the tensors are."""
+        return Place(FEATURE_DTYPES.get(self.features, torch.float32))
+
+
+class VertexFields:
+    """The tensors of a batch's vertices; any thread may ask for them.
+
+    The memory of features is used again as soon as nothing refers to them any more.
+    """
+
+    def __init__(self, vertices: Vertices | None, choice: VertexChoice, kept: int, dataset: Path) -> None:
+        """Map what is asked for.
+
+        Args:
+            kept: arrays of features to keep that are not in use.
+            dataset: its folder, for messages.
+
+        Raises:
+            InputError: the vertices have no features or no labels, although they are asked for.
+        """
+        self._choice, self._place, self._buffers = choice, choice.place, RowBuffers(kept)
+        self._arrays = {} if vertices is None else map_vertices(vertices)
+        self._label = label_name(self._arrays)
+        wanted = [
+            *(["feature"] if choice.features in FEATURE_DTYPES else []),
+            *([self._label] if choice.labels else []),
+        ]
+        missing = next((name for name in wanted if name not in self._arrays), None)
+        if missing:
+            what, keyword = ("features", "features='none'") if missing == "feature" else ("labels", "labels=False")
+            where = dataset if vertices is None else vertices.artifact.path
+            raise InputError(
+                f"{where}: the vertices have no {what}; add some with `gnnloom features {dataset.name} ...`, or pass"
+                f" {keyword}"
+            )
+
+    def of(self, vertices: NDArray[np.int64]) -> dict[str, Tensor]:
+        """``x`` (num_vertices, num_features), and ``y`` (num_vertices, ...), as far as they are asked for.
+
+        Args:
+            vertices: (num_vertices,) int64.
+        """
+        found = {"x": self._feature(vertices)} if self._choice.features in FEATURE_DTYPES else {}
+        if self._choice.labels:
+            label = np.take(self._arrays[self._label], vertices, axis=0)
+            found["y"] = torch.from_numpy(as_trained(self._label, label))
+        return found
+
+    def masks(self, vertices: NDArray[np.int64]) -> dict[str, Tensor]:
+        """``train_mask``, ``val_mask`` and ``test_mask``, each (num_vertices,) bool; nothing without a split."""
+        if "split" not in self._arrays:
+            return {}
+        split = torch.from_numpy(np.take(self._arrays["split"], vertices))
+        names = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
+        return {name: split == SPLIT[value] for name, value in names.items()}
+
+    def seeds(self, split: str) -> NDArray[np.int64]:
+        """(num_seeds,) int64 vertices of a split, ascending; those of which a label is known, if labels are asked for.
+
+        Raises:
+            InputError: the vertices have no split, or the split has none of them.
+        """
+        if "split" not in self._arrays:
+            raise InputError(
+                f"split {split}: the dataset has no split; add one with `gnnloom features`, or pass vertices"
+            )
+        codes, parts = self._arrays["split"], list[NDArray[np.int64]]()
+        for start in range(0, len(codes), _PIECE):
+            found = start + np.flatnonzero(codes[start : start + _PIECE] == SPLIT[split])
+            if self._choice.labels:
+                found = found[VERTEX_ARRAYS[self._label].is_known(np.take(self._arrays[self._label], found, axis=0))]
+            parts.append(found)
+        seeds = np.concatenate([np.empty(0, np.int64), *parts])
+        if not len(seeds):
+            labeled = " with a label" if self._choice.labels else ""
+            raise InputError(f"split {split}: no vertex{labeled} is in it")
+        return seeds
+
+    def _feature(self, vertices: NDArray[np.int64]) -> Tensor:
+        stored = self._arrays["feature"]
+        rows = self._buffers.take((len(vertices), *stored.shape[1:]), stored.dtype)
+        memory = rows.base
+        if memory is not None:
+            # A tensor of an array refers to it. So when the tensor and all views of it are gone, the array is, too.
+            weakref.finalize(rows, self._buffers.give_back, memory).atexit = False
+        take_rows(stored, vertices, rows)
+        return scaled_features(rows, self._choice.feature_norm, self._place)
+
+
+def scaled_features(rows: NDArray[Any], norm: str, place: Place) -> Tensor:
+    """(num_rows, num_features) features of the place's dtype; they may share the memory of the rows, which change.
+
+    Args:
+        norm: see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+    """
+    feature = place.from_numpy(rows.astype(array_dtype(place.sum_dtype), copy=False))
+    return normalize_feature(feature, norm).to(place.feature_dtype)

@@ -1,0 +1,144 @@
+"""The options of the loader, by the kind of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import SPLIT
+from gnnloom.storage.option import Option
+from gnnloom.storage.samplers.registry import SUBGRAPH_SAMPLERS
+from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
+from gnnloom.trainer.loader.choices import ALL_VERTICES, FEATURES, STORED
+from gnnloom.trainer.modes.options import BATCH_SIZE, SUBGRAPHS
+from gnnloom.trainer.modes.subgraph import MODE
+from gnnloom.trainer.tasks.options import NEGATIVES, PAIRS
+from gnnloom.workflows.api.keywords import check_known, plain_values
+
+#: The sampler of batches that have hops.
+NEIGHBOR: Final = "neighbor"
+#: Kinds of batches.
+DRAWN, SUBGRAPH, OF_PAIRS, PACKED = "sampled neighbors", "subgraphs", "pairs", "stored samples"
+#: Options of batches of every kind.
+_COMMON: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        "epoch": Option(default=0, help="Epoch of the first iteration; each further one has the next", least=0),
+        "rank": Option(default=0, help="Which of the processes that share an epoch this one is", least=0),
+        "size": Option(default=1, help="Number of processes that share an epoch", least=1),
+        "drop_last": Option(
+            default=False,
+            help="Leave out a last batch that is smaller than the others, and batches that not every process has",
+        ),
+        "workers": Option(
+            kind=int,
+            help="Threads that prepare batches ahead; 0: none; by default one per core, at most 4, and none in workers"
+            " of torch's DataLoader",
+            least=0,
+            most=4096,
+        ),
+        "pool": Option(
+            kind=int, help="Batches that are prepared ahead, at most; by default two more than workers", least=1
+        ),
+        "features": Option(default="float32", help="Type of the features; none: leave them out", choices=FEATURES),
+        "feature_norm": Option(
+            default="none", help="Scaling of each vertex's features; row: to a sum of 1", choices=("none", "row")
+        ),
+        "labels": Option(default=True, help="Read labels; by default only those that exist for batches of pairs"),
+        "normalization": Option(
+            default=STORED,
+            help="Weights of edges; stored: those of the graph, if it has some; others: factors that make weighted sums"
+            " over the edges of a batch, on average, the normalized sums over all edges",
+            choices=(STORED, *NORMALIZATIONS),
+        ),
+        "adj_t": Option(default=False, help="Give the edges as a sparse matrix of torch, whose rows are targets"),
+    }
+)
+_SEED: Final = Option(default=0, help="Seed of the random streams", least=0)
+_SHUFFLE: Final = Option(default=True, help="Take examples in a random order that differs between epochs")
+_NEIGHBORS: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        "fanout": Option(
+            default=(15, 10, 5),
+            help="Neighbors to draw for each vertex, from the seeds on; -1 for all",
+            least=1,
+            also=(-1,),
+            example="(15, 10, 5)",
+        ),
+        "batch_size": replace(BATCH_SIZE, help="Vertices, or pairs, of a batch"),
+        "split": Option(
+            default="train",
+            help="Split of the examples; all: every vertex",
+            choices=(*(name for name in SPLIT if name != "none"), ALL_VERTICES),
+        ),
+        "shuffle": _SHUFFLE,
+        "seed": _SEED,
+        "replace": Option(default=False, help="Draw neighbors with replacement"),
+    }
+)
+_SUBGRAPHS: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        "sampler": Option(
+            default=NEIGHBOR,
+            help="What draws batches: neighbor, or a sampler of subgraphs",
+            choices=(NEIGHBOR, *SUBGRAPH_SAMPLERS),
+        ),
+        "batch_size": BATCH_SIZE,
+        "seed": _SEED,
+        **{name: MODE.options[name] for name in ("batches", "presamples")},
+        **{name: option for name, option in SUBGRAPHS.items() if name != "sampler"},
+    }
+)
+_PAIRS: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        **_NEIGHBORS,
+        "negatives": Option(
+            kind=int, help="Negatives of each pair; by default 1 for pairs without values, else 0", least=0
+        ),
+        **{name: NEGATIVES[name] for name in ("negative_sampler", "strict_negatives")},
+        "exclude_targets": replace(
+            PAIRS["exclude_targets"], help="Draw neighbors as if the graph lacked the edges of a batch's pairs"
+        ),
+    }
+)
+#: The options that each kind of batches takes besides the common ones.
+_OWN: Final[Mapping[str, Mapping[str, Option]]] = MappingProxyType(
+    {
+        DRAWN: {"sampler": _SUBGRAPHS["sampler"], **_NEIGHBORS},
+        SUBGRAPH: _SUBGRAPHS,
+        OF_PAIRS: _PAIRS,
+        PACKED: {},
+    }
+)
+
+
+def loader_options() -> dict[str, Option]:
+    """The options of :func:`loader` by name."""
+    options = {**_NEIGHBORS, **_COMMON, **_SUBGRAPHS, **_PAIRS}
+    return {name: replace(option, name=name) for name, option in options.items()}
+
+
+def checked_options(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The given options, checked.
+
+    Args:
+        kind: of the batches.
+
+    Raises:
+        InputError: an option is unknown, out of its range, or not one of this kind of batches.
+    """
+    known, values = loader_options(), plain_values(given)
+    check_known("loader", values, known)
+    if isinstance(values.get("fanout"), int):
+        values["fanout"] = (values["fanout"],)
+    for name in values:
+        if name not in _COMMON and name not in _OWN[kind]:
+            raise InputError(f"loader: {name} is no option of batches of {kind}; {_has(name)}")
+    return {name: known[name].check(value) for name, value in values.items()}
+
+
+def _has(name: str) -> str:
+    kinds = [kind for kind, own in _OWN.items() if name in own]
+    return f"those of {' and '.join(kinds)} have it"
