@@ -5,7 +5,8 @@ BIN := .venv/bin
 SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
-	bench-algorithms bench-spmm bench-epoch bench-sampling bench-links bench-propagate bench-modes bench-minibatch bench-startup bench-plan \
+	bench-algorithms bench-spmm bench-epoch bench-sampling bench-loader bench-links bench-propagate bench-modes bench-minibatch bench-startup \
+	bench-plan \
 	bench-exclusion clean
 
 install: .venv/warm
@@ -132,6 +133,10 @@ bench-algorithms: .venv/installed-for-benchmarks
 bench-sampling: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_sampling.py --scale $(SCALE)
 	$(BIN)/python tests/benchmarks/bench_samples.py --scale $(SCALE)
+
+# Against PyG's NeighborLoader, if torch-sparse is installed; SCALE=small takes a minute, full half an hour and 30 GB of disk.
+bench-loader: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_loader.py --scale $(SCALE)
 
 # Accuracy of every mode of training over seeds, and the time to reach it; SCALE=small takes a minute, full ten.
 # Leaves a report that compares the modes in build/modes.

@@ -48,7 +48,7 @@ def main() -> None:
         for batch in loader:
             optimizer.zero_grad()
             seeds: Tensor = batch.y[: batch.batch_size]
-            vertices, edges = _hops(batch)
+            vertices, edges = hops_of(batch)
             output = model(
                 batch.x, batch.edge_index, num_sampled_nodes_per_hop=vertices, num_sampled_edges_per_hop=edges
             )
@@ -61,7 +61,7 @@ def main() -> None:
     report({**clock.figures(), "loss": losses})
 
 
-def _hops(batch: Any) -> tuple[list[int], list[int]]:
+def hops_of(batch: Any) -> tuple[list[int], list[int]]:
     """How many vertices a batch's seeds and each hop add, and how many edges each hop adds."""
     if batch.get("num_sampled_nodes") is not None:
         return list(batch.num_sampled_nodes), list(batch.num_sampled_edges)
