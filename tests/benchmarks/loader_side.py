@@ -97,8 +97,8 @@ class _Step:
 
 def _gnnloom(side: Side) -> Iterable[Any]:
     drawn: dict[str, Any] = {"fanout": FANOUTS, "batch_size": BATCH} if side.samples is None else {}
-    ahead = {"workers": side.workers, "pool": side.pool}
-    return gnnloom.loader("web", catalog=side.catalog, samples=side.samples, **ahead, **drawn)
+    drawn |= {"workers": side.workers, "pool": side.pool}
+    return gnnloom.loader("web", catalog=side.catalog, samples=side.samples, **drawn)
 
 
 def _pyg(side: Side) -> Iterable[Any]:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch, segment_path
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.format.vertex_arrays import as_trained
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.loader.choices import STORED
 from gnnloom.trainer.loader.hops import batch_hops, edge_weight
 from gnnloom.trainer.loader.streams import Fields, Source, Stream, hop_fields
-from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, scaled_features
+from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, give_back_unused, scaled_features
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +48,8 @@ class _StoredStream(Stream):
                 f"{samples.artifact.path}: vertices draw neighbors anew in every layer, so one graph cannot serve all"
                 " layers; draw samples with `gnnloom sample --draw-once`"
             )
-        self._source, self._samples = source, samples
+        # One array has the packed features of the segment that is read.
+        self._source, self._samples, self._buffers = source, samples, RowBuffers(source.kept + 1)
         self.num_batches, self.batch_size = samples.num_batches[source.rank], samples.batch_size
         if not self.num_batches:
             raise InputError(f"{samples.artifact.path}: rank {source.rank} has no batches")
@@ -67,23 +69,24 @@ class _StoredStream(Stream):
         with closing(self.batches(epoch, [number], 0, 1)) as found:
             return next(found)
 
-    def batches(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Fields, None, None]:  # noqa: ARG002 - segments are read one at a time
+    def batches(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Fields, None, None]:  # noqa: ARG002 - segments have a size of their own
         """See :meth:`Stream.batches`; at most one thread reads ahead."""
         per_segment, wanted = self._samples.segment_batches, set(numbers)
         segments = sorted({number // per_segment for number in numbers})
 
         def read(segment: int) -> list[StoredBatch]:
-            return list(self._segment(epoch, segment, wanted))
+            return list(self._segment(epoch, segment, wanted))[::-1]
 
         with closing(prepare_ahead(read, segments, min(threads, 1), 1)) as ready:
             for batches in ready:
-                for batch in batches:
-                    yield self._fields(batch)
+                # The features of a batch are gone as soon as it is not in use any more.
+                while batches:
+                    yield self._fields(batches.pop())
 
     def _segment(self, epoch: int, segment: int, wanted: set[int]) -> Iterator[StoredBatch]:
         samples, rank = self._samples, self._source.rank
         first = segment * samples.segment_batches
-        stored = samples.read_segment(rank, epoch % samples.num_epochs, segment, self._hot)
+        stored = samples.read_segment(rank, epoch % samples.num_epochs, segment, self._hot, buffers=self._buffers)
         for number, batch in enumerate(stored, first):
             if number in wanted:
                 yield batch
@@ -96,6 +99,7 @@ class _StoredStream(Stream):
         else:
             weight = edge_weight(batch, source.normalization, source.place)
         found: Fields = {**source.edges(matrix, weight, hops.edge_index), **hop_fields(hops)}
+        give_back_unused(stored.feature, self._buffers)
         if source.vertices.features in FEATURE_DTYPES:
             found["x"] = scaled_features(stored.feature, source.vertices.feature_norm, source.place)
         if source.vertices.labels:

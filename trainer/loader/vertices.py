@@ -132,12 +132,20 @@ class VertexFields:
     def _feature(self, vertices: NDArray[np.int64]) -> Tensor:
         stored = self._arrays["feature"]
         rows = self._buffers.take((len(vertices), *stored.shape[1:]), stored.dtype)
-        memory = rows.base
-        if memory is not None:
-            # A tensor of an array refers to it. So when the tensor and all views of it are gone, the array is, too.
-            weakref.finalize(rows, self._buffers.give_back, memory).atexit = False
+        give_back_unused(rows, self._buffers)
         take_rows(stored, vertices, rows)
         return scaled_features(rows, self._choice.feature_norm, self._place)
+
+
+def give_back_unused(rows: NDArray[Any], buffers: RowBuffers) -> None:
+    """Give rows back to where they are from as soon as nothing refers to a tensor that is made of them.
+
+    The array itself must not be sliced, as a slice would refer to its memory only.
+    """
+    memory = rows.base
+    if memory is not None:
+        # A tensor of an array refers to it. So when the tensor and all views of it are gone, the array is, too.
+        weakref.finalize(rows, buffers.give_back, memory).atexit = False
 
 
 def scaled_features(rows: NDArray[Any], norm: str, place: Place) -> Tensor:
