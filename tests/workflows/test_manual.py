@@ -49,6 +49,11 @@ def _smaller(command: str) -> str:
     return command
 
 
+def _skip_without_pyg(page: Path) -> None:
+    if "torch_geometric" in page.read_text():
+        pytest.importorskip("torch_geometric")
+
+
 def _write(step: Step, folder: Path) -> None:
     """Write a file that a page shows; a block without a file's name has to be a recipe as well."""
     content = tomllib.loads(step.text)
@@ -61,6 +66,7 @@ def _write(step: Step, folder: Path) -> None:
 def test_commands_of_the_manual_that_start_no_ranks_work_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _skip_without_pyg(page)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GNNLOOM_CATALOG", "catalog")
     for step in fenced_steps(page.read_text()):
@@ -77,6 +83,7 @@ def test_commands_of_the_manual_that_start_no_ranks_work_in_order(
 @pytest.mark.long
 @pytest.mark.parametrize("page", RUNNABLE, ids=_ids(RUNNABLE))
 def test_all_commands_of_the_manual_work_in_order(page: Path, tmp_path: Path) -> None:
+    _skip_without_pyg(page)
     write_slurm(tmp_path / "stand-ins")
     environment = {**os.environ, "PATH": f"{tmp_path / 'stand-ins'}:{BIN}:{os.environ['PATH']}"}
     folder = tmp_path / "work"

@@ -88,6 +88,18 @@ def test_cora_trains_to_the_usual_accuracy_over_five_seeds(cora: Dataset, ranks:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("model", ["GCN", "GraphSAGE"])
+def test_cora_trains_models_of_pyg_to_the_usual_accuracy(cora: Dataset, model: str) -> None:
+    """On sampled neighbors, whose numbers are the degrees that PyG's convolutions see."""
+    pytest.importorskip("torch_geometric")
+    shard(cora, 2, "mtkahypar")
+    batches: dict[str, Any] = {"mode": "neighbor", "fanout": (10, 10), "batch_size": 32, "epochs": 40}
+    batches |= {"model": f"torch_geometric.nn:{model}", "normalization": "none"}
+    runs = [replace(usual(cora, 2, seed), **batches) for seed in range(3)]
+    assert statistics.mean(launch(run)["test_accuracy"] for run in runs) >= 0.77
+
+
+@pytest.mark.long
 def test_cora_in_bf16_has_the_accuracy_of_float32_over_ten_seeds(cora: Dataset) -> None:
     shard(cora, 2, "mtkahypar")
     found = {}

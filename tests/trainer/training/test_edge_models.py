@@ -32,6 +32,7 @@ from support.edge_modules import Trimmed
 from support.lone import LoneCommunicator
 from support.lone_training import lone_session
 from support.mpi import TESTS, run_program, run_ranks
+from support.pair_problems import pair_config, store_pairs
 from support.problems import Problem, problem
 from support.sampled import sampled_config, store_for_sampling
 from support.tolerance import ADAM_BITS, assert_close
@@ -366,6 +367,28 @@ def test_the_first_layer_alone_may_decay(catalog: Catalog) -> None:
         for layers in ("first", "all")
     ]
     assert losses[0]["loss"] != losses[1]["loss"]
+
+
+def test_the_example_trains(catalog: Catalog) -> None:
+    pytest.importorskip("torch_geometric")
+    example = "gnnloom.workflows.examples.gated:GatedNet"
+    result = train(
+        LoneCommunicator(), edge_config(catalog, "directed", "gated", example, fanout=(3, 2, 2), dropout=0.3)
+    )
+    assert result["loss"][-1] < result["loss"][0]
+    assert (result["evaluation"], result["evaluation_exact"]) == ("all sampled neighbors", True)
+
+
+@pytest.mark.parametrize("model", [f"{OWN}:Sums", f"{PYG}:GraphSAGE"])
+def test_a_module_makes_the_vectors_of_pairs(tmp_path: Path, model: str) -> None:
+    needs_pyg(model)
+    catalog, given = Catalog(tmp_path / "catalog"), PROBLEMS["no-loops"]
+    store_pairs(catalog, given, 1)
+    options: dict[str, Any] = {"mode": "neighbor", "fanout": (3, 2), "link_batch": 30, "model": model, "epochs": 8}
+    result = train(LoneCommunicator(), pair_config(catalog, given.name, "pairs", hidden=(8,), lr=0.02, **options))
+    assert result["loss"][-1] < result["loss"][0]
+    assert result["evaluation_exact"]
+    assert 0 <= result["val_auc"] <= 1
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from gnnloom.workflows.report.facts import RunFacts, open_run, shard_nonzeros
 from gnnloom.workflows.report.pictures.curves import accuracy_picture, loss_picture, progress_picture
 from gnnloom.workflows.report.pictures.heat import rows_picture
 from gnnloom.workflows.report.pictures.ranks import split_seconds
+from gnnloom.workflows.report.tables import configuration_table
 from support.reported_runs import store_reported, store_run
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -273,6 +275,14 @@ def test_figures_equal_those_of_the_shards_and_the_profile(dataset: Dataset) -> 
     assert grid.shards is not None
     assert (shard_nonzeros(grid.shards).shape, shard_nonzeros(grid.shards).sum()) == ((2, 3), adjacency.sum())
     assert rows_picture(grid) is None
+
+
+@pytest.mark.parametrize(("is_exact", "said"), [(True, "layer by layer, exact"), (False, "layer by layer, not exact")])
+def test_the_settings_say_how_a_module_of_torch_was_evaluated(dataset: Dataset, is_exact: bool, said: str) -> None:
+    facts = RunFacts.gather(dataset, "rows")
+    assert "layer by layer" not in configuration_table(facts)
+    result = {**facts.result, "evaluation": "layer by layer", "evaluation_exact": is_exact}
+    assert f">{said}<" in configuration_table(replace(facts, result=result))
 
 
 def test_a_run_is_named_by_dataset_and_run_or_by_its_folder(dataset: Dataset) -> None:
