@@ -3,11 +3,12 @@
     python tests/benchmarks/bench_propagate.py [--scale small|full] [--rmat N] [--dim N] [--memory SIZE] [--rounds N]
         [--group FOLDER] [--catalog FOLDER] [--only-disk]
 
-One rank with a thread per core multiplies three times. ``gnnloom propagate`` gets ``--memory``, by default an eighth of
-the features and a fixed part, and stores every step; it reads the features, and the adjacency if that does not fit,
-from disk. The other side reads the adjacency and the features, and multiplies in memory; only its products are timed,
-and nothing is stored. Both sides alternate, each in a new process; figures are medians over the rounds. The time of
-``propagate`` is that of its rank, with reading and writing, which are also shown apart; it does not include the start.
+One rank with a thread per core multiplies three times. ``gnnloom propagate`` gets ``--memory``, by default what 16
+columns at a time need with the adjacency on disk, and stores every step; it reads the features, and the adjacency if
+that does not fit, from disk. The other side reads the adjacency and the features, and multiplies in memory; only its
+products are timed, and nothing is stored. Both sides alternate, each in a new process; figures are medians over the
+rounds. The time of ``propagate`` is that of its rank, with reading and writing, which are also shown apart; it does not
+include the start.
 
 ``--group`` is the folder of a control group whose limit then holds for all processes of ``propagate`` and for the pages
 that they read and write. The figures are seconds per nonzero and column. Prints a table and lines ``RESULT name value
@@ -63,7 +64,8 @@ def main() -> None:
         return
     rmat, dim, rounds = SCALES[options.scale]
     rmat, dim, rounds = options.rmat or rmat, options.dim or dim, options.rounds or rounds
-    memory = options.memory or BASE_BYTES + (64 << 20) + 4 * dim * (1 << rmat) // 8
+    # Two matrices of 16 columns, and what a rank has of each row.
+    memory = options.memory or BASE_BYTES + (128 << 20) + (2 * 4 * 16 + 24) * (1 << rmat)
     with catalog_in(options.catalog, options.folder) as catalog:
         name = f"rmat-{rmat}-{dim}"
         dataset = gnnloom.generate(

@@ -65,17 +65,18 @@ class RankSizes:
             else 0
             for each in entries
         ]
-        # Row pointers of the blocks that have entries, ids, factors and a cumulated sum; sorted ids and their order if
-        # the rows are not in the order of the ids; ids of the halo; rows sent, with their factors.
-        per_row = 8 * (1 + (len(halo) > 0)) + 8 + _FLOAT + 8 + (0 if shard.shards.reorder == "none" else 16)
+        # Row pointers of the blocks that have entries, ids and factors; sorted ids and their order if the rows are not
+        # in the order of the ids; ids of the halo; rows sent, with their factors.
+        per_row = 8 * (1 + (len(halo) > 0)) + 8 + _FLOAT + (0 if shard.shards.reorder == "none" else 16)
         index = num_rows * per_row + num_halo * 8 + len(sent) * (sent.dtype.itemsize + _FLOAT)
         return cls(
             num_rows=num_rows,
             num_halo=num_halo,
             num_sent=len(sent),
             nnz=len(own) + len(halo),
-            # Weights are converted to float32 once.
+            # Weights are converted to float32 once, and row pointers added up once.
             adjacency_bytes=sum(len(each) * each.dtype.itemsize for each in entries)
+            + 8 * num_rows
             + (_FLOAT * (len(own) + len(halo)) if shard.shards.weighted else 0),
             stream_bytes=sum(buffers),
             index_bytes=index,

@@ -55,7 +55,7 @@ def propagate(dataset: DatasetLike, *, catalog: CatalogLike = None, **options: U
     if isinstance(given.get("memory"), str):
         given["memory"] = _size(given["memory"])
     with ranks_of_job("gnnloom propagate", trains=True) as ranks:
-        result = propagate_on(ranks, found, given)
+        result = ranks.propagate(settled_propagation(ranks, found, given))
     return found.propagated(result["key"])
 
 
@@ -75,15 +75,3 @@ def settled_propagation(ranks: Ranks, dataset: StoredDataset, given: Mapping[str
         return PropagateConfig(catalog=str(dataset.path.parent), dataset=dataset.name, **fields)
 
     return ranks.agree(settle, PropagateConfig.to_json)
-
-
-def propagate_on(ranks: Ranks, dataset: StoredDataset, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Propagate on some ranks. Collective on the ranks of a job.
-
-    Args:
-        given: fields of the configuration.
-
-    Returns:
-        What ``gnnloom propagate --json`` prints, the same on every rank.
-    """
-    return ranks.propagate(settled_propagation(ranks, dataset, given))

@@ -105,7 +105,9 @@ def test_files_of_columns_hold_what_was_written(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(column_store, "_TILE_BYTES", 1)
     monkeypatch.setattr(column_store, "_FEWEST_ROWS", 100)
     values = np.random.default_rng(0).random((1030, 2 * COLUMNS + 1), np.float32)
-    by_rows, by_columns = (ColumnStore(tmp_path / name, *values.shape, multiple=50) for name in ("rows", "columns"))
+    by_rows, by_columns = (
+        ColumnStore(tmp_path / name, len(values), values.shape[1], 50) for name in ("rows", "columns")
+    )
     assert by_rows.tile_rows == 100
     for start, stop in by_rows.tiles():
         by_rows.write_rows(start, values[start:stop], [0, 1, 2])
@@ -141,7 +143,7 @@ def _cut(path: Path) -> None:
 @pytest.mark.parametrize("damage", [_flip, _cut, Path.unlink])
 def test_a_damaged_file_of_columns_is_refused(tmp_path: Path, damage: object) -> None:
     values = np.random.default_rng(0).random((50, COLUMNS), np.float32)
-    store = ColumnStore(tmp_path, *values.shape)
+    store = ColumnStore(tmp_path, len(values), COLUMNS)
     store.write_columns([0], values)
     assert callable(damage)
     damage(tmp_path / "00000.columns")

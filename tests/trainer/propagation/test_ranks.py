@@ -169,8 +169,8 @@ def test_steps_that_are_stored_are_found_and_other_bytes_are_never_mixed_in(tmp_
     assert (first["reused"], again["reused"], other["reused"]) == (False, True, False)
     assert first["key"] == again["key"] != other["key"]
     # Sums of other shards are rounded in another order.
-    values = [dataset.propagated(result["key"]).read(3) for result in (first, other)]
-    np.testing.assert_allclose(*values, rtol=0, atol=1e-5 * float(np.abs(values[0]).max()))
+    of_one, of_two = (dataset.propagated(result["key"]).read(3) for result in (first, other))
+    np.testing.assert_allclose(of_one, of_two, rtol=0, atol=1e-5 * float(np.abs(of_one).max()))
     manifest = read_json(dataset.path / "propagated" / first["key"] / MANIFEST)
     assert set(manifest["inputs"]) >= {"graph", "shards"}
     assert manifest["inputs"]["shards"] == dataset.row_shards(1).artifact.key

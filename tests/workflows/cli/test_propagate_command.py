@@ -64,7 +64,7 @@ def test_steps_are_planned_made_and_found_again(root: Path, launcher: LoneLaunch
 
 
 def test_the_function_has_the_options_of_the_command(root: Path, launcher: LoneLauncher) -> None:
-    made = gnnloom.propagate("web", steps=4, ppr=0.25, memory="1G", scratch=root / "scratch", catalog=root)
+    made = gnnloom.propagate("web", steps=4, ppr=0.25, memory="1G", scratch=str(root / "scratch"), catalog=root)
     assert (made.num_steps, made.steps, made.ppr) == (4, (4,), 0.25)
     expected = reference_steps(GIVEN.adjacency, GIVEN.feature, 4, "symmetric", 0.25)
     np.testing.assert_allclose(made.read(4), expected[3], rtol=1e-5, atol=1e-5)

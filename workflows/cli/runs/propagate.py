@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from gnnloom.storage.format.artifact import WORK
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.launch import prepare_propagation
 from gnnloom.trainer.job.ranks import ranks_of_job
-from gnnloom.workflows.api.propagate import propagate_on, propagate_options
+from gnnloom.workflows.api.propagate import propagate_options, settled_propagation
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option
 from gnnloom.workflows.cli.terminal.output import show
+from gnnloom.workflows.cli.terminal.progress import shown_count
 
 #: What a table shows first; ranks write their result in alphabetical order.
 _FIRST = ("dataset", "key", "of", "steps", "normalization", "ppr", "vertices", "columns", "nonzeros", "ranks")
@@ -49,10 +52,21 @@ def propagate_command(name: str, plan: bool, as_json: bool, **options: Any) -> N
         return
     with ranks_of_job("gnnloom propagate", exits=True, trains=True) as ranks:
         dataset = ranks.agree(lambda: current_catalog()[name])
-        result = propagate_on(ranks, dataset, given)
+        config = settled_propagation(ranks, dataset, given)
+        # The ranks of a job log their progress.
+        with nullcontext() if ranks.comm is not None else _shown_columns(config):
+            result = ranks.propagate(config)
         if ranks.is_first:
             result = {key: result[key] for key in _FIRST} | result
             show(result, as_json=as_json, title=f"propagated {result['of']} of {name}", hide=("state",))
+
+
+def _shown_columns(config: PropagateConfig) -> AbstractContextManager[None]:
+    """Check a propagation before ranks are started, and show its finished columns inside the block."""
+    path, planned = prepare_propagation(config)
+    # Each finished block of columns leaves a record.
+    records = path / WORK / "records"
+    return shown_count(lambda: len(list(records.glob("[!.]*.json"))), planned.memory.num_blocks, "blocks of columns")
 
 
 def _show_plan(name: str, given: dict[str, Any], *, as_json: bool) -> None:

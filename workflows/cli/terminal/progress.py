@@ -18,7 +18,7 @@ from gnnloom.pipeline.tasks.progress import INTERVAL, PROGRESS, Progress
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.terminal.output import readable_bytes
 
-#: Shows the number of finished epochs and the loss of the last one.
+#: Shows the number of finished epochs, or of other units, and the loss of the last one.
 Show = Callable[[int, float | None], None]
 
 #: Said when a command has to wait for a kernel that no earlier one has used.
@@ -119,7 +119,7 @@ def shown_progress() -> Iterator[None]:
 def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
     """Show the finished epochs of a training that runs inside the ``with`` block."""
     ended = threading.Event()
-    with _epoch_display(epochs) as show:
+    with _display(epochs, "epochs") as show:
         watch = threading.Thread(target=_watch_epochs, args=(run, ended, show), daemon=True)
         watch.start()
         try:
@@ -131,19 +131,45 @@ def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
 
 
 @contextmanager
-def _epoch_display(epochs: int) -> Iterator[Show]:
-    """Yield a function that shows the finished epochs and the last loss: as a bar on a terminal, or as lines."""
+def shown_count(finished: Callable[[], int], total: int, unit: str) -> Iterator[None]:
+    """Show how many of some units are finished while the ``with`` block runs.
+
+    Args:
+        finished: number of finished units; asked twice a second.
+        unit: plural.
+    """
+    ended = threading.Event()
+
+    def watch(show: Show) -> None:
+        while not ended.wait(_POLL_SECONDS):
+            if done := finished():
+                show(done, None)
+
+    with _display(total, unit) as show:
+        thread = threading.Thread(target=watch, args=(show,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            # The thread draws on the display, which closes next.
+            thread.join()
+
+
+@contextmanager
+def _display(total: int, unit: str) -> Iterator[Show]:
+    """Yield a function that shows the finished units and the last loss: as a bar on a terminal, or as lines."""
     if sys.stderr.isatty():
         columns = (TextColumn("{task.description:>20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         loss_column = TextColumn("{task.fields[loss]}")
         with Bars(*columns, TimeRemainingColumn(), loss_column, console=Console(stderr=True)) as bars:
-            task = bars.add_task("epochs", total=epochs, loss="")
+            task = bars.add_task(unit, total=total, loss="")
             yield lambda done, loss: bars.update(task, completed=done, loss=_loss_text(loss))
     elif logging.getLogger("gnnloom.trainer").isEnabledFor(logging.INFO):
-        # The training logs its own lines.
+        # The ranks log their own lines.
         yield _show_nothing
     else:
-        yield _LineDisplay(epochs)
+        yield _LineDisplay(total, unit)
 
 
 def _show_nothing(done: int, loss: float | None) -> None:
@@ -155,15 +181,15 @@ def _loss_text(loss: float | None) -> str:
 
 
 class _LineDisplay:
-    """Prints the number of finished epochs and the last loss every few seconds."""
+    """Prints the number of finished units and the last loss every few seconds."""
 
-    def __init__(self, epochs: int) -> None:
-        self._epochs, self._printed = epochs, time.monotonic()
+    def __init__(self, total: int, unit: str) -> None:
+        self._total, self._unit, self._printed = total, unit, time.monotonic()
 
     def __call__(self, done: int, loss: float | None) -> None:
         if time.monotonic() - self._printed >= INTERVAL:
             self._printed = time.monotonic()
-            sys.stderr.write(f"{done} of {self._epochs} epochs  {_loss_text(loss)}".rstrip() + "\n")
+            sys.stderr.write(f"{done} of {self._total} {self._unit}  {_loss_text(loss)}".rstrip() + "\n")
 
 
 def _watch_epochs(run: Run, ended: threading.Event, show: Show) -> None:
