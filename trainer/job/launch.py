@@ -289,7 +289,9 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
 
-def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None, unit: str) -> tuple[int, list[str]]:
+def _run(
+    command: list[str], environment: dict[str, str], begun: HasBegun | None, unit: str = _EPOCH
+) -> tuple[int, list[str]]:
     """Run the launcher; returns its exit code and the last lines that it and the ranks printed.
 
     Args:

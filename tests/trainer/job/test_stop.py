@@ -66,7 +66,7 @@ def test_ranks_that_a_command_starts_report_to_it_by_their_exit_code(
 ) -> None:
     environments: list[dict[str, str]] = []
 
-    def run(command: list[str], environment: dict[str, str], begun: object) -> tuple[int, list[str]]:
+    def run(command: list[str], environment: dict[str, str], begun: object, unit: str) -> tuple[int, list[str]]:
         environments.append(environment)
         return EXIT_STOPPED, []
 
