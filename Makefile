@@ -6,8 +6,7 @@ SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-loader bench-links bench-propagate bench-modes bench-minibatch bench-startup \
-	bench-plan \
-	bench-exclusion clean
+	bench-plan bench-exclusion clean
 
 install: .venv/warm
 
