@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from gnnloom.trainer.data.open_shards import LEARNED, VertexRows
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 
-#: Rows that are checked or scaled at once: both need temporary memory of their size.
-_PIECE_ROWS = 256
+#: Numbers that are checked or scaled at once: both need temporary memory of their size.
+_PIECE_NUMBERS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def check_finite(feature: Tensor, where: str, vertex: Callable[[], NDArray[np.in
         InputError: see above; the message names a vertex.
     """
     # A few rows at a time, so the check's masks do not add to the peak memory.
-    if not all(bool(part.isfinite().all()) for part in torch.split(feature, _PIECE_ROWS)):
+    if not all(bool(part.isfinite().all()) for part in _pieces(feature)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
         raise InputError(f"{where}: vertex {int(vertex()[row])} has a feature that is not a finite number")
 
@@ -93,10 +93,15 @@ def normalize_feature(feature: Tensor, norm: str) -> Tensor:
     """
     if norm == "none":
         return feature
-    for rows in torch.split(feature, _PIECE_ROWS):
+    for rows in _pieces(feature):
         # The smallest positive number instead of 0 keeps rows of zeros at zero.
         rows.div_(rows.abs().sum(1, keepdim=True).clamp_min_(torch.finfo(feature.dtype).tiny))
     return feature
+
+
+def _pieces(feature: Tensor) -> Sequence[Tensor]:
+    """Some rows at a time. The threads share those of a piece: it must not be too short for them."""
+    return torch.split(feature, max(1, _PIECE_NUMBERS // max(1, feature.shape[1])))
 
 
 def read_array(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:

@@ -71,6 +71,7 @@ class ColumnStore:
         width: int = COLUMNS,
         tile_rows: int | None = None,
         is_unnamed: bool = False,
+        keeps_pages: bool = False,
     ) -> None:
         """Write nothing yet; files of an earlier process are overwritten.
 
@@ -80,11 +81,13 @@ class ColumnStore:
             tile_rows: rows that are written at a time; by default as many as make up some megabytes.
             is_unnamed: the files have no names and their whole size from the beginning: nothing is left of them after
                 a kill, and they can be mapped.
+            keeps_pages: there is memory for the pages of all files.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self.num_rows, self.num_columns = folder, num_rows, num_columns
         self._dtype, self._block_width = dtype, width
         self._unnamed: dict[int, IO[bytes]] | None = {} if is_unnamed else None
+        self._keeps_pages = keeps_pages
         wanted = min(max(_TILE_BYTES // (dtype.itemsize * max(1, num_columns)), _FEWEST_ROWS), _MOST_ROWS)
         self.tile_rows = tile_rows or max(1, round(wanted / multiple)) * multiple
         self._checksums: dict[int, list[int]] = {}
@@ -179,9 +182,14 @@ class ColumnStore:
             google_crc32c.value(values[start:stop].reshape(-1).view(np.uint8)) for start, stop in self.tiles()
         ]
         with self._opened(block) as descriptor:
-            # Starts writing without waiting.
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            self._give_back(descriptor)
         self.bytes_written += values.nbytes
+
+    def _give_back(self, descriptor: int, offset: int = 0, length: int = 0) -> None:
+        """Let the system drop pages of a file, or begin to write them; a length of 0 for all."""
+        if not self._keeps_pages:
+            # It does not wait: pages that have to be written can be dropped when memory is needed.
+            os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_DONTNEED)
 
     def _columns(self, block: int) -> slice:
         return columns_of([block], self.num_columns, self._block_width)
@@ -221,8 +229,7 @@ class ColumnStore:
             while rest:
                 count = os.pwrite(descriptor, rest, offset)
                 rest, offset = rest[count:], offset + count
-            # Starts writing without waiting: the pages can then be dropped when memory is needed.
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            self._give_back(descriptor)
         self.bytes_written += len(data)
 
     def _read(self, block: int, number: int, num_rows: int) -> NDArray[Any]:
@@ -233,7 +240,7 @@ class ColumnStore:
         try:
             with self._opened(block) as descriptor:
                 found = _read_into(descriptor, data, offset)
-                os.posix_fadvise(descriptor, offset, len(data), os.POSIX_FADV_DONTNEED)
+                self._give_back(descriptor, offset, len(data))
         except FileNotFoundError as error:
             raise DamagedWorkError(path, "not there") from error
         if found != len(data) or google_crc32c.value(data) != self._checksums[block][number]:

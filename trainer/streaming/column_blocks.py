@@ -44,11 +44,13 @@ class Storage:
         folder: of temporary files; None for memory.
         width: most columns of a block.
         range_rows: rows that are written and read at a time, a multiple of those of a chunk of the features.
+        keeps_pages: there is memory for the pages of all files.
     """
 
     folder: Path | None
     width: int
     range_rows: int
+    keeps_pages: bool = False
 
 
 class ColumnBlocks:
@@ -71,6 +73,7 @@ class ColumnBlocks:
                 width=self._width,
                 tile_rows=storage.range_rows,
                 is_unnamed=True,
+                keeps_pages=storage.keeps_pages,
             )
 
     @property

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.machine_memory import available_memory, memory_text
+from gnnloom.storage.machine_memory import memory_text
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
@@ -90,14 +90,17 @@ def streamed_outputs(model: Model, source: Source, *, embeds: bool = False) -> t
     Raises:
         CollectiveError: the shards lack features, or there is no room in memory or on disk.
     """
-    whole, operator = model.operator, None
+    whole, options = model.operator, model.options
     # A place of its own, whose memory is free again afterwards.
     place = Place(model.place.feature_dtype, source.num_threads)
+    operator = RangeOperator(source.comm, place)
     try:
-        operator = model.operator = RangeOperator(source.comm, place)
+        model.operator = operator
+        # The cheaper order forward, in the first layer too: no product is kept, and none is differentiated.
+        model.options = replace(options, input_is_kept=False, input_needs_gradient=True)
         return _Evaluation(model, operator, source, embeds=embeds).run()
     finally:
-        model.operator = whole
+        model.operator, model.options = whole, options
 
 
 class _Evaluation:
@@ -120,8 +123,13 @@ class _Evaluation:
             operator,
             self._product,
             self._feature,
-            Storage(source.folder if self._shape.on_disk else None, self._shape.width, self._shape.range_rows),
+            self._storage(),
         )
+
+    def _storage(self) -> Storage:
+        shape = self._shape
+        folder = self._source.folder if shape.on_disk else None
+        return Storage(folder, shape.width, shape.range_rows, shape.keeps_pages)
 
     def _opened(self, shard: RowShard) -> tuple[AdjacencyProduct, ShardFeatures]:
         product = AdjacencyProduct(self._comm, shard, self._source.normalization, self._place)
@@ -152,9 +160,9 @@ class _Evaluation:
         source, shape, footprint = self._source, self._shape, self._footprint
         disk = self._disk_bytes()
         together(self._comm, lambda: check_room(source.folder, disk) if self._comm.rank == 0 else None)
-        # What the other ranks of this machine write also takes memory.
-        cached = footprint.matrices * self._comm.ranks_on_this_machine() < available_memory() - shape.memory
-        rates = together(self._comm, lambda: DiskRates.measured(source.folder, footprint.matrices, cached=cached))
+        rates = together(
+            self._comm, lambda: DiskRates.measured(source.folder, footprint.matrices, cached=shape.keeps_pages)
+        )
         samples = Samples(self._layers, self._product, self._feature, rates)
         seconds = together(self._comm, lambda: samples.seconds(self._program, shape.width))
         slowest = float(self._comm.gather_numbers([seconds]).max())

@@ -76,12 +76,14 @@ class Shape:
         on_disk: matrices between the steps are in temporary files.
         range_rows: rows of a range.
         memory: bytes that this rank may take.
+        keeps_pages: on disk, matrices fit in the memory that the rank does not take.
     """
 
     width: int
     on_disk: bool
     range_rows: int
     memory: int
+    keeps_pages: bool = False
 
 
 def settle(
@@ -96,7 +98,8 @@ def settle(
     Raises:
         CollectiveError: not even one column fits.
     """
-    memory = given or int(available_memory() * _SHARE) // comm.ranks_on_this_machine()
+    available, ranks_here = available_memory(), comm.ranks_on_this_machine()
+    memory = given or int(available * _SHARE) // ranks_here
     widths = [program.matrices[step.operand].dim for step in program.steps if isinstance(step, Multiply)]
     widest = max(stored.dim for stored in program.matrices)
     row_bytes = _RANGE_MATRICES * widest * place.sum_dtype.itemsize
@@ -120,7 +123,7 @@ def settle(
     width, on_disk = int(agreed[:, 0].min()), bool(agreed[:, 1].any())
     if on_disk and width > COLUMNS:
         width = width // COLUMNS * COLUMNS
-    return Shape(width, on_disk, range_rows, memory)
+    return Shape(width, on_disk, range_rows, memory, ranks_here * (footprint.matrices + memory) < available)
 
 
 def check_room(folder: Path, needed: int) -> None:
