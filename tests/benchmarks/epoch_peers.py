@@ -50,16 +50,16 @@ def _layer(model: str, before: int, after: int, *, last: bool) -> nn.Module:
     # Loops are stored in the graph already. The normalized adjacency of a GCN is computed once.
     layer: nn.Module
     if model == "gcn":
-        layer = GCNConv(before, after, cached=True, add_self_loops=False)  # type: ignore[abstract]
+        layer = GCNConv(before, after, cached=True, add_self_loops=False)
     elif model == "sage":
-        layer = SAGEConv(before, after)  # type: ignore[abstract]
+        layer = SAGEConv(before, after)
     elif model == "gin":
         width = before if last else after
         network = nn.Sequential(nn.Linear(before, width), nn.ReLU(), nn.Linear(width, after))
-        layer = GINConv(network, train_eps=True)  # type: ignore[abstract]
+        layer = GINConv(network, train_eps=True)
     else:
         width = after if last else after // HEADS
-        layer = GATConv(before, width, HEADS, concat=not last, add_self_loops=False)  # type: ignore[abstract]
+        layer = GATConv(before, width, HEADS, concat=not last, add_self_loops=False)
     return layer
 
 

@@ -30,8 +30,8 @@ class Net(nn.Module):
     def __init__(self, num_features: int, *, cached: bool) -> None:
         super().__init__()
         how = {"cached": cached, "add_self_loops": False}
-        self.first = GCNConv(num_features, WIDTH, **how)  # type: ignore[abstract]
-        self.second = GCNConv(WIDTH, WIDTH, **how)  # type: ignore[abstract]
+        self.first = GCNConv(num_features, WIDTH, **how)
+        self.second = GCNConv(WIDTH, WIDTH, **how)
 
     def forward(self, features: Tensor, edges: Any) -> Tensor:
         result: Tensor = self.second(self.first(features, edges).relu(), edges)

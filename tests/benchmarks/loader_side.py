@@ -111,7 +111,7 @@ def _pyg(side: Side) -> Iterable[Any]:
     seeds = torch.from_numpy(np.flatnonzero(np.load(Path(side.inputs) / "split.npy") == 1))
     del arrays, edges
     workers = side.workers or 0
-    return NeighborLoader(
+    batches: Iterable[Any] = NeighborLoader(
         data,
         num_neighbors=list(FANOUTS),
         batch_size=BATCH,
@@ -121,6 +121,7 @@ def _pyg(side: Side) -> Iterable[Any]:
         persistent_workers=workers > 0,
         is_sorted=True,
     )
+    return batches
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.dispatch import sparse_product
@@ -43,7 +41,7 @@ class DiskRates:
             most: bytes that are worth a measurement.
             cached: its pages stay in memory.
         """
-        content = memoryview(np.ones(min(max(1, most), _SAMPLED_BYTES), np.uint8))
+        content = memoryview(bytearray(b"1") * min(max(1, most), _SAMPLED_BYTES))
         with tempfile.TemporaryFile(dir=folder) as file:
             descriptor = file.fileno()
             os.posix_fallocate(descriptor, 0, len(content))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 
-class GatedConv(MessagePassing):
+class GatedConv(MessagePassing):  # type: ignore[misc]
     """The mean of the neighbors, of which the vertex itself chooses the columns that it takes."""
 
     def __init__(self, before: int, after: int) -> None:

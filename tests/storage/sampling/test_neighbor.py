@@ -207,6 +207,7 @@ def test_vertices_that_draw_once_keep_what_they_drew_first(symmetric: bool, repl
                 expected = whole.entry[whole.matrix.indptr[at] : whole.matrix.indptr[at + 1]]
                 np.testing.assert_array_equal(np.sort(drawn), np.sort(expected))
             np.testing.assert_array_equal(graph.matrix.indices[block.entry], sample.vertices[block.matrix.indices])
+            assert graph.matrix.data is not None
             np.testing.assert_array_equal(graph.matrix.data[block.entry], block.matrix.data)
             first = rows
         assert sample.blocks[0].matrix.num_columns == len(sample.vertices)

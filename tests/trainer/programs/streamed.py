@@ -10,6 +10,7 @@ import torch
 from mpi4py import MPI
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.communicator import Communicator
@@ -34,9 +35,11 @@ def measure(comm: Communicator, case: dict[str, Any]) -> dict[str, Any]:
     with torch.no_grad():
         hidden = model.embed(session.take_inputs())
         embedding, scores = model.as_sums(hidden.value.clone()), model.classify(hidden)
+    shards = opened.shards.shards
+    assert isinstance(shards, RowShards)
     source = Source(
         comm=comm,
-        shards=opened.shards.shards,
+        shards=shards,
         folder=dataset.path,
         counter=ReadCounter(),
         normalization=config.normalization,

@@ -100,7 +100,7 @@ class Theirs:
         optimizer = torch.optim.Adam(model.parameters(), lr=RATE, weight_decay=DECAY)
         training = torch.nonzero(self.split == 1).squeeze(1)
         for _ in range(EPOCHS):
-            for rows in training[torch.randperm(len(training))].split(BATCH):
+            for rows in training[torch.randperm(len(training))].split(BATCH):  # type: ignore[no-untyped-call]
                 optimizer.zero_grad()
                 loss = torch.nn.functional.cross_entropy(model([each[rows] for each in inputs]), self.label[rows])
                 loss.backward()  # type: ignore[no-untyped-call]
