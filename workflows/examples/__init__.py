@@ -1,1 +1,1 @@
-"""Models of your own, to copy: each is one class that ``gnnloom train --model`` takes by its name."""
+"""Programs to copy: models, each one class that ``gnnloom train --model`` takes by its name, and loops of your own."""

@@ -24,6 +24,7 @@ from gnnloom.storage.kernel_cache import choose_kernel_cache
 
 if TYPE_CHECKING:
     from gnnloom.storage.errors import GnnloomError
+    from gnnloom.trainer.loader.loader import Loader
     from gnnloom.workflows.api.catalog import Catalog, Dataset
     from gnnloom.workflows.api.ingest import features, generate, ingest
     from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
@@ -41,6 +42,7 @@ __all__ = [
     "Catalog",
     "Dataset",
     "GnnloomError",
+    "Loader",
     "Run",
     "__version__",
     "draw_hard_negatives",
@@ -67,6 +69,7 @@ _HOMES = {
     "GnnloomError": "gnnloom.storage.errors",
     "Catalog": f"{_API}.catalog",
     "Dataset": f"{_API}.catalog",
+    "Loader": "gnnloom.trainer.loader.loader",
     "Run": f"{_API}.run",
     "draw_hard_negatives": f"{_API}.links",
     "draw_links": f"{_API}.links",
