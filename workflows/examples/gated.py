@@ -3,6 +3,8 @@
 gnnloom train web --mode neighbor --fanout 10,5 --hidden 32 --model gnnloom.workflows.examples.gated:GatedNet
 """
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
@@ -31,7 +33,8 @@ class GatedNet(nn.Module):
     ) -> None:
         super().__init__()
         dims = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
-        self.convs = nn.ModuleList([GatedConv(dims[layer], dims[layer + 1]) for layer in range(num_layers)])
+        # PyG calls methods abstract that need not be there.
+        self.convs = nn.ModuleList([GatedConv(*pair) for pair in pairwise(dims)])  # type: ignore[abstract]
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:

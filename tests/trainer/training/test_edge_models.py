@@ -48,6 +48,14 @@ PROBLEMS = {
         problem("weighted", 50, 200, symmetric=False, weighted=True),
     )
 }
+#: Some of three ranks have no vertices, or no training vertices.
+UNEVEN = {
+    given.name: given
+    for given in (
+        problem("empty-ranks", 40, 160, symmetric=False, crowded=True),
+        problem("training-on-one-rank", 60, 200, symmetric=False, gathered=True),
+    )
+}
 #: Models, the fan-outs with which a batch has all that they read, and their options.
 WHOLE: dict[str, tuple[str, int, dict[str, Any]]] = {
     "sums": (f"{OWN}:Sums", 3, {}),
@@ -247,9 +255,15 @@ class Results:
             edge_config(catalog, "directed", "embedded", ranks=3, embed=4, **some),
             edge_config(catalog, "directed", "bf16", ranks=2, precision="bf16", **some),
         ]
+        configs += [
+            edge_config(catalog, name, f"alone-{ranks}", ranks=ranks, **every) for name in UNEVEN for ranks in (1, 3)
+        ]
         predictions = [PredictConfig(catalog=str(catalog.root), dataset="directed", run="every-2", ranks=3)]
         found = run_program(max(RANKS), "train_all", folder, [each.to_json() for each in [*configs, *predictions]])
         self.by_run = dict(zip([each.run for each in configs], found, strict=False))
+        self.uneven = dict(
+            zip([(each.dataset, each.ranks) for each in configs if each.dataset in UNEVEN], found[-5:-1], strict=True)
+        )
 
     def loss(self, run: str) -> list[float]:
         losses: list[float] = self.by_run[run]["loss"]
@@ -269,7 +283,8 @@ def _kill(config: TrainConfig, folder: Path) -> int:
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("ranks")
     catalog = Catalog(folder / "catalog")
-    store_for_sampling(catalog, PROBLEMS["directed"], *RANKS)
+    for given in (PROBLEMS["directed"], *UNEVEN.values()):
+        store_for_sampling(catalog, given, *RANKS)
     return Results(catalog, folder)
 
 
@@ -282,6 +297,13 @@ def test_losses_and_metrics_are_the_same_on_any_number_of_ranks(results: Results
             assert_close(mine["val_loss"], other["val_loss"], steps=EPOCHS * 3, bits=ADAM_BITS)
             assert mine["test_accuracy"] == other["test_accuracy"]
     assert len(set(results.loss(runs[0]))) == EPOCHS
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_ranks_without_vertices_or_batches_take_part(results: Results, name: str) -> None:
+    alone, three = (results.uneven[name, ranks] for ranks in (1, 3))
+    assert_close(three["loss"], alone["loss"], steps=EPOCHS * 3, bits=ADAM_BITS)
+    assert three["test_accuracy"] == alone["test_accuracy"]
 
 
 def test_a_prediction_on_other_ranks_is_that_of_the_module(results: Results) -> None:

@@ -77,7 +77,7 @@ class WholeInference:
         comm = self._operator.grid.comm
         graph, owner, feature = together(comm, self._map)
         if self._reach is None:
-            self._reach = together(comm, lambda: self._find_reach(graph))
+            self._reach = self._agreed(together(comm, lambda: self._find_reach(graph)))
             self._report(self._reach)
         own = LocalNumbers.of(self._operator.layout(0).vertex)
         place, batches = (
@@ -91,7 +91,7 @@ class WholeInference:
             rows = take_rows(feature, vertices).astype(array_dtype(self._model.dtype), copy=False)
             return normalize_feature(place.from_numpy(rows), self._feature_norm())
 
-        held = RowExchange(comm, own, self._model.as_sums(inputs.value.detach()), owner, place)
+        held = RowExchange(comm, own, inputs.value.detach(), owner, place)
         if not self._reach.by_layer:
             return self._collect(batches, own, fetch, None)
         rows = self._collect(batches, own, fetch, 0)
@@ -107,6 +107,17 @@ class WholeInference:
 
     def _find_reach(self, graph: WholeGraph) -> Reach:
         return find_reach(self._model, Weighing(self._normalization, graph.matrix.data is not None))
+
+    def _agreed(self, reach: Reach) -> Reach:
+        """What the first rank has found; other processors might round otherwise. Collective."""
+        mine = [reach.by_layer, reach.hops, reach.reads_degrees, reach.is_exact, *reach.widths]
+        # As many numbers on every rank: features, and the outputs of each layer.
+        missing = self._model.num_layers + 1 - len(reach.widths)
+        by_layer, hops, reads_degrees, is_exact, *widths = (
+            self._operator.grid.comm.gather_numbers([*mine, *[0] * missing])[0].astype(int).tolist()
+        )
+        given = tuple(width for width in widths if width)
+        return Reach(bool(by_layer), hops, bool(reads_degrees), bool(is_exact), given)
 
     def _report(self, reach: Reach) -> None:
         how = "layer by layer" if reach.by_layer else "all sampled neighbors"
@@ -140,7 +151,8 @@ class WholeInference:
             stop, vertices, edges = batches.next(start, layer)
             rows = fetch(vertices)
             if edges is not None:
-                output = _output(model, rows, edges, layer)
+                # Features may be of another dtype than parameters.
+                output = _output(model, model.as_sums(rows), edges, layer)
                 out[model.place.from_numpy(own(own.ascending[start:stop]))] = output.to(out.dtype)
             start = stop
         return out
