@@ -125,7 +125,7 @@ class TrainConfig(
         if not self.mode_kind.gives_edges:
             able = " or ".join(name for name, kind in MODES.items() if kind.gives_edges)
             raise InputError(
-                f"mode {self.mode}: model {self.model} is a module of torch that takes edges, which this mode has not:"
+                f"mode {self.mode}: model {self.model} is a module of torch that takes edges, and this mode gives none:"
                 f" it multiplies by the distributed adjacency. Choose --mode {able}, or write the model with gnnloom's"
                 " products; see docs/how-to/pyg-models.md and docs/how-to/own-model.md"
             )

@@ -148,7 +148,7 @@ def describe_result(
         **{name: evaluated.get(name) for name in metrics},
         **found,
         "feature_norm": session.feature_norm,
-        **session.model.evaluation_facts,
+        **session.model.inference_facts,
         # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.
         "epoch_seconds": statistics.median(line["seconds"] for line in lines),
         **{name: statistics.median(line[name] for line in lines) for name in EXPOSED},

@@ -64,10 +64,10 @@ def _most(values: Sequence[int] | None) -> str:
 def configuration_table(facts: RunFacts) -> str:
     """Build a table of the training's configuration, and of how it was evaluated if there are several ways."""
     rows = [(name.replace("_", " "), plain(value)) for name, value in facts.config.items() if name not in LOCATIONS]
-    if "evaluation" in facts.result:
+    if "inference" in facts.result:
         # Of models that are evaluated in one of several ways.
-        exact = "exact" if facts.result.get("evaluation_exact") else "not exact"
-        rows.append(("evaluation", f"{facts.result['evaluation']}, {exact}"))
+        exact = "exact" if facts.result.get("inference_exact") else "not exact"
+        rows.append(("inference", f"{facts.result['inference']}, {exact}"))
     return table(("setting", "value"), rows)
 
 

@@ -183,12 +183,12 @@ def test_scores_of_an_evaluation_are_those_of_the_module_on_the_whole_graph(
         weight = (symmetric_weights(given),) if "normalization" in options else ()
         expected = module(torch.tensor(given.feature).double(), whole_edges(given)[0], *weight)
     assert_close(found, expected, steps=3)
-    facts = session.model.evaluation_facts
-    assert facts["evaluation_exact"]
+    facts = session.model.inference_facts
+    assert facts["inference_exact"]
     by_layer = model.startswith(PYG) and kind != "jumping"
-    assert facts["evaluation"] == ("layer by layer" if by_layer else "all sampled neighbors")
+    assert facts["inference"] == ("layer by layer" if by_layer else "all neighbors, hop by hop")
     # Of what reads the degrees of the sources, only what takes no weights needs their rows.
-    assert facts["evaluation_hops"] == (1 if by_layer else 4 if kind == "by-degrees" else 3)
+    assert facts["inference_hops"] == (1 if by_layer else 4 if kind == "by-degrees" else 3)
     assert [path.name for path in catalog[name].path.iterdir() if path.is_file()] == ["zarr.json"]
 
 
@@ -209,7 +209,7 @@ def test_weights_of_the_graph_are_weights_of_the_edges(catalog: Catalog, kind: s
         found = session.model.whole_scores(session.take_inputs())
         expected = module(torch.tensor(given.feature).double(), whole_edges(given)[0], weight)
     assert_close(found, expected, steps=3)
-    assert session.model.evaluation_facts["evaluation_exact"]
+    assert session.model.inference_facts["inference_exact"]
 
 
 def test_a_graph_with_weights_is_refused_if_the_module_takes_none(catalog: Catalog) -> None:
@@ -221,7 +221,7 @@ def test_a_module_that_sees_all_vertices_at_once_is_not_evaluated_exactly_and_th
     catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     result = train(LoneCommunicator(), edge_config(catalog, "directed", "centered", f"{OWN}:Centered"))
-    assert result["evaluation_exact"] is False
+    assert result["inference_exact"] is False
     assert "scores are not those of the whole graph" in caplog.text
 
 
@@ -331,7 +331,7 @@ def test_batch_normalizations_lazy_parameters_learned_features_and_bf16_train(re
         losses = results.loss(run)
         assert np.isfinite(losses).all(), run
         assert len(set(losses)) == EPOCHS, run
-        assert results.by_run[run]["evaluation_exact"], run
+        assert results.by_run[run]["inference_exact"], run
 
 
 def test_batches_from_disk_are_those_that_are_drawn(catalog: Catalog) -> None:
@@ -398,7 +398,7 @@ def test_the_example_trains(catalog: Catalog) -> None:
         LoneCommunicator(), edge_config(catalog, "directed", "gated", example, fanout=(3, 2, 2), dropout=0.3)
     )
     assert result["loss"][-1] < result["loss"][0]
-    assert (result["evaluation"], result["evaluation_exact"]) == ("all sampled neighbors", True)
+    assert (result["inference"], result["inference_exact"]) == ("all neighbors, hop by hop", True)
 
 
 @pytest.mark.parametrize("model", [f"{OWN}:Sums", f"{PYG}:GraphSAGE"])
@@ -409,7 +409,7 @@ def test_a_module_makes_the_vectors_of_pairs(tmp_path: Path, model: str) -> None
     options: dict[str, Any] = {"mode": "neighbor", "fanout": (3, 2), "link_batch": 30, "model": model, "epochs": 8}
     result = train(LoneCommunicator(), pair_config(catalog, given.name, "pairs", hidden=(8,), lr=0.02, **options))
     assert result["loss"][-1] < result["loss"][0]
-    assert result["evaluation_exact"]
+    assert result["inference_exact"]
     assert 0 <= result["val_auc"] <= 1
 
 

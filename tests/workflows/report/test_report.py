@@ -281,7 +281,7 @@ def test_figures_equal_those_of_the_shards_and_the_profile(dataset: Dataset) -> 
 def test_the_settings_say_how_a_module_of_torch_was_evaluated(dataset: Dataset, is_exact: bool, said: str) -> None:
     facts = RunFacts.gather(dataset, "rows")
     assert "layer by layer" not in configuration_table(facts)
-    result = {**facts.result, "evaluation": "layer by layer", "evaluation_exact": is_exact}
+    result = {**facts.result, "inference": "layer by layer", "inference_exact": is_exact}
     assert f">{said}<" in configuration_table(replace(facts, result=result))
 
 

@@ -218,7 +218,7 @@ class EdgeModel(Model):
         return self.inference(inputs)
 
     @property
-    def evaluation_facts(self) -> Mapping[str, Any]:
+    def inference_facts(self) -> Mapping[str, Any]:
         return self.inference.facts
 
     @property

@@ -206,7 +206,7 @@ class Model(nn.Module, ABC):
         return scores
 
     @property
-    def evaluation_facts(self) -> Mapping[str, Any]:
+    def inference_facts(self) -> Mapping[str, Any]:
         """Entries of a run's result about how :meth:`whole_scores` were formed; none if there is one way only."""
         return {}
 

@@ -120,8 +120,8 @@ class WholeInference:
         return Reach(bool(by_layer), hops, bool(reads_degrees), bool(is_exact), given)
 
     def _report(self, reach: Reach) -> None:
-        how = "layer by layer" if reach.by_layer else "all sampled neighbors"
-        self.facts = {"evaluation": how, "evaluation_hops": reach.hops, "evaluation_exact": reach.is_exact}
+        how = "layer by layer" if reach.by_layer else "all neighbors, hop by hop"
+        self.facts = {"inference": how, "inference_hops": reach.hops, "inference_exact": reach.is_exact}
         if not reach.is_exact and self._operator.grid.comm.rank == 0:
             logger.warning(
                 "model %s: its outputs depend on more than the neighbors at %d hops; it is evaluated on batches of"

@@ -82,6 +82,9 @@ def layerwise_scores(context: ModeContext) -> Tensor:
     Raises:
         CollectiveError: the graph, its vertex data or the partition is gone.
     """
+    if context.model.takes_edges:
+        # It has its own passes, from disk as well.
+        return context.model.whole_scores(context.inputs)
     passes = _Passes(context)
     rows: Tensor | None = None
     for layer in range(context.model.num_layers):

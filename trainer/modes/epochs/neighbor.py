@@ -140,7 +140,7 @@ class NeighborMode(Mode):
     def scores(self) -> Tensor:
         """See :meth:`Mode.scores`; from disk if the batches come from there."""
         context = self.context
-        if self._samples is None or context.model.takes_edges:
+        if self._samples is None:
             return super().scores()
         if not (isinstance(context.shards, RowShards) and can_stream(context.model)):
             return layerwise_scores(context)
