@@ -57,7 +57,8 @@ def propagate(comm: Communicator, config: PropagateConfig, stop: Callable[[], bo
     dataset, shard, source = together(comm, read, lambda found: alike_data(config.inputs(found[1].shards), {}))
     planned = _agreed_plan(comm, config, shard, threads)
     with _writing(comm, dataset, config, shard) as writer:
-        if writer.is_complete:
+        # The first rank looks, as it holds the lock; a shared file system may show the manifest to others later.
+        if comm.gather_numbers([writer.is_complete])[0, 0]:
             return summary(Artifact(writer.path))
         plan = planned.memory
         place, what = Place(num_threads=threads), propagation_of(config)

@@ -250,3 +250,22 @@ def test_a_command_that_is_asked_to_stop_keeps_what_is_done(tmp_path: Path) -> N
     result = json.loads(done.stdout)
     assert (result["state"], result["reused"]) == ("finished", False)
     check(dataset, given, result)
+
+
+def test_two_commands_at_the_same_time_make_the_steps_once(tmp_path: Path) -> None:
+    given = PROBLEMS[0]
+    dataset = given.store(Catalog(tmp_path / "catalog"), 1)
+    command = [str(Path(sys.executable).with_name("gnnloom")), "--catalog", str(tmp_path / "catalog")]
+    words = [*command, "propagate", given.name, "--threads", "1", "--json"]
+    # So that the second one comes while the first one works.
+    slow = {**os.environ, "GNNLOOM_FAULT": "task.begin.propagated:slow:nth=1"}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": slow}
+    processes = [subprocess.Popen(words, **pipes) for _ in range(2)]
+    results = []
+    for process in processes:
+        printed, said = process.communicate(timeout=240)
+        assert process.returncode == 0, said
+        results.append(json.loads(printed))
+    assert sorted(result["reused"] for result in results) == [False, True]
+    assert results[0]["key"] == results[1]["key"]
+    check(dataset, given, results[0])
