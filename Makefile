@@ -159,7 +159,7 @@ bench-links: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_links.py --scale $(SCALE)
 
 # Powers of the adjacency times the features, from and to disk, and in memory; SCALE=small takes a minute. SCALE=full needs
-# 60 GB of disk, and 12 GB of memory for the side in memory.
+# 60 GB of disk, and 20 GB of memory for the side in memory.
 bench-propagate: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_propagate.py --scale $(SCALE)
 

@@ -21,12 +21,12 @@ import argparse
 import json
 import os
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,10 @@ def _propagate(catalog: Path, name: str, memory: int, group: Path | None) -> Fig
     """Figures of ``gnnloom propagate``, whose steps are removed afterwards."""
     command = [Path(sys.executable).with_name("gnnloom"), "--catalog", catalog, "-v", "propagate", name, "--json"]
     words = [*map(str, command), "--steps", str(STEPS), "--memory", str(memory), "--threads", str(os.cpu_count() or 1)]
+    if group is not None:
+        with suppress(OSError):
+            # Version 2 of control groups may keep the peak of an earlier measurement.
+            next(path for path in map(group.joinpath, _GROUP_PEAKS) if path.exists()).write_text("0")
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
 
     def enter() -> None:
@@ -100,7 +104,7 @@ def _propagate(catalog: Path, name: str, memory: int, group: Path | None) -> Fig
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=enter)
     wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     found: dict[str, Any] = json.loads(done.stdout)
-    shutil.rmtree(catalog / name / "propagated")
+    gnnloom.Catalog(catalog)[name].remove_artifact("propagated", found["key"])
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     of_group = {} if group is None else {"group": _group_peak(group)}
     return {

@@ -65,7 +65,7 @@ def propagate_blocks(
 
     Args:
         shard: the rank's, with the adjacency where the plan wants it.
-        stop: whether this rank was asked to stop, which all do after the next block.
+        stop: whether this rank was asked to stop, which all do after the next columns.
         clock: gets the seconds of this rank.
 
     Returns:
@@ -80,6 +80,8 @@ def propagate_blocks(
         columns.prepare(waiting, plan.width)
         product = AdjacencyProduct(comm, shard, what.normalization, place)
     groups = list(consecutive(waiting, plan.width))
+    # Columns that are written; they are synced while the next ones are multiplied.
+    written: StoredSteps | None = None
     for number, blocks in enumerate(groups):
         started, span = time.perf_counter(), columns_of(blocks, num_columns)
         stored = StoredSteps(
@@ -93,11 +95,18 @@ def propagate_blocks(
             # The next step takes its memory.
             del values
         with clock.measuring("write"):
-            stored.finish()
+            if written is not None:
+                written.finish()
+            stored.begin_sync()
+        written = stored
         seconds = time.perf_counter() - started
         logger.info("columns %d-%d of %d: %.1f s", span.start, span.stop - 1, num_columns, seconds)
         if number + 1 < len(groups) and _any_stops(comm, place, stop):
+            written.finish()
             return False
+    if written is not None:
+        with clock.measuring("write"):
+            written.finish()
     return True
 
 

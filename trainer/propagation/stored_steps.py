@@ -56,6 +56,7 @@ class StoredSteps:
         """
         self._writer, self._comm, self._shape = writer, layout.grid.comm, shape
         self._steps, self._blocks, self._threads = steps, blocks, threads
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="gnnloom-sync")
         self._order = VertexOrder(layout, shape[0], Kind.PREDICTION)
         self._chunk_rows = stored_chunk_rows(shape[0])
         empty = [self._empty(step, block) for step, block in itertools.product(steps, blocks)]
@@ -98,15 +99,23 @@ class StoredSteps:
 
                 self._written += pool.map(put, self._blocks)
 
-    def finish(self) -> None:
-        """Make everything durable, and record the blocks as done."""
-        comm, writer = self._comm, self._writer
-        records = merge_pieces(self._written)
+    def begin_sync(self) -> None:
+        """Make everything that this rank has written durable, in a thread, while other columns are multiplied."""
+        self._records = merge_pieces(self._written)
         # By the ranks, all at the same time: rank 0 would sync one chunk after the other.
-        sync_paths(path for record in records for path in stored_files(writer.path, record))
+        self._syncing = self._thread.submit(self._sync)
+
+    def _sync(self) -> None:
+        sync_paths(path for record in self._records for path in stored_files(self._writer.path, record))
+
+    def finish(self) -> None:
+        """Wait until everything is durable, and record the blocks as done."""
+        comm, writer = self._comm, self._writer
+        self._syncing.result()
+        self._thread.shutdown()
         announced = writer.work / "ranks"
         # Rank 0 reads and removes them, so they need not survive a crash.
-        announce(announced, comm.rank, records, durable=False)
+        announce(announced, comm.rank, self._records, durable=False)
         comm.barrier()
         if comm.rank == 0:
             found = {record.path: record for record in collect(announced, comm.size)}
