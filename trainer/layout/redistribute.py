@@ -63,6 +63,8 @@ class VertexOrder:
         # Sorted by vertex, the rows of every chunk are a slice. Only those of a round are copied.
         order = self._order
         sorted_rows = rows[first:last].contiguous() if order is None else rows.index_select(0, order[first:last])
+        if self._comm.size == 1:
+            return sorted_rows
         counts = self._counts(np.diff(offset))
         # Offsets of the ranks' rows in the buffers: sorted by sender, whatever the order of arrival.
         arriving = np.concatenate([[0], np.cumsum(counts)]).tolist()

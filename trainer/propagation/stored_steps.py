@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.propagated import (
@@ -83,21 +86,29 @@ class StoredSteps:
             InputError: a value is not a finite number.
         """
         first = block_columns(self._blocks[0], self._shape[1]).start
+
+        def put(chunk: NDArray[Any], start: int, block: int) -> ArrayRecord:
+            columns = block_columns(block, self._shape[1])
+            own = np.ascontiguousarray(chunk[:, columns.start - first : columns.stop - first])
+            if not np.isfinite(own).all():
+                raise self._not_finite(step)
+            return write_rows(self._writer.path, value_path(step, block), start, own)
+
+        pending: deque[Future[ArrayRecord]] = deque()
         with ThreadPoolExecutor(self._threads) as pool:
             for start, rows in self._order.chunks(values, self._chunk_rows):
-                chunk = as_array(rows)
-                if not np.isfinite(chunk).all():
-                    raise InputError(
-                        f"{self._writer.path}: step {step} has a value that is not a finite number: the values grow"
-                        " from step to step; normalize the adjacency, or make fewer steps"
-                    )
+                for block in self._blocks:
+                    pending.append(pool.submit(put, as_array(rows), start, block))
+                    # Each waiting one keeps its chunk in memory.
+                    if len(pending) > self._threads:
+                        self._written.append(pending.popleft().result())
+            self._written += [each.result() for each in pending]
 
-                def put(block: int, start: int = start, chunk: np.ndarray = chunk) -> ArrayRecord:
-                    columns = block_columns(block, self._shape[1])
-                    own = np.ascontiguousarray(chunk[:, columns.start - first : columns.stop - first])
-                    return write_rows(self._writer.path, value_path(step, block), start, own)
-
-                self._written += pool.map(put, self._blocks)
+    def _not_finite(self, step: int) -> InputError:
+        return InputError(
+            f"{self._writer.path}: step {step} has a value that is not a finite number: the values grow from step to"
+            " step; normalize the adjacency, or make fewer steps"
+        )
 
     def begin_sync(self) -> None:
         """Make everything that this rank has written durable, in a thread, while other columns are multiplied."""
