@@ -23,7 +23,8 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import FEATURES, missing_features
 from gnnloom.trainer.place.place import Place
 
-DTYPE: Final = np.dtype(np.float32)
+#: dtype of rows in temporary files.
+PACKED: Final = np.dtype(np.float32)
 
 
 class StoredRows:
@@ -122,7 +123,7 @@ class StoredRows:
         Raises:
             InputError: a feature is not a finite number.
         """
-        packed = temporary_array(self.folder, (len(rows), self.width), DTYPE)
+        packed = temporary_array(self.folder, (len(rows), self.width), PACKED)
         for places, vertices in self._by_range(rows):
             for columns, array in self._arrays:
                 self._copy(array, vertices, places, packed[:, columns])

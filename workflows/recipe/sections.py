@@ -13,6 +13,7 @@ from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import check_options, option, option_field, options_of, parse_bytes
+from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.interop.tables import check_file
 
@@ -114,13 +115,14 @@ class SamplesSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictSection:
-    """``[predict]``: predict the class of every vertex after training."""
+class PredictSection(SmoothingConfig):
+    """``[predict]``: predict the class of every vertex after training, and smooth the classes if asked to."""
 
     out: str | None = option(None, "File to export the classes to, if any.")
     embeddings: bool = option(False, "Also store the output of the last hidden layer.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         try:
             check_file(Path(self.out) if self.out else None)
         except InputError as error:

@@ -10,6 +10,8 @@ from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import find_named, predicting_epoch
 from gnnloom.trainer.config.optimization_config import ended_early
+from gnnloom.trainer.config.smoothing_config import SmoothingConfig
+from gnnloom.trainer.config.stored_predictions import SMOOTHING
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import Recipe
 
@@ -93,6 +95,8 @@ def is_predicted(run: Run, recipe: Recipe) -> bool:
         return False
     predict = recipe.predict
     if predict is None or predictions.facts.get("epoch") != predicting_epoch(run):
+        return False
+    if predict.smooths and SmoothingConfig.of_facts(predictions.facts.get(SMOOTHING)) != predict.smoothing:
         return False
     # A model without hidden layers has no embeddings to store.
     return "embedding" in predictions or not (predict.embeddings and recipe.training.hidden)

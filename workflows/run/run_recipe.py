@@ -17,6 +17,7 @@ from gnnloom.trainer.config.continuation import run_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
+from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
 from gnnloom.workflows.run.stages import prepare, save_recipe, undone, write_output
 
@@ -87,5 +88,11 @@ def _options(request: RecipeRequest, assignment: Assignment) -> dict[str, Any]:
 def prediction(assignment: Assignment) -> PredictConfig:
     """The prediction of a recipe, with all that chooses the shards of the training."""
     section, config = assignment.recipe.predict, assignment.workload.config
-    embeds = section is not None and section.embeddings
-    return PredictConfig.of_training(config, shards=config.shards, embeddings=embeds, threads=config.threads)
+    given = PredictSection() if section is None else section
+    return PredictConfig.of_training(
+        config,
+        shards=config.shards,
+        embeddings=given.embeddings,
+        threads=config.threads,
+        **given.smoothing.to_json(),
+    )

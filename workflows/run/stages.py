@@ -109,7 +109,8 @@ def write_output(assignment: Assignment) -> None:
     recipe, workload = assignment.recipe, assignment.workload
     if "predict" in workload and recipe.predict is not None and recipe.predict.out is not None:
         dataset = Catalog(recipe.catalog)[recipe.dataset.name]
-        write_predictions(dataset, Run.open(dataset, workload.config.run_name), Path(recipe.predict.out))
+        run = Run.open(dataset, workload.config.run_name)
+        write_predictions(dataset, run, Path(recipe.predict.out), smoothed=recipe.predict.smooths)
 
 
 def summary(assignment: Assignment) -> dict[str, Any]:

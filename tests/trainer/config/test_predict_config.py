@@ -11,6 +11,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.request import Assignment
+from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.run.run_recipe import prediction
 
 
@@ -21,7 +22,7 @@ def trained(**options: Any) -> TrainConfig:
 
 def test_an_mpi_job_predicts_with_all_that_chooses_the_shards() -> None:
     config = trained(algorithm="summa", grid=(4, 1), threads=3)
-    recipe = SimpleNamespace(predict=SimpleNamespace(embeddings=True))
+    recipe = SimpleNamespace(predict=PredictSection(embeddings=True, smooth="correct", correct_scale=3.0))
     assignment = cast("Assignment", SimpleNamespace(recipe=recipe, workload=SimpleNamespace(config=config)))
     expected = PredictConfig(
         catalog="c",
@@ -33,6 +34,10 @@ def test_an_mpi_job_predicts_with_all_that_chooses_the_shards() -> None:
         grid=(4, 1),
         embeddings=True,
         threads=3,
+        smooth="correct",
+        smooth_steps=50,
+        smooth_alpha=0.8,
+        correct_scale=3.0,
     )
     assert prediction(assignment) == expected
 

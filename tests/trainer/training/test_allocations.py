@@ -48,6 +48,7 @@ ONE_RANK: dict[str, dict[str, Any]] = {
     "bf16": {"precision": "bf16", "dropout": 0.3},
     "bf16-summa": {"algorithm": "summa", "precision": "bf16"},
     "sage": {"model": "sage", "dropout": 0.3},
+    "mlp": {"model": "mlp", "dropout": 0.3, "hidden": (8, 8, 8), "residual": True},
     "gin": {"model": "gin"},
     "residual": {"hidden": (8, 8, 8), "residual": True, "dropout": 0.3},
     "learned": {"embed": 8, "dropout": 0.3},
@@ -81,7 +82,7 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
 #: Cases that, together, have every algorithm, model, precision, norm and kind of labels of all cases.
 FEW_OF_ONE = (
     "p2p", "broadcast", "bf16-summa", "tensor3d", "transform-first", "gin", "unit-rows", "bf16-gat", "residual",
-    "weighted-labels", "bf16-targets",
+    "weighted-labels", "bf16-targets", "mlp",
 )  # fmt: skip
 FEW_OF_TWO = ("bf16-gat", "columns", "tensor3d")
 

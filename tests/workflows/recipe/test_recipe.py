@@ -88,6 +88,7 @@ def test_an_extreme_value_is_read_or_is_one_error_that_names_the_line(tmp_path: 
         (GOOD + '[cluster]\nmemory = "much"\n', 14, "not a size"),
         (GOOD + '[vertices]\nformat = "random"\nlabel = "y.npy"\n', 15, "label: format random has no such key"),
         (GOOD + '[predict]\nout = "classes.txt"\n', 14, "expected a name that ends in"),
+        (GOOD + "[predict]\nsmooth_alpha = 0.5\n", 14, "needs smooth labels or correct"),
         (GOOD.replace("[train]", "[train"), 9, "not valid TOML"),
         ("top = 1\n" + GOOD, 1, "is outside a section"),
         (
@@ -137,6 +138,16 @@ def test_an_invalid_key_is_reported_with_its_line_and_what_is_allowed(
         read(tmp_path, wrong)
     assert f"line {line}" in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_predictions_may_be_smoothed(tmp_path: Path) -> None:
+    recipe = read(tmp_path, GOOD + '[predict]\nsmooth = "correct"\ncorrect_scale = 20\nsmooth_alpha = 0.5\n')
+    assert recipe.predict is not None
+    found = recipe.predict.smoothing
+    assert (found.smooth, found.smooth_steps, found.smooth_alpha, found.correct_scale) == ("correct", 50, 0.5, 20)
+    again = read(tmp_path, recipe.anywhere().to_toml())
+    assert again.predict == recipe.predict
+    assert not read(tmp_path, GOOD + "[predict]\n").predict.smooths  # type: ignore[union-attr]
 
 
 def test_an_empty_path_is_refused(tmp_path: Path) -> None:

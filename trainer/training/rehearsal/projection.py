@@ -46,8 +46,8 @@ class TrainProjection:
         process_memory, adjacency_memory, feature_memory, workspace_memory, batch_memory: the parts of the memory of the
             busiest rank. The workspace has the tensors of layers and rows on their way between ranks; batches are those
             that are prepared ahead of their use; with the features counts everything else.
-        mapped_bytes: of files that sampled modes map; all ranks of a machine share them, and the system takes their
-            pages back when it needs the memory. Not part of the ranks' memory.
+        mapped_bytes: of files that sampled modes map; all ranks of a machine share them, except for packed rows, and
+            the system takes their pages back when it needs the memory. Not part of the ranks' memory.
         read_bytes: that the busiest rank reads; compressed, as stored.
         written_bytes: on disk in the end, by all ranks: checkpoints, metrics and predictions.
         epoch_seconds: median of an earlier run of the same size on the same shards; None if there is none.
@@ -180,11 +180,16 @@ def process_memory(config: TrainConfig) -> int:
     return PROCESS_MEMORY + (0 if plain else NUMBA_MEMORY)
 
 
-def prediction_bytes(shards: ShardSizes, config: ModelConfig, *, embeddings: bool) -> int:
-    """Bytes of the class, or the predicted numbers, of every vertex, with its scores and perhaps its embedding."""
+def prediction_bytes(shards: ShardSizes, config: ModelConfig, *, embeddings: bool, smooths: bool = False) -> int:
+    """Bytes of the class, or the predicted numbers, of every vertex, with its scores and perhaps its embedding.
+
+    Args:
+        smooths: classes and scores are there a second time, smoothed.
+    """
     options = config.options_of_model(shards.num_features, shards.num_outputs)
     embedding = options.dims[-2] if embeddings and len(options.pairs) > 1 else 0
-    return shards.num_vertices * ((options.dims[-1] + embedding) * np.dtype(config.dtype).itemsize + 4)
+    size, times = np.dtype(config.dtype).itemsize, 1 + smooths
+    return shards.num_vertices * (times * (options.dims[-1] * size + 4) + embedding * size)
 
 
 #: Fields that decide how long an epoch takes.

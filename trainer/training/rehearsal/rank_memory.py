@@ -29,6 +29,7 @@ from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
+from gnnloom.trainer.data.stored_rows import PACKED
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
@@ -248,9 +249,11 @@ class _Rehearsal:
             self.metrics(scores)
 
     def _mapped(self) -> int:
-        """Bytes of the uncompressed copies of the graph and of the vertex data."""
-        shards, sizes = self.shards.shards, self.sizes
+        """Bytes of the uncompressed copies of the graph and of the vertex data, or of the rank's packed rows."""
+        shards, sizes, stored = self.shards.shards, self.sizes, self.session.rows
         n = shards.num_vertices
+        if stored is not None:
+            return len(stored.vertex) * stored.width * PACKED.itemsize
         if sizes is None or not sizes.maps_graph:
             return 0
         entry = index_dtype(n).itemsize + (np.dtype(self.config.dtype).itemsize if shards.weighted else 0)

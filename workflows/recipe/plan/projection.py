@@ -148,7 +148,8 @@ def _train(stage: Stage, inputs: StageInputs) -> Projection:
 
 def _predict(stage: Stage, inputs: StageInputs) -> Projection:
     config, section = inputs.assignment.workload.config, inputs.recipe.predict
-    disk = prediction_bytes(inputs.shards, config, embeddings=section is not None and section.embeddings)
+    embeds, smooths = (False, False) if section is None else (section.embeddings, section.smooths)
+    disk = prediction_bytes(inputs.shards, config, embeddings=embeds, smooths=smooths)
     memory = max(_training(inputs).peak_memory)
     return Projection(stage.name, stage.key, False, memory, disk, 0, None, "disk space before compression")
 
