@@ -70,6 +70,7 @@ CONSUMERS: tuple[Consumer, ...] = (
     Consumer("stored", f"{_ROWS} --shards {{shards1}} --mode neighbor --batch-size 16 --samples {{samples}}"),
     Consumer("link", f"{_PAIRS} --task link"),
     Consumer("link in batches", f"{_PAIRS} --task link --mode neighbor --fanout 3,2 --link-batch 30"),
+    Consumer("rows", f"{_ROWS} --shards {{shards1}} --mode rows --model mlp --steps 0 --batch-size 16"),
     Consumer("vertex", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler vertex --batch-size 16 --presamples 3"),
     Consumer("edge", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler edge --batch-size 16"),
     Consumer("walk", f"{_ROWS} --shards {{shards1}} --mode subgraph --sampler walk --batch-size 16"),
@@ -88,6 +89,7 @@ CONSUMERS: tuple[Consumer, ...] = (
     Consumer("predict", "predict {dataset}/old --checkpoint last --out {out}/a.npz"),
     Consumer("predict best", "predict {dataset}/old --checkpoint best --embeddings --out {out}/a.csv"),
     Consumer("predict shards", "predict {dataset}/old --checkpoint last --embeddings --out {out}/a.npy"),
+    Consumer("smooth", "predict {dataset}/old --checkpoint last --smooth correct --out {out}/a.csv"),
     Consumer("partition", "partition {dataset} --parts 3 --method block --graph {graph} --workers 0"),
     Consumer(
         "partition by size",

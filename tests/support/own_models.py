@@ -185,3 +185,24 @@ class WithDropout(GCN):
 
     def activate(self, output: Tensor) -> Tensor:
         return nn.functional.dropout(super().activate(output), 0.5, self.training)
+
+
+class Rowwise(Model):
+    """A linear module per layer, without the adjacency."""
+
+    needs = frozenset({ONE_LAYOUT})
+    multiplies = False
+    is_rowwise = True
+
+    def create_parameters(self, generator: torch.Generator) -> None:
+        self.linears = nn.ModuleList([nn.Linear(*pair) for pair in self.options.pairs])
+
+    def layer(self, inputs: Inputs, layer: int) -> Tensor:
+        output: Tensor = self.linears[layer](inputs.value)
+        return output
+
+
+class WronglyRowwise(Plain):
+    """Says that it needs no adjacency, and multiplies with it."""
+
+    is_rowwise = True

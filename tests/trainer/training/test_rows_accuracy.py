@@ -80,13 +80,11 @@ class Theirs:
     """Cora as PyTorch Geometric has it: scaled features, and what its transform propagates over the same edges."""
 
     def __init__(self, dataset: Dataset) -> None:
-        from torch_geometric.data import Data
-        from torch_geometric.transforms import SIGN, Compose, NormalizeFeatures
-
+        data, transforms = (pytest.importorskip(f"torch_geometric.{name}") for name in ("data", "transforms"))
         edges, vertices = adjacency(dataset).tocoo(), dataset.vertices()
         self.edges = torch.from_numpy(np.stack([edges.col, edges.row]).astype(np.int64))
-        given = Data(torch.tensor(vertices.feature()).float(), self.edges)
-        given = Compose([NormalizeFeatures(), SIGN(STEPS)])(given)
+        given = data.Data(torch.tensor(vertices.feature()).float(), self.edges)
+        given = transforms.Compose([transforms.NormalizeFeatures(), transforms.SIGN(STEPS)])(given)
         self.inputs = [given.x, *(given[f"x{step}"] for step in range(1, STEPS + 1))]
         self.label, self.split = (
             torch.from_numpy(each.astype(np.int64)) for each in (vertices.label(), vertices.split())
@@ -100,7 +98,7 @@ class Theirs:
         optimizer = torch.optim.Adam(model.parameters(), lr=RATE, weight_decay=DECAY)
         training = torch.nonzero(self.split == 1).squeeze(1)
         for _ in range(EPOCHS):
-            for rows in training[torch.randperm(len(training))].split(BATCH):  # type: ignore[no-untyped-call]
+            for rows in torch.split(training[torch.randperm(len(training))], BATCH):
                 optimizer.zero_grad()
                 loss = torch.nn.functional.cross_entropy(model([each[rows] for each in inputs]), self.label[rows])
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -114,10 +112,8 @@ class Theirs:
         return float((scores.argmax(1) == self.label)[chosen].double().mean())
 
     def smoothed(self, scores: Tensor) -> Tensor:
-        from torch_geometric.nn import CorrectAndSmooth
-
         mask = self.split == 1
-        model = CorrectAndSmooth(50, 1.0, 50, 0.8)
+        model = pytest.importorskip("torch_geometric.nn").CorrectAndSmooth(50, 1.0, 50, 0.8)
         found: Tensor = model(scores.softmax(1), self.label[mask], mask, self.edges)
         return found
 
@@ -154,7 +150,6 @@ def compare(what: str, ours: list[float], theirs: list[float]) -> None:
 
 @pytest.mark.long
 def test_sign_is_as_accurate_as_that_of_pyg(cora: Dataset) -> None:
-    pytest.importorskip("torch_geometric")
     theirs = Theirs(cora)
     options = {"hidden": ((STEPS + 1) * WIDTH,)}
     ours = [train(LoneCommunicator(), config(cora, "sign", seed, **options))["test_accuracy"] for seed in SEEDS]
@@ -163,7 +158,6 @@ def test_sign_is_as_accurate_as_that_of_pyg(cora: Dataset) -> None:
 
 @pytest.mark.long
 def test_corrected_and_smoothed_perceptrons_are_as_accurate_as_those_of_pyg(cora: Dataset) -> None:
-    pytest.importorskip("torch_geometric")
     theirs, before, after = Theirs(cora), list[float](), list[float]()
     for seed in SEEDS:
         given = config(cora, "mlp", seed, hidden=(WIDTH,), steps=(0,))

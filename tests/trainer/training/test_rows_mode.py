@@ -261,6 +261,16 @@ def test_features_that_are_never_negative_are_scaled_by_default(catalog: Catalog
         assert by_default == chosen, name
 
 
+def test_a_model_of_ones_own_trains_on_rows_if_it_treats_them_one_by_one(catalog: Catalog) -> None:
+    store(catalog, PROBLEMS["directed"])
+    own = "support.own_models:Rowwise"
+    found = train(LoneCommunicator(), config(catalog, "directed", "own", model=own, epochs=20))
+    assert found["loss"][-1] < 0.8 * found["loss"][0]
+    assert Run.open(catalog["directed"], "own").predictions().embedding().shape == (60, HIDDEN[-1])
+    with pytest.raises(CollectiveError, match=r"treats rows one by one .*, but multiplies with the adjacency"):
+        train(LoneCommunicator(), config(catalog, "directed", "wrong", model="support.own_models:WronglyRowwise"))
+
+
 @pytest.mark.parametrize("mode", ["rows", "full"])
 def test_the_adjacency_is_not_read(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     store(catalog, PROBLEMS["directed"])

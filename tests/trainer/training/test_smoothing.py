@@ -21,8 +21,6 @@ from support.problems import Problem, problem
 from support.shards import store_row_shards
 from support.tolerance import assert_close
 
-pyg = pytest.importorskip("torch_geometric.nn")
-
 PROBLEMS = {
     given.name: given
     for given in (
@@ -109,6 +107,8 @@ def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def _reference(given: Problem, scores: np.ndarray, method: str) -> np.ndarray:
     """What PyTorch Geometric makes of the scores."""
+    # Here, as every process of a test run collects this module, and the import takes seconds.
+    pyg = pytest.importorskip("torch_geometric.nn")
     adjacency = given.adjacency.tocoo()
     edges = torch.from_numpy(np.stack([adjacency.col, adjacency.row]).astype(np.int64))
     weight = torch.from_numpy(adjacency.data.astype(np.float64))
