@@ -35,6 +35,13 @@ class PredictConfig(SmoothingConfig):
     wait_timeout: float = option(
         600.0, "Seconds that a rank waits for others before it ends with a report; 0: forever", least=0
     )
+    evaluation_memory: int = option(
+        0,
+        "Memory of each rank, such as 2G, beyond which a prediction runs from disk; 0: more than half of what the"
+        " machine has left",
+        least=0,
+        is_size=True,
+    )
     threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
 
     @classmethod
@@ -47,6 +54,7 @@ class PredictConfig(SmoothingConfig):
         embeddings: bool = False,
         checkpoint: str = "auto",
         wait_timeout: float | None = None,
+        evaluation_memory: int | None = None,
         **smoothing: Any,
     ) -> PredictConfig:
         """Predict with a run of a dataset, which may have moved or got another name since the training.
@@ -54,6 +62,7 @@ class PredictConfig(SmoothingConfig):
         Args:
             ranks: number of ranks; by default that of the training.
             wait_timeout: seconds that a rank waits for others; by default those of the training.
+            evaluation_memory: bytes of each rank beyond which it predicts from disk; by default those of the training.
             smoothing: fields of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
         trained = TrainConfig.of_run(run)
@@ -65,6 +74,7 @@ class PredictConfig(SmoothingConfig):
             embeddings=embeddings,
             checkpoint=checkpoint,
             wait_timeout=wait_timeout,
+            evaluation_memory=evaluation_memory,
             **smoothing,
         )
 
@@ -79,6 +89,7 @@ class PredictConfig(SmoothingConfig):
         threads: int = 0,
         checkpoint: str = "auto",
         wait_timeout: float | None = None,
+        evaluation_memory: int | None = None,
         **smoothing: Any,
     ) -> PredictConfig:
         """Predict with the run that a configuration names.
@@ -87,6 +98,7 @@ class PredictConfig(SmoothingConfig):
             shards: key of the shards that the run was trained on, if known.
             ranks: number of ranks; by default that of the training.
             wait_timeout: seconds that a rank waits for others; by default those of the training.
+            evaluation_memory: bytes of each rank beyond which it predicts from disk; by default those of the training.
             smoothing: fields of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
         # Row shards and a given process grid fit one number of ranks, so they are kept only if that number is the same.
@@ -104,5 +116,6 @@ class PredictConfig(SmoothingConfig):
             threads=threads,
             checkpoint=checkpoint,
             wait_timeout=trained.wait_timeout if wait_timeout is None else wait_timeout,
+            evaluation_memory=trained.evaluation_memory if evaluation_memory is None else evaluation_memory,
             **smoothing,
         )

@@ -11,7 +11,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
+from weakref import finalize
 
 import google_crc32c
 import numpy as np
@@ -86,7 +87,7 @@ class ColumnStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self.num_rows, self.num_columns = folder, num_rows, num_columns
         self._dtype, self._block_width = dtype, width
-        self._unnamed: dict[int, IO[bytes]] | None = {} if is_unnamed else None
+        self._unnamed: dict[int, _UnnamedFile] | None = {} if is_unnamed else None
         self._keeps_pages = keeps_pages
         wanted = min(max(_TILE_BYTES // (dtype.itemsize * max(1, num_columns)), _FEWEST_ROWS), _MOST_ROWS)
         self.tile_rows = tile_rows or max(1, round(wanted / multiple)) * multiple
@@ -203,8 +204,8 @@ class ColumnStore:
             return
         if block not in self._unnamed:
             num_bytes = self.num_rows * self._width(block) * self._dtype.itemsize
-            self._unnamed[block] = _reserved(self._folder, num_bytes)
-        yield self._unnamed[block].fileno()
+            self._unnamed[block] = _UnnamedFile(self._folder, num_bytes)
+        yield self._unnamed[block].descriptor
 
     def _file(self, block: int) -> Path:
         return self._folder / f"{block:05d}.columns"
@@ -249,18 +250,23 @@ class ColumnStore:
         return values
 
 
-def _reserved(folder: Path, num_bytes: int) -> IO[bytes]:
-    """A temporary file for which the disk has room: writing to a mapped file on a full disk would end the process."""
-    file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by its user
-    try:
-        fault_point("columns.reserve", folder)
-        os.posix_fallocate(file.fileno(), 0, num_bytes)
-    except OSError as error:
-        file.close()
-        raise BudgetError(
-            f"{folder}: no room for {num_bytes:,} bytes of temporary files ({error.strerror}); free disk space"
-        ) from error
-    return file
+class _UnnamedFile:
+    """A temporary file for which the disk has room: writing to a mapped file on a full disk would end the process.
+
+    It is closed, and its space freed, by :meth:`close`, or when nothing refers to it.
+    """
+
+    def __init__(self, folder: Path, num_bytes: int) -> None:
+        try:
+            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+                fault_point("columns.reserve", folder)
+                os.posix_fallocate(file.fileno(), 0, num_bytes)
+                self.descriptor = os.dup(file.fileno())
+        except OSError as error:
+            raise BudgetError(
+                f"{folder}: no room for {num_bytes:,} bytes of temporary files ({error.strerror}); free disk space"
+            ) from error
+        self.close = finalize(self, os.close, self.descriptor)
 
 
 def _read_into(descriptor: int, data: NDArray[np.uint8], offset: int) -> int:

@@ -51,7 +51,7 @@ class Source:
     memory: int = 0
 
 
-def can_stream(model: Model) -> bool:
+def can_stream(model: Model | type[Model]) -> bool:
     """Whether a model's layers can be run on ranges of rows, with products in between.
 
     Attention reads the rows of neighbors themselves.
@@ -94,6 +94,7 @@ def streamed_outputs(model: Model, source: Source, *, embeds: bool = False) -> t
     # A place of its own, whose memory is free again afterwards.
     place = Place(model.place.feature_dtype, source.num_threads)
     operator = RangeOperator(source.comm, place)
+    operator.form_groups()
     try:
         model.operator = operator
         # The cheaper order forward, in the first layer too: no product is kept, and none is differentiated.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -124,6 +126,29 @@ def settle(
     if on_disk and width > COLUMNS:
         width = width // COLUMNS * COLUMNS
     return Shape(width, on_disk, range_rows, memory, ranks_here * (footprint.matrices + memory) < available)
+
+
+def whole_bytes(sizes: RankSizes, dims: Sequence[int], place: Place) -> int:
+    """Bytes that a rank takes at least to evaluate with everything in memory.
+
+    Args:
+        dims: widths from the input features to the outputs.
+    """
+    item = place.feature_dtype.itemsize
+    # A layer has its input and its output, and the first one leaves the features to the end of the evaluation.
+    rows = max(before + after for before, after in pairwise(dims)) if len(dims) > 2 else sum(dims)
+    halo = (sizes.num_halo + sizes.num_sent) * max(dims)
+    return sizes.adjacency_bytes + sizes.index_bytes + item * (sizes.num_rows * (dims[0] + rows) + halo)
+
+
+def fits_whole(comm: Communicator, sizes: RankSizes, dims: Sequence[int], place: Place, given: int) -> bool:
+    """Whether all ranks can evaluate with everything in memory. Collective.
+
+    Args:
+        given: as for :func:`settle`.
+    """
+    memory = given or int(available_memory() * _SHARE) // comm.ranks_on_this_machine()
+    return not comm.gather_numbers([whole_bytes(sizes, dims, place) > memory]).any()
 
 
 def check_room(folder: Path, needed: int) -> None:

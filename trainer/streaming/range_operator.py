@@ -33,11 +33,14 @@ class RangeOperator(WholeRows):
     """Runs layers on some rows at a time. A layer is run again for every product that it asks for."""
 
     def __init__(self, comm: Communicator, place: Place) -> None:
-        """Begin without rows. Collective."""
+        """Begin without rows. Communicates nothing; call :meth:`form_groups` before the first layer."""
         super().__init__(ProcessGrid(comm, {AXIS: comm.size}, place), np.empty(0, np.int64))
-        # Ranks have different numbers of ranges, and groups are formed by all of them.
-        self.grid.group(())
         self.load(np.empty(0, np.int64), ())
+
+    def form_groups(self) -> None:
+        """Form the groups of ranks that layers may ask for. Collective."""
+        # Ranks have different numbers of ranges, and all of them form a group.
+        self.grid.group(())
 
     def load(self, vertex: NDArray[np.int64], products: Sequence[Tensor]) -> None:
         """Have these rows from now on.

@@ -378,6 +378,8 @@ class Training:
         found = {**self.course.summary, **(details or {}), **({"class_epoch": kept} if details else {})}
         result = describe_result(self.session, self.run, self.lines, list(self.figures), found, stopped=stopped)
         result |= gather_costs(self.session, self.last_traffic)
+        if self.mode.evaluation is not None:
+            result["evaluation"] = dict(self.mode.evaluation)
         if self.comm.rank == 0:
             for what, facts in self.course.summary.items():
                 logger.info("%s: %s", what.replace("_", " "), "  ".join(f"{name} {facts[name]}" for name in facts))

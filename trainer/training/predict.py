@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -14,6 +18,7 @@ from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.algorithm import STREAMS
 from gnnloom.trainer.comm.agreement import Alike, broadcast_bytes, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
@@ -22,12 +27,23 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.stored_predictions import SMOOTHING, Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import FEATURES
+from gnnloom.trainer.data.open_shards import FEATURES, OwnRowShard
 from gnnloom.trainer.layout.vertex_arrays import VertexArrayPiece, write_vertex_arrays
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.place.global_generator import Draws
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.propagation.memory import RankSizes
+from gnnloom.trainer.streaming.evaluation import Report, can_stream
+from gnnloom.trainer.streaming.memory import fits_whole
 from gnnloom.trainer.training.alike import alike_data
-from gnnloom.trainer.training.session import Session, open_session, predicted_rows, threads_per_rank, writing
+from gnnloom.trainer.training.session import (
+    Session,
+    open_session,
+    predicted_rows,
+    streamed_rows,
+    threads_per_rank,
+    writing,
+)
 from gnnloom.trainer.training.smoothing import objective_of, smooth
 from gnnloom.trainer.training.state.checkpoint import restore
 
@@ -60,19 +76,26 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
             comm, lambda: OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size), alike
         )
         num_threads = threads_per_rank(comm, config.threads)
-        session = together(comm, lambda: open_session(comm, opened, num_threads))
+        # Smoothing multiplies scores with an adjacency in memory.
+        streams = not found.smoothing.smooths and _streams(comm, opened, config.evaluation_memory)
+        session = together(comm, lambda: open_session(comm, opened, num_threads, streams=streams))
         if found.smoothing.smooths:
             together(comm, lambda: objective_of(session))
         checkpoint = together(comm, lambda: _checkpoint_of(comm, opened, config))
-        inputs = session.take_inputs()
+        inputs = None if streams else session.take_inputs()
         together(comm, lambda: restore(checkpoint, session.model))
-        write_predictions(session, inputs, checkpoint.epoch, found)
+        if inputs is not None:
+            write_predictions(session, inputs, checkpoint.epoch, found)
+            report = None
+        else:
+            report = _write_from_disk(session, config, checkpoint.epoch, found)
     per_rank = comm.gather_numbers([opened.counter.bytes, peak_memory()])
     return summary(run, checkpoint.epoch) | {
         "reused": False,
         "ranks": comm.size,
         "bytes_read": per_rank[:, 0].astype(int).tolist(),
         "peak_memory": per_rank[:, 1].astype(int).tolist(),
+        **({} if report is None else {"evaluation": report.to_json()}),
     }
 
 
@@ -88,6 +111,34 @@ def find_predictions(comm: Communicator, run: Run, config: PredictConfig) -> Fou
     length = int(comm.gather_numbers([len(content)])[0, 0])
     first = json.loads(broadcast_bytes(comm, content, length, 0))
     return Found(first["epoch"], first["embeds"], SmoothingConfig.of_facts(first["smoothing"]))
+
+
+def _streams(comm: Communicator, opened: OpenedRun, memory: int) -> bool:
+    """Whether to predict from disk: the graph, the features and the layers do not fit memory. Collective.
+
+    Args:
+        memory: bytes of each rank; 0 for its share of what the machine has left.
+    """
+    config, shards = opened.config, opened.shards
+    is_stored = not (config.embed or config.train_features or config.on_pairs)
+    streams = STREAMS in config.chosen_algorithm.capabilities and can_stream(config.model_kind.load())
+    if not isinstance(shards, OwnRowShard) or not is_stored or not streams or "feature" not in shards.shard:
+        return False
+    place = Place(getattr(torch, config.feature_dtype))
+    # Classes are few: the widths of the hidden layers and of the features decide.
+    dims = (shards.shards.num_features, *config.hidden, max(shards.shards.num_classes, shards.shards.num_targets, 1))
+    return not fits_whole(comm, RankSizes.of(shards.shard), dims, place, memory)
+
+
+def _write_from_disk(session: Session, config: PredictConfig, epoch: int, wanted: Found) -> Report:
+    """Predict from disk, and write the predictions to the run. Collective."""
+    run, norm = session.opened.run, session.config.feature_norm
+    if norm == "auto" and run.is_finished:
+        norm = run.result().get("feature_norm", norm)
+    with session.drawing(Draws.EVALUATION, epoch):
+        found = streamed_rows(session, norm, config.evaluation_memory, embeddings=wanted.embeds)
+    write_rows(session, found.rows, epoch, wanted.smoothing)
+    return found.report
 
 
 def _computed(run: Run, config: PredictConfig) -> TrainConfig:
@@ -134,6 +185,19 @@ def write_predictions(session: Session, inputs: Inputs, epoch: int, wanted: Foun
     """
     with session.drawing(Draws.EVALUATION, epoch):
         outputs = predicted_rows(session, inputs, embeddings=wanted.embeds)
+    write_rows(session, outputs, epoch, wanted.smoothing)
+
+
+def write_rows(session: Session, outputs: Mapping[str, Tensor], epoch: int, smoothing: SmoothingConfig) -> None:
+    """Smooth predictions if that is wanted, and write them to the run. Collective.
+
+    Args:
+        outputs: this rank's rows of the arrays, by name.
+        epoch: number of epochs that the model was trained.
+
+    Raises:
+        CollectiveError: the predictions are to be smoothed, but the shards have no labels.
+    """
     comm, run, shards = session.comm, session.opened.run, session.opened.shards.shards
     num_layers = session.model.num_layers
     dims = {**session.objective.task.predicts, "embedding": ("vertex", "feature")}
@@ -144,9 +208,9 @@ def write_predictions(session: Session, inputs: Inputs, epoch: int, wanted: Foun
         for name, rows in outputs.items()
     ]
     facts: dict[str, Any] = {"epoch": epoch, "num_classes": shards.num_classes}
-    if wanted.smoothing.smooths:
-        smoothed = smooth(session, outputs["score"], wanted.smoothing)
-        facts[SMOOTHING] = wanted.smoothing.to_json() | smoothed.figures
+    if smoothing.smooths:
+        smoothed = smooth(session, outputs["score"], smoothing)
+        facts[SMOOTHING] = smoothing.to_json() | smoothed.figures
         arrays += [
             VertexArrayPiece(name, rows, smoothed.layout, dims[name.removeprefix(SMOOTHED)])
             for name, rows in smoothed.arrays.items()

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.algorithms.algorithm import OperatorContext
@@ -38,6 +40,8 @@ from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.streaming.evaluation import Report, Source, streamed_outputs
+from gnnloom.trainer.streaming.range_operator import RangeOperator
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss, TaskContext
 
 
@@ -200,8 +204,11 @@ def writing(
         yield found
 
 
-def open_session(comm: Communicator, opened: OpenedRun, num_threads: int) -> Session:
+def open_session(comm: Communicator, opened: OpenedRun, num_threads: int, *, streams: bool = False) -> Session:
     """Read this rank's shards and build its operator and model. Communicates nothing.
+
+    Args:
+        streams: leave the features and the adjacency on disk, for an evaluation from there.
 
     Raises:
         InputError: the shards lack features.
@@ -212,7 +219,7 @@ def open_session(comm: Communicator, opened: OpenedRun, num_threads: int) -> Ses
     before = peak_memory()
     # By default torch uses all cores in every rank.
     torch.set_num_threads(num_threads)
-    session = read_share(comm, opened, Place(getattr(torch, config.feature_dtype), num_threads))
+    session = read_share(comm, opened, Place(getattr(torch, config.feature_dtype), num_threads), streams=streams)
     session.load_seconds, session.load_memory = time.perf_counter() - started, peak_memory() - before
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
     session.model = build_model(session.operator, config, config.seed, session.options)
@@ -236,8 +243,11 @@ def build_model(operator: Operator, config: ModelConfig, seed: int, options: Mod
     return model
 
 
-def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
+def read_share(comm: Communicator, opened: OpenedRun, place: Place, *, streams: bool = False) -> Session:
     """Read what a rank has of the graph and the features; its session still lacks the model. Communicates nothing.
+
+    Args:
+        streams: see :func:`open_session`.
 
     Raises:
         InputError: the shards lack features or what the task predicts, the weights of the classes do not fit them, the
@@ -266,6 +276,8 @@ def read_share(comm: Communicator, opened: OpenedRun, place: Place) -> Session:
         return _on_samples(comm, opened, shards, objective, place)
     if config.mode_kind.reads_rows and isinstance(shards, OwnRowShard):
         return _on_rows(comm, opened, shards, objective, place)
+    if streams and isinstance(shards, OwnRowShard):
+        return _on_disk(comm, opened, shards, objective, place)
     options = config.options_of_model(shards.shards.num_features, objective.num_outputs)
     operator = _operator(comm, opened, options, place)
     first, last = operator.layout(0), operator.layout(len(options.pairs))
@@ -322,6 +334,14 @@ def _on_samples(
     return Session(comm, opened, objective, options, operator, shards.shard, None, samples)
 
 
+def _on_disk(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, objective: Objective, place: Place) -> Session:
+    """A session that evaluates from disk: only the ids of the rank's vertices are in memory."""
+    options = opened.config.options_of_model(shards.shards.num_features, objective.num_outputs)
+    operator = RangeOperator(comm, place)
+    operator.load(shards.shard.vertex(), ())
+    return Session(comm, opened, objective, options, operator, shards.shard, None)
+
+
 def _attach_inference(session: Session) -> None:
     """Give a model that takes edges what forms its scores on the whole graph. Communicates nothing."""
     # They import numba, which only such models, and modes that sample, load.
@@ -329,7 +349,8 @@ def _attach_inference(session: Session) -> None:
     from gnnloom.trainer.modes.epochs.edge_inference import WholeInference  # noqa: PLC0415
 
     config, model = session.config, session.model
-    assert isinstance(model, EdgeModel)
+    if not isinstance(model, EdgeModel):
+        return
     model.inference = WholeInference(
         dataset=session.opened.dataset,
         inputs=session.opened.shards.shards.artifact.inputs,
@@ -355,6 +376,41 @@ def _on_rows(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, objecti
 def vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
     """This rank's rows if the vertices are split along ``axes``, in the order of ``layout``."""
     return opened.vertex_rows(layout.order, layout.grid.span(opened.shards.num_vertices, axes))
+
+
+def streamed_rows(session: Session, feature_norm: str, memory: int, *, embeddings: bool) -> StreamedRows:
+    """The arrays to write for this rank's rows, by name, from disk. Collective.
+
+    Args:
+        feature_norm: how the features were scaled in training, or ``auto``.
+        memory: bytes of this rank; 0 for its share of what the machine has left.
+    """
+    model, opened = session.model.eval(), session.opened
+    shards = opened.shards.shards
+    if not isinstance(shards, RowShards):
+        raise InputError(f"{shards.artifact.path}: only row shards are evaluated from disk")
+    source = Source(
+        comm=session.comm,
+        shards=shards,
+        folder=opened.dataset.path,
+        counter=opened.counter,
+        normalization=session.config.normalization,
+        feature_norm=feature_norm,
+        num_threads=session.place.threads.num_threads,
+        memory=memory,
+    )
+    with torch.no_grad(), session.comm.traffic.recording():
+        found, report = streamed_outputs(model, source, embeds=embeddings)
+        rows = session.objective.predict(session.operator.layout(model.num_layers), found.scores)
+    return StreamedRows(rows if found.embedding is None else {**rows, "embedding": found.embedding}, report)
+
+
+@dataclass(frozen=True)
+class StreamedRows:
+    """Arrays by name, and how they were computed."""
+
+    rows: dict[str, torch.Tensor]
+    report: Report
 
 
 def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dict[str, torch.Tensor]:

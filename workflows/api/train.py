@@ -72,6 +72,7 @@ def predict(
     embeddings: bool = False,
     checkpoint: str = "auto",
     wait_timeout: float | None = None,
+    evaluation_memory: int | None = None,
     pairs: Path | str | None = None,
     top: int | None = None,
     of: Path | str | None = None,
@@ -98,6 +99,7 @@ def predict(
         embeddings: store the output of the last hidden layer too.
         checkpoint: the checkpoint that predicts: ``best``, ``last``, or ``auto``, the best one if the run has one.
         wait_timeout: seconds that a rank waits for others, 0 for any time; by default those of the training.
+        evaluation_memory: bytes of each rank beyond which it predicts from disk; by default those of the training.
         pairs: file with pairs to score, in any format of edges, by the ids of the source.
         top: number of targets to find for each vertex: those with the highest scores to which no edge of the graph
             leads from it.
@@ -142,6 +144,7 @@ def predict(
             wanted,
             ranks=ranks,
             wait_timeout=wait_timeout,
+            evaluation_memory=evaluation_memory,
             **asked,
             **smoothing,
         )

@@ -70,6 +70,8 @@ EVERY = [
     for shape in SHAPES
     if name != "weighted" or model.startswith("gcn")
 ]
+#: Machine epsilon of bfloat16.
+BF16 = 2.0**-7
 PRECISIONS = ("float64", "float32", "bf16")
 
 
@@ -98,9 +100,13 @@ def test_outputs_from_disk_are_those_of_the_whole_graph_in_memory(
     results = run_program(max(RANKS), "streamed", tmp_path, cases, timeout=1800)
     for case, found in zip(chosen, results, strict=True):
         differences, largest = np.split(np.array(found["figures"]), 2)
-        dtype = {"float64": np.float64, "float32": np.float32, "bf16": np.float32}[case[-1]]
         for name, difference, scale in zip(found["names"], differences, largest, strict=True):
-            assert_close(difference / max(1.0, scale), 0.0, steps=3, dtype=dtype, message=f"{case} {name}")
+            message = f"{case} {name}"
+            if case[-1] == "bf16":
+                # The order of the first layer's products differs, and each is rounded.
+                assert difference <= 4 * BF16 * max(1.0, scale), message
+            else:
+                assert_close(difference / max(1.0, scale), 0.0, steps=3, dtype=np.dtype(case[-1]), message=message)
         assert found["report"]["on_disk"] == SHAPES[case[3]]["on_disk"]
     # Not even after an evaluation in which several ranks wrote files.
     for name in PROBLEMS:

@@ -114,6 +114,8 @@ class Mode(ABC):
     def __init__(self, context: ModeContext) -> None:
         """Prepare. Collective."""
         self.context = context
+        #: How the last evaluation was computed, if it was from disk.
+        self.evaluation: Mapping[str, Any] | None = None
 
     @abstractmethod
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:

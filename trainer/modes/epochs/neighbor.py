@@ -154,7 +154,9 @@ class NeighborMode(Mode):
             num_threads=context.place.threads.num_threads,
             memory=context.evaluation_memory,
         )
-        return streamed_outputs(context.model, source)[0].scores
+        found, report = streamed_outputs(context.model, source)
+        self.evaluation = report.to_json()
+        return found.scores
 
     def _step(self, drawn: Drawn) -> tuple[float, float]:
         """Form the gradients of a batch; returns this rank's contribution to the loss, and its terms. Collective."""

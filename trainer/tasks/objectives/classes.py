@@ -24,6 +24,8 @@ from gnnloom.trainer.tasks.task import CODES
 
 #: Up to this many classes, the confusion matrix is formed; it grows with their square.
 _CONFUSION_CLASSES = 256
+#: Scores that are compared at a time.
+_PART_NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,15 @@ def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
         scores: (num_rows, columns held) of the layout.
     """
     group, place = layout.column_group, layout.place
+    if group.size == 1 and not place.rehearses:
+        # Some rows at a time: the scores may be on disk, and looking for NaN takes memory.
+        found = place.lasting((len(scores),), torch.int64)
+        most = max(1, _PART_NUMBERS // max(1, scores.shape[1]))
+        for part, out in zip(torch.split(scores, most), torch.split(found, most), strict=True):
+            torch.argmax(_comparable(part), 1, out=out)
+        return found
     # Not a number counts as the highest score, wherever the columns are: MPI leaves its maximum undefined.
-    if torch.isnan(scores).any():
-        scores = scores.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    scores = _comparable(scores)
     if group.size == 1:
         return scores.argmax(1)
     highest = scores.amax(1) if scores.shape[1] else place.zeros((len(scores),), scores.dtype).fill_(-torch.inf)
@@ -126,6 +134,12 @@ def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
         winner[mine] = scores[mine].argmax(1) + layout.columns(num_classes).start
     group.all_reduce(winner, Kind.METRICS, Reduction.MIN)
     return winner
+
+
+def _comparable(scores: Tensor) -> Tensor:
+    if torch.isnan(scores).any():
+        return scores.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    return scores
 
 
 class MaskedCrossEntropy(MaskedLoss):

@@ -77,6 +77,16 @@ _OPTIONS = (
         least=0,
         default_text="that of the run",
     ),
+    Option(
+        "evaluation_memory",
+        int,
+        "Memory of each rank, such as 2G, beyond which a prediction runs from disk; 0: more than half of what the"
+        " machine has left.",
+        group=Group.EXECUTION,
+        least=0,
+        is_size=True,
+        default_text="that of the run",
+    ),
 )
 
 
@@ -93,6 +103,7 @@ def predict_command(
     out: Path | None,
     embeddings: bool,
     wait_timeout: float | None,
+    evaluation_memory: int | None,
     pairs: Path | None,
     top: int | None,
     of: Path | None,
@@ -119,7 +130,13 @@ def predict_command(
       gnnloom predict web/links --pairs candidates.csv --out scores.parquet
       gnnloom predict web/links --top 10 --of users.txt --out best.csv
     """
-    asked = {"embeddings": embeddings, "checkpoint": checkpoint, "wait_timeout": wait_timeout, **smoothing.to_json()}
+    asked = {
+        "embeddings": embeddings,
+        "checkpoint": checkpoint,
+        "wait_timeout": wait_timeout,
+        "evaluation_memory": evaluation_memory,
+        **smoothing.to_json(),
+    }
     with ranks_of_job("gnnloom predict", exits=True) as here:
         result = predict_run(here, lambda: open_run(name, run), out, Wanted(pairs, top, of), ranks=ranks, **asked)
         if here.is_first:
