@@ -6,7 +6,7 @@ SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-loader bench-links bench-propagate bench-modes bench-minibatch bench-startup \
-	bench-plan bench-exclusion clean
+	bench-plan bench-exclusion bench-evaluation clean
 
 install: .venv/warm
 
@@ -170,6 +170,10 @@ bench-plan: .venv/installed-for-benchmarks
 # Epochs that exclude a tenth of the edges from their products, and epochs that do not; SCALE=small takes a minute.
 bench-exclusion: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_exclusion.py --scale $(SCALE)
+
+# Exact evaluation and prediction from disk; within a limit, give it a control group (--group).
+bench-evaluation: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_evaluation.py --scale $(SCALE)
 
 # Processor and wall time of commands before they do anything; SCALE=small takes half a minute.
 bench-startup: .venv/installed-for-benchmarks

@@ -51,7 +51,7 @@ def main() -> None:
     rmat, dim, share = options.rmat or rmat, options.dim or dim, options.share or share
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-samples-") as folder:
         _prepare(folder, rmat, dim, share)
-        limit = _limited(options.cap << 20, options.group)
+        limit = limited(options.cap << 20, options.group)
         unmeasured = ("--no-final-eval",) if options.no_final_eval else ()
         sampled, seconds = _run(
             folder, "sample", "--epochs", EPOCHS, "--fanout", FANOUTS, "--workers", "2", limit=limit
@@ -60,7 +60,7 @@ def main() -> None:
         print(f"RESULT samples_disk {sampled['bytes'] / 1e9:.4g} GB\nRESULT samples_drawn {seconds:.4g} s")
         found = {"disk": _train(folder, "--samples", sampled["key"], *unmeasured, limit=limit)}
         if options.group:
-            _print_usage(options.group)
+            print_usage(options.group, "samples")
         if not options.only_disk:
             found["memory"] = _train(folder, "--fanout", FANOUTS, "--batch-size", BATCH, *unmeasured)
             if found["memory"]["loss"] != found["disk"]["loss"]:
@@ -96,7 +96,7 @@ def _train(folder: str, *options: str, limit: Callable[[], None] | None = None) 
     return result
 
 
-def _limited(num_bytes: int, group: Path | None) -> Callable[[], None] | None:
+def limited(num_bytes: int, group: Path | None) -> Callable[[], None] | None:
     """What a process calls before its program to limit itself and all that it starts; None without a limit."""
     if num_bytes:
         print(f"limit of private memory: {num_bytes >> 20} MiB per process (RLIMIT_DATA)")
@@ -115,10 +115,14 @@ def _limited(num_bytes: int, group: Path | None) -> Callable[[], None] | None:
     return apply
 
 
-def _print_usage(group: Path) -> None:
-    """Print the most memory that a control group ever used at a time."""
+def print_usage(group: Path, what: str) -> None:
+    """Print the most memory that a control group ever used at a time.
+
+    Args:
+        what: beginning of the figure's name.
+    """
     usage = next(path for path in map(group.joinpath, _GROUP_PEAKS) if path.exists())
-    print(f"RESULT samples_group_peak {int(usage.read_text()) / 1e9:.4g} GB")
+    print(f"RESULT {what}_group_peak {int(usage.read_text()) / 1e9:.4g} GB")
 
 
 def _run(

@@ -103,7 +103,9 @@ class Model(nn.Module, ABC):
     #: The layers use the features themselves as well as their product with the adjacency.
     needs_features: ClassVar[bool] = False
     #: A layer's output may have fewer rows than its input, the leading ones, as with sampled neighbors. What a layer
-    #: adds to a product then goes through ``own_product`` or ``operator.align`` first.
+    #: adds to a product then goes through ``own_product`` or ``operator.align`` first. Between two products, every row
+    #: is computed by itself, and a layer keeps nothing for later ones: an evaluation from disk runs it several times,
+    #: on some rows each.
     takes_blocks: ClassVar[bool] = False
     #: The model is called with the edges of batches, has no layers of its own, and is evaluated by its ``inference``.
     takes_edges: ClassVar[bool] = False
