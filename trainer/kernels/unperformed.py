@@ -103,8 +103,20 @@ def even_offsets(count: int, total: int) -> NDArray[np.int64]:
 
 _ATEN = torch.ops.aten
 #: Operations whose results have the shape of their operand.
-_ALIKE = frozenset({_ATEN.clone, _ATEN._to_copy, _ATEN.zeros_like, _ATEN.ones_like, _ATEN.empty_like})  # noqa: SLF001
-_REDUCTIONS = frozenset({_ATEN.sum, _ATEN.mean, _ATEN.any, _ATEN.all, _ATEN.max, _ATEN.min, _ATEN.argmax})
+_ALIKE = frozenset(
+    {
+        _ATEN.clone,
+        _ATEN._to_copy,  # noqa: SLF001
+        _ATEN.zeros_like,
+        _ATEN.ones_like,
+        _ATEN.empty_like,
+        _ATEN.index_put,
+        _ATEN.softplus_backward,
+    }
+)
+_REDUCTIONS = frozenset(
+    {_ATEN.sum, _ATEN.mean, _ATEN.any, _ATEN.all, _ATEN.max, _ATEN.min, _ATEN.argmax, _ATEN.logsumexp}
+)
 
 
 def tensors_in(values: object) -> Iterator[Tensor]:
@@ -136,6 +148,11 @@ def result_shape(function: Any, given: Mapping[str, Any]) -> tuple[int, ...] | N
     kind, operand = function.overloadpacket, given.get("self")
     if "size" in given:
         return tuple(given["size"])
+    if "input_sizes" in given:
+        # The gradient of what a view was taken from.
+        return tuple(given["input_sizes"])
+    if kind is _ATEN.cat:
+        return _joined([tuple(each.shape) for each in given["tensors"]], given.get("dim", 0))
     if operand is None:
         return None
     shape: tuple[int, ...] = tuple(operand.shape)
@@ -170,12 +187,20 @@ def result_dtype(function: Any, given: Mapping[str, Any]) -> torch.dtype:
     if "size" in given:
         found = given["self"].dtype if "self" in given else torch.get_default_dtype()
         return found
-    if function.overloadpacket in {_ATEN.index, _ATEN.index_select}:
+    if "input_sizes" in given:
+        found = given["grad_output"].dtype
+        return found
+    if function.overloadpacket in {_ATEN.index, _ATEN.index_select, _ATEN.index_put}:
         found = given["self"].dtype
         return found
     tiny = {name: mapped(lambda each: each.new_zeros((1,) * each.dim()), value) for name, value in given.items()}
     found = function(**tiny).dtype
     return found
+
+
+def _joined(shapes: Sequence[tuple[int, ...]], dim: int) -> tuple[int, ...]:
+    dim %= len(shapes[0])
+    return (*shapes[0][:dim], sum(shape[dim] for shape in shapes), *shapes[0][dim + 1 :])
 
 
 def _indexed(shape: tuple[int, ...], indices: list[Tensor | None]) -> tuple[int, ...] | None:

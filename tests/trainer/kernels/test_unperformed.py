@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from gnnloom.storage import CSR
 from gnnloom.trainer.kernels.dispatch import (
@@ -65,6 +66,33 @@ def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:
     assert torch.equal(out, _given())
     assert parameter.grad is not None
     assert parameter.grad.shape == (ROWS, DIM)
+
+
+def _losses(scores: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """What losses of pairs are made of."""
+    positive, negative = scores[order][:, 0], scores[:, 1:]
+    one = functional.softplus(-positive).sum(dtype=torch.float64) + functional.softplus(negative).sum()
+    margin = (1 + negative - positive.unsqueeze(1)).clamp_min(0).sum(dtype=torch.float64)
+    column = positive.unsqueeze(1)
+    return one + margin + torch.logsumexp(torch.cat([column, negative], 1) - column, 1).sum()
+
+
+def test_shapes_of_losses_of_pairs_and_of_their_gradients_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(tensor: torch.Tensor) -> torch.Tensor:
+        raise AssertionError(f"{tuple(tensor.shape)}: torch imports its compiler for tensors without values")
+
+    monkeypatch.setattr("gnnloom.trainer.kernels.unperformed._on_meta", unknown)
+    scores, few = _given().requires_grad_(), torch.ones(5, DIM, requires_grad=True)
+    order = torch.arange(ROWS)
+    with Unperformed(Unwritten(Place(rehearses=True))):
+        loss = _losses(scores, order)
+        loss.backward()  # type: ignore[no-untyped-call]
+    expected = _losses(few, torch.arange(5))
+    expected.backward()  # type: ignore[no-untyped-call]
+    assert (loss.shape, loss.dtype) == (expected.shape, expected.dtype)
+    assert scores.grad is not None
+    assert few.grad is not None
+    assert (scores.grad.shape, scores.grad.dtype) == ((ROWS, DIM), few.grad.dtype)
 
 
 def test_a_rehearsed_workspace_may_be_larger_than_the_memory() -> None:
