@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import RowsOnDisk
+from gnnloom.trainer.kernels.contract import RowReader, RowsOnDisk
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL, UNLIMITED
@@ -237,10 +237,13 @@ class UnperformedProduct:
     def __init__(self, matrix: CSR | SparseRows | RowsOnDisk, *kept: object) -> None:
         """Keep the memory of the matrix, as a product does, and of what else is given."""
         self.num_rows, self.num_columns, self.nnz = matrix.num_rows, matrix.num_columns, matrix.nnz
-        self._kept = matrix, kept
+        self._matrix, self._kept = matrix, kept
+        self._reader: RowReader | None = None
 
     def multiply(self, *_: object, **__: object) -> None:
-        """Compute nothing."""
+        """Compute nothing; of a matrix on disk, keep the buffers of its first sweep."""
+        if self._reader is None and not isinstance(self._matrix, CSR | SparseRows):
+            self._reader = self._matrix.sweep()
 
     def restricted(self, rows: NDArray[np.int64]) -> UnperformedProduct:  # noqa: ARG002
         return self

@@ -23,6 +23,7 @@ class RankRows:
         own, halo: vertices that it owns, and others that its rows refer to.
         num_vertices, nnz: of the whole graph; without the graph, estimated from the rank's rows.
         row_bytes: of the features of a vertex; 0 if they are learned, as rows that change are not cached.
+        training: most of its vertices that are in the training split.
     """
 
     own: int
@@ -30,6 +31,7 @@ class RankRows:
     num_vertices: int
     nnz: int
     row_bytes: int
+    training: int
 
     @property
     def mean_degree(self) -> float:
@@ -46,7 +48,11 @@ class BatchSizes:
         is_layered: every layer has a block of its own.
         received: rows of other ranks that arrive for a product.
         has_features: batches that are prepared ahead have their input features, unless these are learned.
-        fetches: learned features come from the ranks that have them, and gradients go back.
+        fetches: features come from the ranks that have them in each step, and gradients of learned ones go back.
+        asked: rows of a batch that other ranks send in a step, if they are not learned.
+        copied: rows of a batch that are copied at a time from those that the rank has, likewise.
+        num_batches: most batches of a rank in an epoch, if none is prepared before its epoch begins; None if batches of
+            the next epoch are, too.
         kept_bytes: bytes of what else the mode keeps.
         maps_features: the features of all vertices are mapped from disk, in addition to the graph.
         maps_graph: the graph is mapped from disk.
@@ -58,9 +64,21 @@ class BatchSizes:
     received: float = 0.0
     has_features: bool = False
     fetches: bool = False
+    asked: float = 0.0
+    copied: float = 0.0
+    num_batches: int | None = None
     kept_bytes: float = 0.0
     maps_features: bool = False
     maps_graph: bool = True
+
+    def most_others(self, pool: int, threads: int) -> int:
+        """Batches in memory in addition to the one in use: those prepared ahead, and the one that was used before.
+
+        Args:
+            pool, threads: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
+        """
+        others = 1 + (pool if threads else 0)
+        return others if self.num_batches is None else min(others, self.num_batches)
 
 
 @dataclass(frozen=True, kw_only=True)

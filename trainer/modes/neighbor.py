@@ -35,8 +35,8 @@ def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) 
 
 def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
     """The seeds of a batch, and layer by layer their neighbors."""
-    n = max(1, rank.num_vertices)
-    rows, nonzeros = [float(min(options["batch_size"], rank.own))], list[float]()
+    n, size = max(1, rank.num_vertices), options["batch_size"]
+    rows, nonzeros = [float(min(size, rank.training))], list[float]()
     known, kept = 0.0, 0.0
     for fanout in fanouts(options["fanout"], num_layers):
         # Vertices that are reached by edges have more than the mean degree, so a fan-out above the mean counts in full.
@@ -46,19 +46,34 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
         if options["draw_once"]:
             # Rows of the layers before keep what they drew.
             known, kept = rows[0], nonzeros[0]
-        # Different vertices among draws: most if all are equally likely.
-        rows.insert(0, min(n, rows[0] + n * -math.expm1(-drawn / n)))
+        rows.insert(0, n - (n - rows[0]) * _missed(drawn, rank, replace=options["replace"]))
     is_stored = options["samples"] is not None
+    # Frequent rows of other ranks, as many as fit.
+    remote = rank.num_vertices - rank.own
+    cached = 0 if is_stored else min(options["cache_memory"] // max(1, rank.row_bytes), remote)
     return BatchSizes(
         rows=rows,
         nonzeros=nonzeros,
         is_layered=True,
         has_features=is_stored,
         fetches=True,
-        # Frequent rows of other ranks, as many as fit.
-        kept_bytes=0 if is_stored else min(options["cache_memory"], (rank.num_vertices - rank.own) * rank.row_bytes),
+        asked=rows[0] * (remote - cached) / n,
+        copied=rows[0] * max(rank.own, cached) / n,
+        num_batches=-(-rank.training // size),
+        kept_bytes=cached * rank.row_bytes,
         maps_features=is_stored,
     )
+
+
+def _missed(drawn: float, rank: RankRows, *, replace: bool) -> float:
+    """The share of the vertices that no draw finds, at least.
+
+    Each entry of a column may be the one that is drawn. Columns of equal lengths are missed least.
+    """
+    if replace:
+        return math.exp(-drawn / max(1, rank.num_vertices))
+    share = min(1.0, drawn / max(1, rank.nnz))
+    return float((1 - share) ** rank.mean_degree)
 
 
 MODE = ModeKind(

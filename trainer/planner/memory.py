@@ -137,7 +137,7 @@ class _Rank:
         # A product with each neighbor's columns keeps where they begin and end in every row.
         pointers = 16 * rank.own + (24 * rank.sent if config.ranks > 2 else 0)
         row_bytes = 0 if config.embed else shards.num_features * config.feature_bytes
-        rows = RankRows(rank.own, rank.halo, shards.num_vertices, shards.nnz, row_bytes)
+        rows = RankRows(rank.own, rank.halo, shards.num_vertices, shards.nnz, row_bytes, rank.own)
         matrix = matrices * (rank.nonzeros * entry + pointers)
         return cls(config, options, [footprint] * (len(options.pairs) + 1), rows, rank.nonzeros, matrix)
 
@@ -153,7 +153,7 @@ class _Rank:
         # Blocks with few entries list their rows, each with an offset, instead of a pointer for every row.
         pointers = min(8 * layers[0].pointers * n, 16 * entries)
         matrix = matrices * (entries * entry + pointers) + layers[0].arriving * shards.nnz * entry
-        return cls(config, options, layers, RankRows(n, 0, n, shards.nnz, row_bytes), entries, matrix)
+        return cls(config, options, layers, RankRows(n, 0, n, shards.nnz, row_bytes, n), entries, matrix)
 
 
 def _weight_bytes(shards: ShardSizes, config: ModelConfig) -> int:

@@ -33,8 +33,7 @@ class GatedNet(nn.Module):
     ) -> None:
         super().__init__()
         dims = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
-        # PyG calls methods abstract that need not be there.
-        self.convs = nn.ModuleList([GatedConv(*pair) for pair in pairwise(dims)])  # type: ignore[abstract]
+        self.convs = nn.ModuleList([GatedConv(*pair) for pair in pairwise(dims)])
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:

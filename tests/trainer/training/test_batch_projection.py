@@ -25,7 +25,7 @@ def projected(adjacency: scipy.sparse.csr_array, mode: str, num_layers: int, **o
     config = TrainConfig(catalog=str(Path()), dataset="web", mode=mode, hidden=(8,) * (num_layers - 1), **options)
     batch = config.mode_kind.batch
     assert batch is not None
-    return batch(config.own_mode_options(), num_layers, RankRows(N, 0, N, adjacency.nnz, 4))
+    return batch(config.own_mode_options(), num_layers, RankRows(N, 0, N, adjacency.nnz, 4, N))
 
 
 def skewed() -> scipy.sparse.csr_array:

@@ -271,3 +271,25 @@ def test_rows_need_memory_for_their_batches_and_none_for_the_adjacency(small: Ca
     # What is left are the ids of the vertices.
     for found in (usual, project(small, model="mlp")):
         assert found.adjacency_memory < project(small).adjacency_memory / 4
+
+
+def test_no_more_batches_are_prepared_than_an_epoch_has(small: Catalog) -> None:
+    drawn: dict[str, Any] = {"mode": "neighbor", "batch_size": 400, "sampler_threads": 2}
+    few, many = (project(small, **drawn, pool=pool).batch_memory for pool in (10, 1000))
+    assert project(small, **drawn, pool=1).batch_memory < few == pytest.approx(many, rel=0.01)
+    # Batches of subgraphs follow each other over the epochs.
+    drawn["mode"] = "subgraph"
+    few, many = (project(small, **drawn, pool=pool).batch_memory for pool in (10, 1000))
+    assert few < many
+
+
+def test_buffers_of_rows_on_disk_are_there_from_the_first_evaluation_on(small: Catalog) -> None:
+    # The batches have all vertices, so a step needs more than an evaluation.
+    drawn: dict[str, Any] = {"mode": "neighbor", "batch_size": 2000, "fanout": (10, 10, 10), "epochs": 3}
+    at_the_end, between = (project(small, **drawn, eval_every=every) for every in (0, 1))
+    assert at_the_end.workspace_memory == between.workspace_memory
+    shards = small["web"].row_shards(2).artifact
+    nonzeros = sum(shards.record(f"row/00000/{side}/indices").shape[0] for side in ("own", "halo"))
+    buffers = between.feature_memory - at_the_end.feature_memory
+    # Three blocks of column ids, each with all of a small matrix.
+    assert buffers == pytest.approx(3 * 4 * nonzeros, rel=0.1)

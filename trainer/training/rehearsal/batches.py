@@ -87,7 +87,7 @@ class RehearsedBatches(Mode):
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         model, learned = self.context.model, self.context.learned
         model.zero_grad()
-        operator, feature = self._prepared(), self._feature() if learned is None else self._fetched(learned)
+        operator, feature = self._prepared(), self._input()
         count = int(self._sizes.rows[-1])
         label = self.context.labels.label
         shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
@@ -106,14 +106,30 @@ class RehearsedBatches(Mode):
         """Whether learned features come from other ranks."""
         return self._sizes.fetches and self.context.comm.size > 1
 
-    def _fetched(self, learned: Tensor) -> Tensor:
-        """Learned features of a batch: at most all of them come from other ranks, to which as many go."""
-        place, shape = self.context.place, (int(self._sizes.rows[0]), learned.shape[1])
-        feature = place.empty(shape, learned.dtype)
+    def _input(self) -> Tensor:
+        """The features of a batch as a step has them."""
+        learned, model = self.context.learned, self.context.model
+        if learned is not None:
+            # At most all of them come from other ranks, to which as many go.
+            return self._fetched(learned.shape[1], learned.dtype, int(self._sizes.rows[0])).requires_grad_()
+        if self._sizes.fetches and self.context.samples is None:
+            return self._fetched(model.options.dims[0], model.dtype, int(self._sizes.asked))
+        return self._feature()
+
+    def _fetched(self, width: int, dtype: torch.dtype, asked: int) -> Tensor:
+        """Features of a batch that a step fetches.
+
+        Args:
+            asked: rows that come from other ranks, to which as many go.
+        """
+        place = self.context.place
+        feature = place.empty((int(self._sizes.rows[0]), width), dtype)
         if self._exchanges:
-            moved = [place.like(feature) for _ in range(2)]
+            copied = self._memory.tensor((int(self._sizes.copied), width), dtype)
+            del copied
+            moved = [place.empty((asked, width), dtype) for _ in range(2)]
             del moved
-        return feature.requires_grad_()
+        return feature
 
     def _given_back(self, feature: Tensor) -> RowGradient:
         """The gradient of a rank's rows: as many as it has fetched."""

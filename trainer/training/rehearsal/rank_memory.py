@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import RowShards
-from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.errors import GnnloomError, NotFoundError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.trainer.comm.traffic import Kind
@@ -85,8 +85,9 @@ class RankMemory:
 def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
     """The memory of a rank; None if code of another package cannot be rehearsed. Communicates nothing.
 
-    Assumes that all vertices are in the training split, and that the entries of a grid's cells are spread evenly. Reads
-    manifests and, of row shards, how many rows the ranks exchange.
+    Assumes that all vertices are in the training split, or for batches of training vertices, that the rank owns as
+    many of these as it can; and that the entries of a grid's cells are spread evenly. Reads manifests and, of row
+    shards, how many rows the ranks exchange.
 
     Args:
         opened: by any rank, with the options that samples or a partition decide.
@@ -170,12 +171,12 @@ class _Rehearsal:
 
     def _mode(self, context: ModeContext) -> Mode:
         config, before = self.config, self.memory.held
-        self.rows = self._rank_rows()
         batch = config.mode_kind.batch
-        self.sizes, ahead = None, config.pool + 1
+        self.sizes = None
         if batch is None:
             mode: Mode = config.mode_kind.load()(context)
             return mode
+        self.rows = self._rank_rows()
         # It imports numba, which a job on the whole graph need not load.
         from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches, stored_sizes  # noqa: PLC0415
 
@@ -184,6 +185,7 @@ class _Rehearsal:
             self.sizes, ahead = stored_sizes(samples, rank, reads_ahead=config.sampler_threads > 0)
         else:
             self.sizes = batch(context.options, context.model.num_layers, self.rows)
+            ahead = self.sizes.most_others(config.pool, config.sampler_threads)
         mode = RehearsedBatches(context, self.sizes, self.memory, ahead)
         self.batches = self.memory.held - before
         return mode
@@ -192,7 +194,8 @@ class _Rehearsal:
         shards = self.shards.shards
         row_bytes = 0 if self.config.embed else shards.num_features * np.dtype(self.config.dtype).itemsize
         if not isinstance(shards, RowShards):
-            return RankRows(len(self.labels.split), 0, shards.num_vertices, shards.nnz, row_bytes)
+            rows = len(self.labels.split)
+            return RankRows(rows, 0, shards.num_vertices, shards.nnz, row_bytes, self._most_training(rows))
         # Only the rank's own records: of many ranks, each would otherwise read those of all.
         own, halo, *nonzeros = (
             shards.artifact.record(f"row/{self.comm.rank:05d}/{name}").shape[0]
@@ -200,7 +203,20 @@ class _Rehearsal:
         )
         # The partition was measured on the whole graph.
         average = shards.quality.get("load_avg", sum(nonzeros))
-        return RankRows(own, halo, shards.num_vertices, round(average * shards.num_parts), row_bytes)
+        nnz = round(average * shards.num_parts)
+        return RankRows(own, halo, shards.num_vertices, nnz, row_bytes, self._most_training(own))
+
+    def _most_training(self, own: int) -> int:
+        """Most training vertices that a rank may have: all of the graph's, or all of its own."""
+        dataset, key = self.session.opened.dataset, self.shards.shards.artifact.inputs.get("vertices")
+        if key is None:
+            return own
+        try:
+            facts = dataset.vertices(key).artifact.facts
+        except NotFoundError:
+            # Shards go on without the vertex data that they were made from.
+            return own
+        return min(own, int(facts.get("train", own)))
 
     def _weighted(self, objective: Objective) -> Objective:
         if objective.task.on_pairs:
@@ -217,8 +233,10 @@ class _Rehearsal:
         for epoch in range(_EPOCHS):
             model.train()
             self.mode.train_epoch(epoch, self.update)
-            # A last epoch is evaluated before its checkpoint is taken.
-            if self.config.evaluates and epoch == _EPOCHS - 1:
+            # A last epoch is evaluated before its checkpoint is taken. What an earlier evaluation leaves behind, such
+            # as buffers, is there in the epochs after it.
+            is_last = epoch == _EPOCHS - 1
+            if self.config.evaluates if is_last else 0 < self.config.eval_every < self.config.epochs:
                 self._evaluate()
             checkpoint = self._checkpoint()
         model.eval()

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
-from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS, StoredCSR
-from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader
+from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS, StoredCSR, Sweep
+from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
@@ -60,10 +60,22 @@ class UnreadRowShard(RowShard):
 
 
 class _UnreadOnDisk(StoredCSR):
-    """A matrix on disk, with the buffers of the blocks that are on their way."""
+    """A matrix on disk; its sweeps have the buffers of the blocks that are on their way."""
 
     def __init__(self, indptr: NDArray[np.int64], entries: ArrayReader, num_columns: int, memory: Unwritten) -> None:
         super().__init__(indptr, entries, None, num_columns)
-        # A block may begin and end inside a chunk.
-        buffered = min(self.nnz, BLOCK_ENTRIES) + 2 * min(self.nnz, CHUNK_BYTES // 4)
-        self._buffers = memory.array((NUM_BUFFERS * buffered,), entries.dtype)
+        self._memory = memory
+
+    def sweep(self) -> Sweep:
+        return _UnreadSweep(self, self._memory)
+
+
+class _UnreadSweep(Sweep):
+    """The buffers of a sweep."""
+
+    def __init__(self, matrix: StoredCSR, memory: Unwritten) -> None:
+        (entries,) = matrix.entries
+        chunk = entries.chunk_rows
+        # A block may begin and end inside a chunk. Of a small matrix, nothing is written beyond its last chunk.
+        most = min(-(-matrix.nnz // max(1, chunk)) * chunk, BLOCK_ENTRIES + 2 * chunk)
+        self._buffers = memory.array((NUM_BUFFERS * most,), entries.dtype)
