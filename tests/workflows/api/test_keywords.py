@@ -24,6 +24,7 @@ _PRINTS = {
     "generate": {"plan"},
     # The figures of two partitions are in their `quality`.
     "partition": {"plan", "compare"},
+    "propagate": {"plan"},
     "sample": {"plan"},
     "shard": {"plan"},
     # Resuming is the default; the flag is accepted for scripts that have it.
@@ -38,6 +39,7 @@ _CALLED = {
     "ingest": {"format_name": "format"},
     "partition": {"name": "dataset"},
     "predict": {"name": "run"},
+    "propagate": {"name": "dataset"},
     "sample": {"name": "dataset"},
     "shard": {"name": "dataset"},
     "train": {"name": "dataset"},

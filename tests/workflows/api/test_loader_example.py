@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from support.tolerance import assert_close
 
 pyg = pytest.importorskip("torch_geometric.nn")
 MODULE = "gnnloom.workflows.examples.pyg_training"
-SIZES = {"vertices": 2000, "edges": 12000, "classes": 4, "dim": 16, "noise": 1.0}
+SIZES: dict[str, Any] = {"vertices": 2000, "edges": 12000, "classes": 4, "dim": 16, "noise": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def expected(catalog: Path, size: int) -> list[float]:
             optimizer.zero_grad()
             for batch in batches[first : first + size]:
                 loss = step_loss(model, batch)
-                (loss / size).backward()
+                (loss / size).backward()  # type: ignore[no-untyped-call]
                 found.append(float(loss.detach()))
             optimizer.step()
         losses.append(float(np.mean(found[::size])))
