@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch_geometric.nn import GraphSAGE
+from torch_geometric.nn.models.basic_gnn import GraphSAGE
 
 import gnnloom
 
