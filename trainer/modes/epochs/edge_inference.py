@@ -80,10 +80,8 @@ class WholeInference:
             self._reach = self._agreed(together(comm, lambda: self._find_reach(graph)))
             self._report(self._reach)
         own = LocalNumbers.of(self._operator.layout(0).vertex)
-        place, batches = (
-            self._model.place,
-            _Batches(self._model, self._normalization, graph, own.ascending, self._reach),
-        )
+        place = self._model.place
+        batches = _Batches(self._model, self._normalization, graph, own.ascending, self._reach)
 
         def fetch(vertices: NDArray[np.int64]) -> Tensor:
             if feature is None:
