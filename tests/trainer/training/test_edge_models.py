@@ -217,10 +217,15 @@ def test_a_graph_with_weights_is_refused_if_the_module_takes_none(catalog: Catal
         train(LoneCommunicator(), edge_config(catalog, "weighted", "refused", f"{OWN}:ByDegrees"))
 
 
+# Its pooling multiplies sparse tensors of torch.
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize(("model", "options"), [(f"{OWN}:Centered", ()), (f"{PYG}:GraphUNet", ("depth=2",))])
 def test_a_module_that_sees_all_vertices_at_once_is_not_evaluated_exactly_and_the_result_says_so(
-    catalog: Catalog, caplog: pytest.LogCaptureFixture
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, model: str, options: tuple[str, ...]
 ) -> None:
-    result = train(LoneCommunicator(), edge_config(catalog, "directed", "centered", f"{OWN}:Centered"))
+    needs_pyg(model)
+    config = edge_config(catalog, "directed", f"sees-{len(options)}", model, model_options=options)
+    result = train(LoneCommunicator(), config)
     assert result["inference_exact"] is False
     assert "scores are not those of the whole graph" in caplog.text
 

@@ -8,7 +8,7 @@ of the whole graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -129,28 +129,43 @@ class _Trial:
 
     def by_layer(self, inputs: list[Tensor]) -> Reach | None:
         """What one layer reads, of any; None if more than is tried."""
-        for reach in self._candidates(1, _MOST_OF_LAYER, by_layer=True):
-            vertices, edges = self.edges(self._seeds, reach)
+
+        def suffices(seeds: NDArray[np.int64], reach: Reach) -> bool:
+            vertices, edges = self.edges(seeds, reach)
             at = self._place.from_numpy(vertices)
             outputs = [
-                (layer_output(self._model, layer, value[at], edges), expected[: len(self._seeds)])
+                (layer_output(self._model, layer, value[at], edges), expected[: len(seeds)])
                 for layer, (value, expected) in enumerate(pairwise(inputs))
             ]
-            if all(_alike(*pair) for pair in outputs):
-                return reach
-        return None
+            return all(_alike(*pair) for pair in outputs)
+
+        return self._first(self._candidates(1, _MOST_OF_LAYER, by_layer=True), suffices)
 
     def at_once(self, feature: Tensor, expected: Tensor, most: int) -> Reach:
         """What all layers together read."""
-        num_layers = self._model.num_layers
-        for reach in self._candidates(num_layers, most, by_layer=False):
-            vertices, edges = self.edges(self._seeds, reach)
-            output = self._model.call(
-                self._model.module, feature[self._place.from_numpy(vertices)], replace(edges, hops=None), self._place
-            )
-            if _alike(output, expected[: len(self._seeds)]):
+        model, num_layers = self._model, self._model.num_layers
+
+        def suffices(seeds: NDArray[np.int64], reach: Reach) -> bool:
+            vertices, edges = self.edges(seeds, reach)
+            rows = feature[self._place.from_numpy(vertices)]
+            output = model.call(model.module, rows, replace(edges, hops=None), self._place)
+            return _alike(output, expected[: len(seeds)])
+
+        found = self._first(self._candidates(num_layers, most, by_layer=False), suffices)
+        return found or Reach(by_layer=False, hops=num_layers, is_exact=False)
+
+    def _first(self, candidates: Iterator[Reach], suffices: Callable[[NDArray[np.int64], Reach], bool]) -> Reach | None:
+        """The first candidate that suffices, for other seeds and with further rows as well.
+
+        What looks at all vertices, such as pooling, may give the same outputs for some batch by chance.
+        """
+        for reach in candidates:
+            further = replace(reach, hops=reach.hops + 1)
+            if all(
+                suffices(*case) for case in ((self._seeds, reach), (self._seeds[:1], reach), (self._seeds, further))
+            ):
                 return reach
-        return Reach(by_layer=False, hops=num_layers, is_exact=False)
+        return None
 
     def _candidates(self, least: int, most: int, *, by_layer: bool) -> Iterator[Reach]:
         yield Reach(by_layer, least)
