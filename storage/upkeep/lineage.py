@@ -96,7 +96,7 @@ def _run_node(dataset: Dataset, name: str) -> Node:
     except GnnloomError:
         return Node(f"runs/{name}", state)
     # A run also records the inputs of its shards, but the shards list these themselves.
-    read = {kind: f"{kind}/{key}" for kind, key in inputs.items() if kind in ("shards", "links")}
+    read = {kind: f"{kind}/{key}" for kind, key in inputs.items() if kind in ("shards", "links", "propagated")}
     return Node(f"runs/{name}", state, config, read)
 
 

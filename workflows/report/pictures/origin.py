@@ -186,6 +186,10 @@ def _describe_artifact(artifact: Artifact) -> list[str]:
         # One line would be cut off in a narrow box.
         held_out = ", ".join(f"{counts[split]:,} {split}" for split in ("valid", "test"))
         return [f"{counts['train']:,} training pairs", held_out, str(parameters.get("method", ""))]
+    if artifact.kind == "propagated":
+        ppr = parameters["ppr"]
+        way = parameters["normalization"] if ppr is None else f"{parameters['normalization']}, PageRank {ppr:g}"
+        return [f"{parameters['steps']} steps of {parameters['of']}", way]
     if parameters["layout"] == "row":
         return [f"{parameters['parts']} row shards", str(parameters.get("method", ""))]
     return [f"{'x'.join(map(str, parameters['grid']))} blocks", f"{parameters['permutation']} permutation"]
