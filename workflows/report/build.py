@@ -39,6 +39,7 @@ from gnnloom.workflows.report.tables import (
     quality_table,
     rank_table,
     sessions_table,
+    smoothing_card,
     stages_table,
     traffic_table,
 )
@@ -78,7 +79,7 @@ def _draw_report(facts: RunFacts) -> tuple[str, list[Picture]]:
         tiles(headline(facts)),
         section("Training", *map(picture_card, curves), _advice(time)),
         section("Pairs", *map(picture_card, pairs), figures_card(facts)),
-        section("Classes", *map(picture_card, scores), classes_card(facts)),
+        section("Classes", *map(picture_card, scores), classes_card(facts), smoothing_card(facts)),
         section("Baselines", baselines_card(facts)),
         section("Ranks and shards", *map(picture_card, ranks if tables else _full_rows(ranks)), *tables),
         section("Forecast", forecast_card(facts)),

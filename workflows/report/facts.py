@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import CorruptError, GnnloomError, InputError
+from gnnloom.storage.errors import CorruptError, GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.provenance import read_sessions
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.upkeep.lineage import Node, lineage
+from gnnloom.trainer.config.stored_predictions import SMOOTHING
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
 from gnnloom.trainer.tasks.task import Figure, Task
 
@@ -88,6 +89,18 @@ class RunFacts:
         pairs = [(line["epoch"] + 1, line[figure]) for line in self.metrics if line.get(figure) is not None]
         epochs, values = zip(*pairs, strict=True) if pairs else ((), ())
         return np.array(epochs, np.int64), np.array(values, np.float64)
+
+    @cached_property
+    def smoothing(self) -> Mapping[str, Any]:
+        """How the run's predictions are smoothed, with the scores before and after; empty if they are not."""
+        try:
+            found = self.run.predictions().facts
+        except NotFoundError:
+            return {}
+        except GnnloomError as error:
+            logger.warning("left out of the report: %s", error)
+            return {}
+        return {**found[SMOOTHING], "epoch": found.get("epoch")} if SMOOTHING in found else {}
 
     @cached_property
     def task(self) -> Task:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.workflows.formatting import baseline_rows, filtered_figures, readable_bytes, readable_seconds
 from gnnloom.workflows.report.facts import SPLITS, RunFacts, scored_epoch, shard_nonzeros
 from gnnloom.workflows.report.figures import best_epoch, random_rows, sent_bytes, total_seconds, written
@@ -203,6 +204,19 @@ def classes_card(facts: RunFacts) -> str | None:
     ]
     content = table(("class", "precision", "recall", "F1", "labels"), rows)
     return card(f"Scores by class{scored_epoch(facts)}", content, kind="table tall")
+
+
+def smoothing_card(facts: RunFacts) -> str | None:
+    """Build a table of the scores of smoothed predictions next to those of the model's; None if there are none."""
+    found, rows = facts.smoothing, []
+    for split, label in SPLITS.items():
+        both = [found.get(f"{prefix}{split}_{facts.score.name}") for prefix in ("", SMOOTHED)]
+        if None not in both:
+            rows.append((label, *(_score(facts, value) for value in both)))
+    if not rows:
+        return None
+    title = f"Predictions smoothed over the edges ({found.get('smooth')}), epoch {found.get('epoch')}"
+    return card(title, table(("split", f"{facts.score.label} of the model", "smoothed"), rows), kind="table")
 
 
 def baselines_card(facts: RunFacts) -> str | None:

@@ -60,7 +60,9 @@ FEW: dict[str, dict[str, tuple[int, ...]]] = {
     "empty-ranks": {"sign": (4,)},
     "training-on-one-rank": {"mlp": (2,)},
 }
-EVERY = {name: dict.fromkeys(CASES, RANKS) for name in PROBLEMS}
+EVERY = {
+    name: dict.fromkeys(CASES, RANKS) if name == "directed" else {"sign": RANKS, "mlp": (1, 3)} for name in PROBLEMS
+}
 
 
 def store(catalog: Catalog, given: Problem, *, steps: int = STEPS) -> Dataset:

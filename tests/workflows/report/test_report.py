@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from gnnloom.storage import Catalog, Dataset, GnnloomError
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
+from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.runs.provenance import begin_session, end_session
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.report.build import write_comparison, write_report
@@ -22,7 +23,7 @@ from gnnloom.workflows.report.facts import RunFacts, open_run, shard_nonzeros
 from gnnloom.workflows.report.pictures.curves import accuracy_picture, loss_picture, progress_picture
 from gnnloom.workflows.report.pictures.heat import rows_picture
 from gnnloom.workflows.report.pictures.ranks import split_seconds
-from gnnloom.workflows.report.tables import configuration_table
+from gnnloom.workflows.report.tables import configuration_table, smoothing_card
 from support.reported_runs import store_reported, store_run
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -141,6 +142,21 @@ def test_unknown_facts_are_left_out_with_an_explanation(
     written: Path, run: str, missing: set[str], message: str
 ) -> None:
     check_what_is_missing(files_of(written, run), run, missing, message)
+
+
+def test_scores_of_smoothed_predictions_are_shown(tmp_path: Path) -> None:
+    found = store_reported(Catalog(tmp_path / "catalog"))
+    run = store_run(found, "smoothed", 3)
+    assert smoothing_card(RunFacts.gather(found, "smoothed")) is None
+    run.predictions_aside().mkdir()
+    record = write_array(run.predictions_aside(), "label", np.zeros(3, np.int32), ("vertex",))
+    figures = {f"{split}_accuracy": 0.25 for split in ("train", "val", "test")}
+    figures |= {f"smoothed_{name}": 0.875 for name in figures}
+    run.publish_predictions([record], {"epoch": 3, "smoothing": {"smooth": "correct", **figures}})
+    shown = smoothing_card(RunFacts.gather(found, "smoothed"))
+    assert shown is not None
+    assert "Predictions smoothed over the edges (correct), epoch 3" in shown
+    assert "<tr><td>validation</td><td>25.00%</td><td>87.50%</td></tr>" in shown
 
 
 @pytest.mark.long
