@@ -5,6 +5,8 @@ The part vector is such an array: tasks look up the part of any vertex, and all 
 
 from __future__ import annotations
 
+import math
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,12 +42,17 @@ def map_copy(array: ArrayReader, path: Path) -> NDArray[Any]:
 
 
 def temporary_array(folder: Path, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Zeros in a file without a name, which is gone once nothing refers to the array, however this process ends."""
-    if not np.prod(shape):
+    """Zeros in a file without a name, which is gone once nothing refers to the array, however this process ends.
+
+    Raises:
+        OSError: the disk is full. The space is taken here, as a full disk would end a process that writes to a map.
+    """
+    if not math.prod(shape):
         # An empty file cannot be mapped.
         return np.zeros(tuple(shape), dtype)
     with tempfile.TemporaryFile(dir=folder) as file:
-        return np.memmap(file, dtype, "w+", shape=tuple(shape))
+        os.posix_fallocate(file.fileno(), 0, math.prod(shape) * dtype.itemsize)
+        return np.memmap(file, dtype, "r+", shape=tuple(shape))
 
 
 def create_part_vector(path: Path, num_vertices: int) -> np.memmap[Any, np.dtype[np.int32]]:

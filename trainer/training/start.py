@@ -98,7 +98,7 @@ def _ways_out(config: TrainConfig) -> Iterator[str]:
     if config.mode_kind.is_sampled:
         size = "--parts-per-batch" if SAMPLERS[config.sampler].draws_parts else "--batch-size"
         yield f"smaller batches ({size}) or fewer that are prepared ahead (--pool)"
-        if config.evaluates and config.samples is None:
+        if config.evaluates and config.samples is None and not config.mode_kind.reads_rows:
             # Unlike training, an evaluation holds whole layers of the graph in memory.
             yield "no evaluation (--eval-every 0 --no-final-eval)"
     if config.precision != "bf16":
