@@ -20,8 +20,8 @@ from gnnloom.trainer.streaming.program import Multiply, Program
 
 #: Share of the memory that is left which an evaluation takes: pages of its files need some, too.
 _SHARE: Final = 0.6
-#: Bytes of all matrices of a range of rows.
-_RANGE_BYTES: Final = 48 << 20
+#: Bytes of all matrices of a range of rows, and the most that they may be of the memory.
+_RANGE_BYTES, _RANGE_SHARE = 48 << 20, 0.25
 #: Matrices of a range in a layer, each as wide as the widest: read, multiplied, normalized, and added.
 _RANGE_MATRICES: Final = 6
 
@@ -105,7 +105,7 @@ def settle(
     widths = [program.matrices[step.operand].dim for step in program.steps if isinstance(step, Multiply)]
     widest = max(stored.dim for stored in program.matrices)
     row_bytes = _RANGE_MATRICES * widest * place.sum_dtype.itemsize
-    range_rows = max(1, _RANGE_BYTES // row_bytes // chunk) * chunk
+    range_rows = max(1, int(min(_RANGE_BYTES, _RANGE_SHARE * memory)) // row_bytes // chunk) * chunk
     # Ranges and products take turns, but the workspace keeps what both need.
     fixed = sizes.index_bytes + sizes.stream_bytes + min(range_rows, sizes.num_rows) * row_bytes
     each = column_bytes(sizes, place)

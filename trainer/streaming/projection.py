@@ -41,24 +41,25 @@ class DiskRates:
             most: bytes that are worth a measurement.
             cached: its pages stay in memory.
         """
-        content = memoryview(bytearray(b"1") * min(max(1, most), _SAMPLED_BYTES))
+        total, content = min(max(1, most), _SAMPLED_BYTES), memoryview(bytearray(b"1") * _CALL_BYTES)
         with tempfile.TemporaryFile(dir=folder) as file:
             descriptor = file.fileno()
-            os.posix_fallocate(descriptor, 0, len(content))
+            os.posix_fallocate(descriptor, 0, total)
             started = time.perf_counter()
-            _move(content, lambda part, offset: os.pwrite(descriptor, part, offset))
+            _move(content, total, lambda part, offset: os.pwrite(descriptor, part, offset))
             if not cached:
                 os.fdatasync(descriptor)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             written = time.perf_counter()
-            _move(content, lambda part, offset: os.preadv(descriptor, [part], offset))
-            return cls((written - started) / len(content), (time.perf_counter() - written) / len(content))
+            _move(content, total, lambda part, offset: os.preadv(descriptor, [part], offset))
+            return cls((written - started) / total, (time.perf_counter() - written) / total)
 
 
-def _move(content: memoryview, call: Callable[[memoryview, int], int]) -> None:
+def _move(buffer: memoryview, total: int, call: Callable[[memoryview, int], int]) -> None:
+    """Write or read a file from start to end."""
     offset = 0
-    while offset < len(content):
-        offset += call(content[offset : offset + _CALL_BYTES], offset)
+    while offset < total:
+        offset += call(buffer[: total - offset], offset)
 
 
 class Samples:

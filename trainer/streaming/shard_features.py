@@ -14,7 +14,7 @@ from gnnloom.trainer.place.arrays import tensor_dtype
 from gnnloom.trainer.place.place import Place
 
 #: Bytes of the rows that are read to look for a negative feature.
-_LOOKED_AT: Final = 64 << 20
+_LOOKED_AT: Final = 8 << 20
 
 
 class ShardFeatures:
