@@ -6,9 +6,10 @@ import logging
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.machine_memory import memory_text
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS
@@ -27,6 +28,10 @@ from gnnloom.trainer.streaming.range_operator import RangeOperator
 from gnnloom.trainer.streaming.shard_features import ShardFeatures
 from gnnloom.trainer.streaming.streamed_layers import Outputs, StreamedLayers
 
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
+
 logger = logging.getLogger(__name__)
 
 
@@ -42,7 +47,7 @@ class Source:
     """
 
     comm: Communicator
-    shards: RowShards
+    shards: RowShards | GridShards
     folder: Path
     counter: ReadCounter
     normalization: str
@@ -88,6 +93,7 @@ def streamed_outputs(model: Model, source: Source, *, embeds: bool = False) -> t
         embeds: with the last layer's input.
 
     Raises:
+        InputError: the shards are not row shards.
         CollectiveError: the shards lack features, or there is no room in memory or on disk.
     """
     whole, options = model.operator, model.options
@@ -109,6 +115,8 @@ class _Evaluation:
         """Read what stays in memory, and decide what does. Collective."""
         self._started, self._source, self._comm = time.perf_counter(), source, source.comm
         self._operator, self._place, self._embeds = operator, operator.place, embeds
+        if not isinstance(source.shards, RowShards):
+            raise InputError(f"{source.shards.artifact.path}: only row shards are evaluated from disk")
         shard = source.shards.shard(self._comm.rank, source.counter, on_disk=True)
         self._product, self._feature = together(self._comm, lambda: self._opened(shard))
         self._feature.norm = self._feature_norm()

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import InputError
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.algorithms.algorithm import OperatorContext
@@ -386,12 +384,9 @@ def streamed_rows(session: Session, feature_norm: str, memory: int, *, embedding
         memory: bytes of this rank; 0 for its share of what the machine has left.
     """
     model, opened = session.model.eval(), session.opened
-    shards = opened.shards.shards
-    if not isinstance(shards, RowShards):
-        raise InputError(f"{shards.artifact.path}: only row shards are evaluated from disk")
     source = Source(
         comm=session.comm,
-        shards=shards,
+        shards=opened.shards.shards,
         folder=opened.dataset.path,
         counter=opened.counter,
         normalization=session.config.normalization,
