@@ -114,6 +114,7 @@ _ALIKE = frozenset(
         _ATEN.softplus_backward,
     }
 )
+_PRODUCTS = frozenset({_ATEN.mm, _ATEN.addmm})
 _REDUCTIONS = frozenset(
     {_ATEN.sum, _ATEN.mean, _ATEN.any, _ATEN.all, _ATEN.max, _ATEN.min, _ATEN.argmax, _ATEN.logsumexp}
 )
@@ -158,6 +159,9 @@ def result_shape(function: Any, given: Mapping[str, Any]) -> tuple[int, ...] | N
     shape: tuple[int, ...] = tuple(operand.shape)
     if kind in _ALIKE:
         return shape
+    if kind in _PRODUCTS:
+        left = given.get("mat1", operand)
+        return left.shape[0], given["mat2"].shape[1]
     if torch.Tag.pointwise in function.tags:
         return tuple(np.broadcast_shapes(*(each.shape for each in tensors_in(tuple(given.values())))))
     if kind is _ATEN.nonzero:

@@ -69,12 +69,13 @@ def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:
 
 
 def _losses(scores: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """What losses of pairs are made of."""
+    """What losses of pairs and their decoders are made of."""
     positive, negative = scores[order][:, 0], scores[:, 1:]
     one = functional.softplus(-positive).sum(dtype=torch.float64) + functional.softplus(negative).sum()
     margin = (1 + negative - positive.unsqueeze(1)).clamp_min(0).sum(dtype=torch.float64)
     column = positive.unsqueeze(1)
-    return one + margin + torch.logsumexp(torch.cat([column, negative], 1) - column, 1).sum()
+    scores = functional.linear(functional.linear(scores, torch.ones(2, DIM), torch.ones(2)), torch.ones(4, 2))
+    return scores.sum() + one + margin + torch.logsumexp(torch.cat([column, negative], 1) - column, 1).sum()
 
 
 def test_shapes_of_losses_of_pairs_and_of_their_gradients_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,6 +177,7 @@ ON_PAIRS: dict[str, dict[str, Any]] = {
     "alone": {"ranks": 1},
     "two": {"ranks": 2},
     "not-excluding": {"ranks": 2, "exclude_targets": False},
+    "perceptron": {"ranks": 2, "decoder": "mlp"},
 }
 
 
@@ -201,10 +202,15 @@ def test_more_pairs_in_a_step_and_their_exclusion_need_more(tmp_path: Path) -> N
     usual = project(catalog, **fixed).peak_memory[0]
     for less in ({"link_batch": 1000}, {"exclude_targets": False}, {"output_dim": 16}):
         assert project(catalog, **{**fixed, **less}).peak_memory[0] < usual, less
+    assert project(catalog, **fixed, decoder="mlp").peak_memory[0] > project(catalog, **fixed).process_memory
     # Of these nothing is said, rather than too little.
-    for unknown in ({"mode": "neighbor"}, {"filtered_ranks": True}, {"decoder": "mlp"}):
-        with pytest.raises(InputError, match="its memory is not known"):
-            project(catalog, **fixed, **unknown)
+    unknown: dict[str, dict[str, Any]] = {
+        "batches of pairs": {"mode": "neighbor"},
+        "ranks among all vertices": {"filtered_ranks": True},
+    }
+    for cause, options in unknown.items():
+        with pytest.raises(InputError, match=f"its memory is not known, as {cause}"):
+            project(catalog, **fixed, **options)
 
 
 def project(catalog: Catalog, **options: Any) -> TrainProjection:

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
@@ -142,7 +141,7 @@ class NeighborMode(Mode):
         context = self.context
         if self._samples is None:
             return super().scores()
-        if not (isinstance(context.shards, RowShards) and can_stream(context.model)):
+        if not can_stream(context.model):
             return layerwise_scores(context)
         source = Source(
             comm=context.comm,

@@ -87,7 +87,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
         ExistsError, InputError: the training would be refused, or its memory is not known.
     """
     # It imports torch, which plans before there are shards do without.
-    from gnnloom.trainer.training.rehearsal.rank_memory import rehearse  # noqa: PLC0415
+    from gnnloom.trainer.training.rehearsal.rank_memory import rehearse, why_unknown  # noqa: PLC0415
 
     config = with_its_run(config)
     dataset = Catalog(config.catalog).dataset(config.dataset)
@@ -106,9 +106,8 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     found = {rank: rehearse(drawn, rank) for rank in ranks}
     known = {rank: memory for rank, memory in found.items() if memory is not None}
     if len(known) < len(found):
-        raise InputError(
-            f"run {config.run_name}: its memory is not known, as it runs code of another package that needs values"
-        )
+        cause = why_unknown(drawn.config) or "it runs code of another package that needs values"
+        raise InputError(f"run {config.run_name}: its memory is not known, as {cause}")
     process, busiest = process_memory(config), max(known.values(), key=lambda memory: memory.total)
     least = min(known.values(), key=lambda memory: memory.total)
     read = sizes.ranks[ranks[0]].read_bytes if isinstance(sizes, RowSizes) else sizes.bytes_of(*busiest.read_shares)

@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 #: Decoders that are scalar products.
 _PRODUCTS = frozenset({"dot", "cosine", "distmult"})
+#: Others whose scores of links are rehearsed.
+_OF_LINKS = frozenset({AUTO, "mlp"})
 #: From the second epoch on, the workspace does not grow.
 _EPOCHS = 2
 #: Chunks of an array with a row per vertex that a rank sends, receives, puts in order and compresses at a time.
@@ -83,7 +85,7 @@ class RankMemory:
 
 
 def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
-    """The memory of a rank; None if code of another package cannot be rehearsed. Communicates nothing.
+    """The memory of a rank; None if the training cannot be rehearsed, see :func:`why_unknown`. Communicates nothing.
 
     Assumes that all vertices are in the training split, or for batches of training vertices, that the rank owns as
     many of these as it can; and that the entries of a grid's cells are spread evenly. Reads manifests and, of row
@@ -93,7 +95,7 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
         opened: by any rank, with the options that samples or a partition decide.
     """
     config, kind = opened.config, opened.config.mode_kind
-    if (kind.is_sampled and kind.batch is None) or not _is_known(config):
+    if why_unknown(config) is not None:
         return None
     try:
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
@@ -114,18 +116,25 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
         return None
 
 
-def _is_known(config: TrainConfig) -> bool:
-    """Whether the steps of the model and the task can be rehearsed, and take what is then found."""
-    # Edges without values would lead anywhere.
+def why_unknown(config: TrainConfig) -> str | None:
+    """Why a training cannot be rehearsed, as far as its configuration says so; None if it does not."""
+    kind = config.mode_kind
+    if kind.is_sampled and kind.batch is None:
+        return f"mode {config.mode} states no sizes of its batches"
     if config.model_kind.on_edges:
-        return False
+        # Edges without values would lead anywhere.
+        return f"model {config.model} takes edges, which a rehearsal has not"
     if not config.on_pairs:
-        return True
-    # Not rehearsed are batches of pairs, blocks of all vertices, and what a step leaves out of the cells of a grid.
-    # Modules of torch take more than their tensors.
-    leaves_out = config.exclude_targets and config.chosen_algorithm.reads is not ROW_SHARDS
-    multiplies = config.task == "link" if config.decoder == AUTO else config.decoder in _PRODUCTS
-    return multiplies and not (config.mode_kind.is_sampled or config.filtered_ranks or leaves_out)
+        return None
+    if kind.is_sampled:
+        return "batches of pairs are not forecast yet"
+    if config.filtered_ranks:
+        return "ranks among all vertices (filtered_ranks) are not forecast yet"
+    if config.exclude_targets and config.chosen_algorithm.reads is not ROW_SHARDS:
+        return "edges that steps leave out of grid shards are not forecast yet"
+    if config.decoder in _PRODUCTS or (config.task == "link" and config.decoder in _OF_LINKS):
+        return None
+    return f"decoder {config.decoder} of task {config.task} is not forecast yet"
 
 
 @contextmanager
