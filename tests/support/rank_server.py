@@ -86,7 +86,7 @@ def _load() -> None:
     """Import what ranks import, at once or for what they train, apart from MPI, which starts when it is imported."""
     import numcodecs  # noqa: F401
 
-    import gnnloom.trainer.kernels.attention
+    import gnnloom.trainer.kernels.c.edge_softmax
     import gnnloom.trainer.planner.candidates
     import gnnloom.trainer.training.loop
     import gnnloom.trainer.training.predict  # noqa: F401

@@ -5,12 +5,11 @@ Tensors are on the device of the kernel, and contiguous where a docstring does n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -140,12 +139,12 @@ class SparseProduct(Protocol):
 
 
 class SoftmaxState(NamedTuple):
-    """Running sums of an edge softmax over the columns seen so far.
+    """Running sums of an edge softmax over the columns seen so far, of the dtype of sums.
 
     Attributes:
         maximum: (num_rows, heads) largest score e; minus infinity for a row without columns.
         total: (num_rows, heads) sum of exp(e - maximum).
-        weighted: (num_rows, heads, dim) sum of exp(e - maximum) z.
+        weighted: (num_rows, heads, dim) sum of exp(e - maximum) z; empty if all columns are seen at once.
     """
 
     maximum: Tensor
@@ -153,25 +152,24 @@ class SoftmaxState(NamedTuple):
     weighted: Tensor
 
     @classmethod
-    def begin(cls, shape: Sequence[int], dtype: torch.dtype, place: Place) -> SoftmaxState:
-        """The state before the first column, for outputs of a (num_rows, heads, dim) shape."""
-        maximum = place.empty(shape[:2], dtype).fill_(-torch.inf)
-        return cls(maximum, place.zeros(shape[:2], dtype), place.zeros(shape, dtype))
+    def empty(cls, weighted: Tensor, num_rows: int, heads: int, place: Place) -> SoftmaxState:
+        """A state without values around the memory of the weighted sums."""
+        shape = num_rows, heads
+        return cls(place.empty(shape, weighted.dtype), place.empty(shape, weighted.dtype), weighted)
 
 
 class SoftmaxGradient(NamedTuple):
     """What the adjoint of an edge softmax needs to know about the target rows.
 
     Attributes:
-        maximum, total: (num_rows, heads) as in :class:`SoftmaxState`, over all columns.
-        output: (num_rows, heads, dim) gradient of the output.
-        along: (num_rows, heads) sum over the features of the output times its gradient.
+        rows: (num_rows, 4, heads) of the dtype of sums: the target score, the maximum over all columns, the inverse of
+            the total, and the sum over the features of the output times its gradient. What an entry needs of its row is
+            in one place.
+        output: (num_rows, heads, dim) gradient of the output, of the dtype of the values.
     """
 
-    maximum: Tensor
-    total: Tensor
+    rows: Tensor
     output: Tensor
-    along: Tensor
 
 
 class EdgeSoftmax(Protocol):
@@ -184,11 +182,24 @@ class EdgeSoftmax(Protocol):
         weight_ij = exp(e_ij) / sum over k of exp(e_ik)
         out_i = sum over j of weight_ij z_j
 
-    All tensors have one dtype. ``progress`` is called now and then, as in :class:`SparseProduct`.
+    Values and outputs have one dtype, scores that of its sums. ``progress`` is called now and then, as in
+    :class:`SparseProduct`. The number of threads changes no bit of a result, and neither does the processor for the
+    kernels in C.
     """
 
+    @property
+    def nnz(self) -> int: ...
+
     def accumulate(
-        self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState, progress: Progress = None
+        self,
+        values: Tensor,
+        source: Tensor,
+        target: Tensor,
+        state: SoftmaxState,
+        output: Tensor | None = None,
+        *,
+        begins: bool = True,
+        progress: Progress = None,
     ) -> None:
         """Add this pattern's columns to the running sums of the rows.
 
@@ -196,39 +207,80 @@ class EdgeSoftmax(Protocol):
             values: (num_columns, heads, dim) values z of the columns.
             source: (num_columns, heads) scores s of the columns.
             target: (num_rows, heads) scores t of the rows.
-            state: updated in place.
+            state: updated in place. With both ``begins`` and an output, its weighted sums are not used.
+            output: (num_rows, heads, dim) gets the weighted sums divided by the totals, and 0 in rows without columns,
+                if these columns are the last ones; may be the memory of the weighted sums.
+            begins: these columns are the first ones: the state is overwritten.
         """
         ...
 
-    def add_target_gradient(
+    def gradients(
         self,
         values: Tensor,
         source: Tensor,
-        target: Tensor,
-        gradient: SoftmaxGradient,
-        out: Tensor,
-        progress: Progress = None,
-    ) -> None:
-        """Add this pattern's contribution to the gradient of the target scores to ``out``, (num_rows, heads)."""
-        ...
-
-    def add_source_gradient(
-        self,
-        values: Tensor,
-        source: Tensor,
-        target: Tensor,
         gradient: SoftmaxGradient,
         of_values: Tensor,
-        of_scores: Tensor,
+        of_source: Tensor,
+        of_target: Tensor,
         progress: Progress = None,
     ) -> None:
-        """Add the gradients of the columns to those of their values and scores.
+        """Write the gradients of the columns' values and scores, and this pattern's part of that of the target scores.
 
         Args:
-            of_values: (num_columns, heads, dim).
-            of_scores: (num_columns, heads).
+            of_values: (num_columns, heads, dim) of the dtype of the values.
+            of_source: (num_columns, heads) of the dtype of sums.
+            of_target: (num_rows, heads) likewise.
         """
         ...
+
+
+#: See :func:`num_column_ranges`; each thread that computes one needs memory for its part.
+_MOST_COLUMN_RANGES: Final = 16
+
+
+def num_column_ranges(nnz: int, num_rows: int) -> int:
+    """Number of ranges of the columns whose parts of the target scores' gradients are formed apart, and added in order.
+
+    It depends on the pattern alone, so that the number of threads changes no bit. Each part has a number for every row
+    and head, so there are no more ranges than entries in a row.
+    """
+    return 1 << (max(1, min(nnz // max(1, num_rows), _MOST_COLUMN_RANGES)).bit_length() - 1)
+
+
+class HeadsStep(IntEnum):
+    """What a pass over heads computes; the numbers are those of attention.h."""
+
+    #: sums = first . second, and other_sums = first . other.
+    DOTS = 0
+    #: gradient += sums * second + other_sums * other, and partial sums of sums * first and other_sums * first.
+    SPREAD = 1
+
+
+#: Rows of a chunk of :class:`HeadsPass`: the partial sums over them are small compared to the rows.
+HEADS_CHUNK: Final = 1024
+
+
+class HeadsPass(NamedTuple):
+    """A pass over the heads of contiguous rows, none of which has a gradient.
+
+    Attributes:
+        first: (num_rows, heads, dim) float32, float64 or bfloat16.
+        second: (heads, dim) of the dtype of sums; or, for DOTS, likewise.
+        sums: (num_rows, heads) of the dtype of sums.
+        other: (heads, dim) of the dtype of sums, or None.
+        other_sums: (num_others, heads) of the leading rows, or None.
+        gradient: (num_rows, heads, dim) like ``first``; for SPREAD.
+        partial: (number of chunks, 2, heads, dim) of the dtype of sums; for SPREAD.
+    """
+
+    step: HeadsStep
+    first: Tensor
+    second: Tensor
+    sums: Tensor
+    other: Tensor | None = None
+    other_sums: Tensor | None = None
+    gradient: Tensor | None = None
+    partial: Tensor | None = None
 
 
 class RowStep(IntEnum):

@@ -164,11 +164,16 @@ def edge_softmax(pattern: CSR, negative_slope: float, place: Place) -> EdgeSoftm
         negative_slope: slope of the LeakyReLU below 0.
     """
     if place.rehearses:
-        return UnperformedSoftmax(pattern)
-    # Importing numba takes 0.4 s and 60 MB; only attention, or a missing C library, needs it.
-    from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax  # noqa: PLC0415
+        return UnperformedSoftmax(pattern, place)
+    library = chosen_library()
+    # Importing numba takes 0.4 s and 60 MB; transposing a pattern needs it, or a missing C library.
+    if library is not None:
+        from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax  # noqa: PLC0415
 
-    return NumbaEdgeSoftmax(pattern, negative_slope, place.threads)
+        return CEdgeSoftmax(library, pattern, negative_slope, place)
+    from gnnloom.trainer.kernels.numba_attention import NumbaEdgeSoftmax  # noqa: PLC0415 - likewise
+
+    return NumbaEdgeSoftmax(pattern, negative_slope, place)
 
 
 def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:

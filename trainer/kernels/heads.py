@@ -1,20 +1,18 @@
-"""Attention heads' scores of their values, and their mean, in the workspace.
-
-Intermediate results as large as the values are computed for a few rows at a time, so that they stay in the caches.
-"""
+"""Attention heads' scores of their values, and their mean, in the workspace, each in one pass over the values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gnnloom.trainer.kernels.c.calls import c_heads
+from gnnloom.trainer.kernels.c.library import chosen_library
+from gnnloom.trainer.kernels.contract import HEADS_CHUNK, HeadsPass, HeadsStep
+from gnnloom.trainer.kernels.elementwise import add_in_order
+from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.place import Place
-
-#: Numbers that are formed at a time.
-_NUMBERS = 1 << 17
 
 
 def head_scores(
@@ -26,11 +24,12 @@ def head_scores(
 
     Args:
         values: (num_rows, heads, dim).
-        source, target: (heads, dim) attention vectors; if ``target`` is None, no target scores are computed.
+        source, target: (heads, dim) attention vectors of the dtype of sums; if ``target`` is None, no target scores are
+            computed.
         num_targets: number of leading rows that are targets.
 
     Returns:
-        The values; (num_rows, heads) scores as sources; (num_targets, heads) scores as targets.
+        The values; (num_rows, heads) scores as sources; (num_targets, heads) scores as targets, of the dtype of sums.
     """
     given = values, source, target, num_targets if target is not None else 0, place
     shared, of_source, of_target = _HeadScores.apply(*given)  # type: ignore[no-untyped-call]
@@ -48,22 +47,24 @@ def head_sums(first: Tensor, second: Tensor, place: Place) -> Tensor:
 
     Args:
         first: (num_rows, heads, dim).
-        second: of the same shape, or (heads, dim).
+        second: of the same shape and dtype, or (heads, dim) of the dtype of sums.
     """
-    sums = place.empty(first.shape[:2], first.dtype)
-    for rows, scratch in _chunks(first, place):
-        factor = second if second.dim() == 2 else second[rows]
-        torch.sum(torch.mul(first[rows], factor, out=scratch), 2, out=sums[rows])
+    sums = place.empty(first.shape[:2], sum_dtype(first.dtype))
+    _run(HeadsPass(HeadsStep.DOTS, first, second, sums), place)
     return sums
 
 
-def _chunks(values: Tensor, place: Place) -> Iterator[tuple[slice, Tensor]]:
-    """Ranges of rows, and memory for as many of them."""
-    step = max(1, _NUMBERS // max(1, values[:1].numel()))
-    scratch = place.empty((min(step, len(values)), *values.shape[1:]), values.dtype)
-    for start in range(0, len(values), step):
-        rows = slice(start, min(start + step, len(values)))
-        yield rows, scratch[: rows.stop - rows.start]
+def _run(given: HeadsPass, place: Place) -> None:
+    if place.rehearses:
+        return
+    library = chosen_library()
+    if library is None:
+        # Importing numba takes 0.4 s and 60 MB, which the library in C saves.
+        from gnnloom.trainer.kernels.numba_attention import numba_heads  # noqa: PLC0415
+
+        numba_heads(given, place.threads)
+    else:
+        c_heads(library, given, place.threads)
 
 
 class _HeadScores(torch.autograd.Function):
@@ -71,11 +72,14 @@ class _HeadScores(torch.autograd.Function):
     def forward(
         ctx: Any, values: Tensor, source: Tensor, target: Tensor | None, num_targets: int, place: Place
     ) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.save_for_backward(values, source, target)
+        plain = place.contiguous(values.detach())
+        ctx.save_for_backward(plain, source, target)
         ctx.place = place
-        plain = values.detach()
-        of_source = head_sums(plain, source.detach(), place)
-        of_target = head_sums(plain[:num_targets], (source if target is None else target).detach(), place)
+        of_source, of_target = (
+            place.empty((count, values.shape[1]), sum_dtype(values.dtype)) for count in (len(values), num_targets)
+        )
+        given = HeadsPass(HeadsStep.DOTS, plain, source.detach(), of_source)
+        _run(given if target is None else given._replace(other=target.detach(), other_sums=of_target), place)
         # A new tensor on the same memory: autograd treats a returned input as an identity.
         return plain, of_source, of_target
 
@@ -83,23 +87,15 @@ class _HeadScores(torch.autograd.Function):
     def backward(ctx: Any, of_values: Tensor, of_source: Tensor, of_target: Tensor) -> tuple[Tensor | None, ...]:
         values, source, target = ctx.saved_tensors
         place = ctx.place
-        for vector, gradient in ((source, of_source), (target, of_target)):
-            if vector is not None:
-                for rows, scratch in _chunks(of_values[: len(gradient)], place):
-                    of_values[rows] += torch.mul(gradient[rows].unsqueeze(2), vector, out=scratch)
-        of_source_vector = _vector_gradient(values, of_source, place)
-        of_target_vector = None if target is None else _vector_gradient(values, of_target, place)
-        return of_values, of_source_vector, of_target_vector, None, None
-
-
-def _vector_gradient(values: Tensor, gradient: Tensor, place: Place) -> Tensor:
-    """(heads, dim) the sum over the rows of the values times the gradient of their scores."""
-    values = values[: len(gradient)]
-    # The sums of very many ranges of rows are added one by one, which would lose digits in float32.
-    total = place.zeros(values.shape[1:], torch.float64)
-    for rows, scratch in _chunks(values, place):
-        total += torch.mul(gradient[rows].unsqueeze(2), values[rows], out=scratch).sum(0)
-    return total.to(values.dtype)
+        of_values, of_source, of_target = map(place.contiguous, (of_values, of_source, of_target))
+        # Sums over a chunk of rows; those of very many rows, one by one, would lose digits in float32.
+        partial = place.empty((-(-len(values) // HEADS_CHUNK), 2, *values.shape[1:]), of_source.dtype)
+        given = HeadsPass(HeadsStep.SPREAD, values, source.detach(), of_source, gradient=of_values, partial=partial)
+        _run(given if target is None else given._replace(other=target.detach(), other_sums=of_target), place)
+        total = place.zeros(partial.shape[1:], torch.float64)
+        add_in_order(total, partial, place)
+        vectors = total.to(of_source.dtype)
+        return of_values, vectors[0], None if target is None else vectors[1], None, None
 
 
 class _HeadMean(torch.autograd.Function):

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import RowReader, RowsOnDisk
+from gnnloom.trainer.kernels.contract import RowReader, RowsOnDisk, num_column_ranges
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL, UNLIMITED
@@ -272,16 +272,21 @@ def unperformed_by_columns(matrix: CSR, num_parts: int) -> Sequence[UnperformedP
 class UnperformedSoftmax:
     """See :class:`gnnloom.trainer.kernels.contract.EdgeSoftmax`; leaves every output as it is."""
 
-    def __init__(self, pattern: CSR) -> None:
+    def __init__(self, pattern: CSR, place: Place) -> None:
         """Keep the memory of the pattern and of its transpose."""
-        empty = _empty(pattern)
+        self.nnz, self._num_ranges = pattern.nnz, num_column_ranges(pattern.nnz, pattern.num_rows)
+        self._place, empty = place, _empty(pattern)
         transposed = (pattern.num_columns + 1, np.int64), (pattern.nnz, index_dtype(pattern.num_rows))
         self._kept = pattern, *(empty((count,), np.dtype(kind)) for count, kind in transposed)
 
-    def accumulate(self, *_: object) -> None:
+    def accumulate(self, *_: object, **__: object) -> None:
         """Compute nothing."""
 
-    add_target_gradient = add_source_gradient = accumulate
+    def gradients(self, *given: Any, **_: object) -> None:
+        """Take the memory of the parts of the target scores' gradient, which is given before ``progress``."""
+        of_target: Tensor = given[5]
+        num_parts = min(self._place.threads.num_threads, self._num_ranges)
+        self._place.empty((num_parts, *of_target.shape), of_target.dtype)
 
 
 class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -103,19 +103,19 @@ class Attending:
             progress: called now and then during the work on the own columns, forward and backward.
         """
         self.attention, self.progress = attention, progress
-        self.state: SoftmaxState | None = None
+        self.begun: tuple[SoftmaxState, Tensor | None] | None = None
         self.gradient: SoftmaxGradient | None = None
 
     def begin(self, own: Tensor, source: Tensor, target: Tensor) -> Tensor:
-        """The contribution of the rank's own columns; pass it to :meth:`finish`, which completes it in place.
+        """Sum over the rank's own columns.
 
         Args:
             own: (num_columns, heads, dim) values of the rank's vertices.
-            source: (num_columns, heads) their scores as sources.
-            target: (num_rows, heads) scores as targets of those that the rows belong to.
+            source: (num_columns, heads) their scores as sources, of the dtype of sums.
+            target: (num_rows, heads) likewise, scores as targets of those that the rows belong to.
 
         Returns:
-            (num_rows, heads, dim) weighted sums that are not normalized yet.
+            (1,) a token for :meth:`finish`, by which autograd knows that it comes later.
         """
         result: Tensor = _Own.apply(self, own, source, target)  # type: ignore[no-untyped-call]
         return result
@@ -124,7 +124,7 @@ class Attending:
         """Add the halo's contribution, and normalize.
 
         Args:
-            begun: the result of :meth:`begin`.
+            begun: the token that :meth:`begin` returned.
             halo: (num_halo, heads, dim) values of the halo's vertices.
             source: (num_halo, heads) their scores as sources.
             target: (num_rows, heads) as in :meth:`begin`.
@@ -142,15 +142,19 @@ class Attending:
 class _Own(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: Attending, *tensors: Tensor) -> Tensor:
-        place = step.attention.place
+        attention, place = step.attention, step.attention.place
         own, source, target = (place.contiguous(tensor.detach()) for tensor in tensors)
-        step.state = SoftmaxState.begin((len(target), *own.shape[1:]), own.dtype, place)
-        with step.attention.traffic.timing(SPMM):
-            step.attention.own.accumulate(own, source, target, step.state, step.progress)
+        shape = len(target), *own.shape[1:]
+        # Without halo columns, the sums of a row are complete before they leave the registers.
+        output = place.empty(shape, own.dtype) if attention.halo.nnz == 0 else None
+        weighted = place.empty(shape, source.dtype) if output is None else source[:0]
+        state = SoftmaxState.empty(weighted, len(target), target.shape[1], place)
+        with attention.traffic.timing(SPMM):
+            attention.own.accumulate(own, source, target, state, output, progress=step.progress)
+        step.begun = state, output
         ctx.step = step
-        ctx.save_for_backward(own, source, target)
-        # The same memory as the state's, which autograd must not track: the second step goes on writing to it.
-        return step.state.weighted.detach()
+        ctx.save_for_backward(own, source)
+        return place.empty((1,), own.dtype).zero_()
 
     @staticmethod
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
@@ -166,31 +170,37 @@ class _Halo(torch.autograd.Function):
     def forward(ctx: Any, step: Attending, _: Tensor, *tensors: Tensor) -> Tensor:
         place = step.attention.place
         halo, source, target = (place.contiguous(tensor.detach()) for tensor in tensors)
-        state, step.state = step.state, None
-        if state is None:
+        begun, step.begun = step.begun, None
+        if begun is None:
             raise ValueError("attention: call begin once, then finish once")
-        with step.attention.traffic.timing(SPMM):
-            step.attention.halo.accumulate(halo, source, target, state)
-        # The column with the largest score adds 1, so only the total of a row without columns is below 1: it is 0, and
-        # so is the row.
-        divisor = torch.clamp_min(state.total, 1, out=place.like(state.total))
-        output = state.weighted.div_(divisor.unsqueeze(2))
+        state, output = begun
+        if output is None:
+            # The sums give way to the output in their memory, unless they are wider.
+            output = (
+                state.weighted if state.weighted.dtype == halo.dtype else place.empty(state.weighted.shape, halo.dtype)
+            )
+            with step.attention.traffic.timing(SPMM):
+                step.attention.halo.accumulate(halo, source, target, state, output, begins=False)
         ctx.step = step
         ctx.save_for_backward(halo, source, target, state.maximum, state.total, output)
         return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        *given, maximum, total, output = ctx.saved_tensors
-        # By linearity, the sum over a row's edges of weight times (z times gradient) is the output times the gradient:
-        # no extra pass over the edges.
+        halo, source, target, maximum, total, output = ctx.saved_tensors
         place = ctx.step.attention.place
         gradient = place.contiguous(gradient)
-        ctx.step.gradient = SoftmaxGradient(maximum, total, gradient, head_sums(gradient, output, place))
+        rows = place.empty((len(target), 4, target.shape[1]), target.dtype)
+        rows[:, 0], rows[:, 1] = target, maximum
+        torch.reciprocal(total, out=rows[:, 2])
+        # By linearity, the sum over a row's edges of weight times (z times gradient) is the output times the gradient:
+        # no extra pass over the edges.
+        rows[:, 3] = head_sums(gradient, output, place)
+        ctx.step.gradient = SoftmaxGradient(rows, gradient)
         with ctx.step.attention.traffic.timing(SPMM):
-            # The gradient of `begun` is passed on only to make autograd visit the own columns next; they use
-            # `step.gradient`.
-            return None, gradient, *_gradients(ctx.step.attention.halo, given, ctx.step.gradient, place)
+            # The gradient of the token makes autograd visit the own columns next; they use `step.gradient`.
+            given = _gradients(ctx.step.attention.halo, (halo, source), ctx.step.gradient, place)
+            return None, place.empty((1,), halo.dtype).zero_(), *given
 
 
 def _gradients(
@@ -201,8 +211,8 @@ def _gradients(
     progress: Progress = None,
 ) -> tuple[Tensor, ...]:
     """Gradients of the values, the source scores and the target scores, through the columns of one pattern."""
-    values, source, target = given
-    of_values, of_source, of_target = (place.like(each).zero_() for each in given)
-    softmax.add_target_gradient(values, source, target, gradient, of_target, progress)
-    softmax.add_source_gradient(values, source, target, gradient, of_values, of_source, progress)
+    values, source = given
+    of_values, of_source = (place.like(each) for each in given)
+    of_target = place.empty((len(gradient.rows), source.shape[1]), source.dtype)
+    softmax.gradients(values, source, gradient, of_values, of_source, of_target, progress)
     return of_values, of_source, of_target

@@ -67,16 +67,18 @@ class Threads:
         """Ranges with about equal numbers of rows."""
         return self._ranges(np.linspace(0, num_rows, self._num_ranges + 1).astype(np.int64))
 
-    def balanced_ranges(self, indptr: NDArray[np.int64]) -> list[RowRange]:
+    def balanced_ranges(self, indptr: NDArray[np.int64], num_ranges: int | None = None) -> list[RowRange]:
         """Ranges of rows with about equal numbers of nonzeros.
 
         Args:
             indptr: (num_rows + 1,) int64 row pointers of a CSR matrix.
+            num_ranges: at most; by default as many as the threads share well.
         """
+        num_ranges = self._num_ranges if num_ranges is None else num_ranges
         nnz, num_rows = int(indptr[-1]), len(indptr) - 1
         # A row with many nonzeros may span several targets; their bounds coincide, and the empty ranges are dropped.
         # Integers like the row pointers, which a search for fractions would convert first.
-        targets = np.linspace(0, nnz, self._num_ranges + 1)[1:-1].astype(np.int64)
+        targets = np.linspace(0, nnz, num_ranges + 1)[1:-1].astype(np.int64)
         return self._ranges(np.concatenate([[0], np.searchsorted(indptr, targets), [num_rows]]))
 
     def slices(self, ranges: list[RowRange], indptr: NDArray[np.int64]) -> list[list[RowRange]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.workflows.doctor.finding import OK, WARNING, Verdict
 from gnnloom.workflows.doctor.tiny_example import tiny_model
 from gnnloom.workflows.doctor.warm_rare import call_rare, read_text
+
+if TYPE_CHECKING:
+    from gnnloom.storage.matrix.csr import CSR
+    from gnnloom.trainer.place.place import Place
 
 #: Bytes for a worker: compiling takes more memory than the stages themselves.
 _MEMORY = 4 << 30
@@ -263,9 +267,6 @@ def _call_trainer() -> list[str]:
     from gnnloom.trainer.data.learned_features import first_features
     from gnnloom.trainer.kernels.dispatch import (
         Dropout,
-        SoftmaxGradient,
-        SoftmaxState,
-        edge_softmax,
         rectify,
         score_block,
         score_pairs,
@@ -290,14 +291,10 @@ def _call_trainer() -> list[str]:
             dropped = rectify(dropped, torch.ones(4, dtype=tensor_dtype), mask, place)
         dropped.sum().backward()  # type: ignore[no-untyped-call]
         first_features(np.arange(2), slice(0, 4), 4, 0, place)
-        values, scores = torch.ones((2, 1, 4), dtype=tensor_dtype), torch.ones((2, 1), dtype=tensor_dtype)
-        softmax = edge_softmax(CSR(0, indptr, indices, None, 2), 0.2, place)
-        softmax.accumulate(values, scores, scores, SoftmaxState.begin(values.shape, tensor_dtype, place))
-        gradient = SoftmaxGradient(scores, scores, values, scores)
-        softmax.add_target_gradient(values, scores, scores, gradient, torch.zeros_like(scores))
-        softmax.add_source_gradient(values, scores, scores, gradient, values.clone(), scores.clone())
+        _call_attention(CSR(0, indptr, indices, None, 2), place)
         for kernel in (score_block, score_pairs):
             kernel(dense, dense, place)
+    _call_attention(CSR(0, indptr, indices, None, 2), Place(torch.bfloat16))
     stored = torch.ones((2, 4), dtype=torch.bfloat16, requires_grad=True)
     dropped = dropout.apply(stored, np.arange(2), 0, 0, 0)
     for mask in (None, dropout.mask(np.arange(2), 0, 0, 0)):
@@ -305,6 +302,24 @@ def _call_trainer() -> list[str]:
     dropped.sum().backward()  # type: ignore[no-untyped-call]
     UniformNegatives(0, 1, 2).draw(0, Positives(*np.zeros((3, 1), np.int64)))
     return []
+
+
+def _call_attention(pattern: CSR, place: Place) -> None:
+    """Call the kernels of attention, and their passes over heads, in one precision."""
+    import torch
+
+    from gnnloom.trainer.kernels.dispatch import SoftmaxGradient, SoftmaxState, edge_softmax, head_scores, head_sums
+
+    values, vector = torch.ones((2, 1, 4), dtype=place.feature_dtype), torch.ones((1, 4), dtype=place.sum_dtype)
+    shared, source, target = head_scores(values.requires_grad_(), vector, vector, 2, place)
+    (shared.sum() + source.sum() + target.sum()).backward()  # type: ignore[no-untyped-call]
+    values, source, target = values.detach(), source.detach(), target.detach()
+    softmax, output = edge_softmax(pattern, 0.2, place), torch.empty_like(values)
+    state = SoftmaxState.empty(torch.empty((2, 1, 4), dtype=place.sum_dtype), 2, 1, place)
+    softmax.accumulate(values, source, target, state, output)
+    rows = torch.stack([target, *state[:2], head_sums(output, values, place)], 1)
+    given = SoftmaxGradient(rows, output)
+    softmax.gradients(values, source, given, values.clone(), source.clone(), target.clone())
 
 
 def _cached_kernels() -> dict[tuple[str, str], Any]:

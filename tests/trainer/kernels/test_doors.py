@@ -12,7 +12,10 @@ TRAINER = Path(gnnloom.trainer.__file__).parent
 ARRAY_DOORS = ("place/", "comm/mpi.py")
 MPI_DOORS = {"comm/mpi.py"}
 #: Implementations; everyone else asks ``kernels.dispatch``.
-_BEHIND = "c|numba_rows|numba_spmm|operands|row_pass|sparse_rows|attention|dropout|elementwise|gemm|pair_scores|rectify"
+_BEHIND = (
+    "c|numba_rows|numba_spmm|operands|row_pass|sparse_rows|edge_softmax|numba_attention|dropout|elementwise|gemm"
+    "|pair_scores|rectify"
+)
 IMPLEMENTATIONS = re.compile(rf"trainer\.kernels(\.| import \(?[^)]*\b)({_BEHIND})\b")
 TO_ARRAY = re.compile(r"\.numpy\(|\.__array__\(|np\.(as)?array\(\w*tensor")
 

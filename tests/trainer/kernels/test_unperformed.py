@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from gnnloom.storage import CSR
 from gnnloom.trainer.kernels.dispatch import (
+    SoftmaxGradient,
     SoftmaxState,
     Unperformed,
     Unwritten,
@@ -59,8 +60,11 @@ def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:
         sparse_product(pattern, place).multiply(given, out, torch.empty(0))
         values = given.view(ROWS, 1, DIM)
         scores = values[:, :, 0].contiguous()
-        state = SoftmaxState.begin(values.shape, values.dtype, place)
-        edge_softmax(pattern, 0.2, place).accumulate(values, scores, scores, state)
+        state = SoftmaxState.empty(values, ROWS, 1, place)
+        softmax = edge_softmax(pattern, 0.2, place)
+        softmax.accumulate(values, scores, scores, state, out.view(ROWS, 1, DIM))
+        rows = place.empty((ROWS, 4, 1), values.dtype)
+        softmax.gradients(values, scores, SoftmaxGradient(rows, values), out.view(ROWS, 1, DIM), scores, scores)
         parameter = _given().requires_grad_()
         rectify(parameter, torch.zeros(DIM), None, place).sum().backward()  # type: ignore[no-untyped-call]
     assert torch.equal(out, _given())

@@ -1,4 +1,4 @@
-"""The kernels in C: passes over rows of features (rectify_kernel.h), and sparse products (spmm_kernel.h).
+"""The kernels in C: passes over rows (rectify_kernel.h, attention_kernel.h), and sparse products (spmm_kernel.h).
 
 Memory traffic bounds a product. Sums stay in registers, dense rows are fetched ahead of their sums, and an output
 larger than the caches is written around them.
@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, Library, ProductStruct, Rows
-from gnnloom.trainer.kernels.contract import Progress, RowPass
+from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, HeadsStruct, Library, ProductStruct, Rows
+from gnnloom.trainer.kernels.contract import HEADS_CHUNK, HeadsPass, Progress, RowPass
 from gnnloom.trainer.kernels.sparse_rows import Operands, RowsProduct, SparseRows
 from gnnloom.trainer.place.arrays import array_dtype, sum_dtype
-from gnnloom.trainer.place.threads import Threads
+from gnnloom.trainer.place.threads import RowRange, Threads
 
 
 def c_rows(library: Library, given: RowPass) -> Callable[[int, int], None]:
@@ -44,10 +44,58 @@ def c_rows(library: Library, given: RowPass) -> Callable[[int, int], None]:
     )
 
 
-#: Outputs from this size on are written around the caches, which could not hold them for the next reader.
-_STREAMED_BYTES: Final = 32 << 20
 #: Additions that take several times as long as waking a thread: about 20 microseconds.
 _WORTH_A_THREAD: Final = 1 << 19
+
+
+def num_threads_for(work: int, threads: Threads) -> int:
+    """Number of threads that are worth waking for a number of additions."""
+    return min(threads.num_threads, 1 + work // _WORTH_A_THREAD)
+
+
+def c_heads(library: Library, given: HeadsPass, threads: Threads) -> None:
+    """Compute a pass over heads."""
+    first, (num_rows, heads, dim) = given.first, given.first.shape
+    described = HeadsStruct(
+        first=first.data_ptr(),
+        second=given.second.data_ptr(),
+        other=None if given.other is None else given.other.data_ptr(),
+        sums=given.sums.data_ptr(),
+        other_sums=None if given.other_sums is None else given.other_sums.data_ptr(),
+        gradient=None if given.gradient is None else given.gradient.data_ptr(),
+        partial=None if given.partial is None else given.partial.data_ptr(),
+        num_rows=num_rows,
+        num_others=0 if given.other_sums is None else len(given.other_sums),
+        heads=heads,
+        dim=dim,
+        chunk=HEADS_CHUNK,
+        step=given.step,
+        dtype=DTYPES[first.dtype],
+        vectors=given.second.dim() == 2,
+    )
+
+    def kernel(bounds: Bounds, num_threads: int) -> None:
+        library.heads(described, bounds, num_threads)
+
+    chunks = threads.even_ranges(-(-num_rows // HEADS_CHUNK))
+    run_ranges(kernel, chunks, threads, first.numel(), has_team=library.has_threads)
+
+
+def run_ranges(
+    kernel: Callable[[Bounds, int], None], ranges: list[RowRange], threads: Threads, work: int, *, has_team: bool
+) -> None:
+    """Run a kernel over ranges that follow each other, on the team of torch's threads or else on those of Python."""
+    if not ranges:
+        return
+    num_threads = num_threads_for(work, threads)
+    if num_threads == 1 or has_team:
+        kernel(bounds_of(ranges), num_threads)
+    else:
+        threads.run(lambda start, stop: kernel(bounds_of([(start, stop)]), 1), ranges)
+
+
+#: Outputs from this size on are written around the caches, which could not hold them for the next reader.
+_STREAMED_BYTES: Final = 32 << 20
 
 
 class CSparseProduct(RowsProduct):
@@ -59,8 +107,8 @@ class CSparseProduct(RowsProduct):
         sums = array_dtype(sum_dtype(dtype))
         self._indices = np.ascontiguousarray(rows.indices)
         self._data = None if rows.data is None else np.ascontiguousarray(rows.data, sums)
-        self._bounds = [_bounds(self._ranges)]
-        self._slice_bounds = [_bounds(ranges) for ranges in self._slices]
+        self._bounds = [bounds_of(self._ranges)]
+        self._slice_bounds = [bounds_of(ranges) for ranges in self._slices]
         self._described_matrix = self._matrix()
 
     def restricted(self, rows: NDArray[np.int64]) -> CSparseProduct:
@@ -69,7 +117,7 @@ class CSparseProduct(RowsProduct):
     def _multiply(self, operands: Operands, progress: Progress, *, accumulate: bool) -> None:
         product = self._described(operands, accumulate=accumulate)
         work = self.nnz * operands.out.shape[1]
-        num_threads = min(self._threads.num_threads, 1 + work // _WORTH_A_THREAD)
+        num_threads = num_threads_for(work, self._threads)
         if num_threads == 1 or self._library.has_threads:
             # A short product ends before a message would be late.
             whole = progress is None or work < _WORTH_A_THREAD
@@ -80,7 +128,7 @@ class CSparseProduct(RowsProduct):
             return
 
         def kernel(start: int, stop: int) -> None:
-            self._library.multiply(product, _bounds([(start, stop)]))
+            self._library.multiply(product, bounds_of([(start, stop)]))
 
         self._threads.run_slices(kernel, self._ranges, self._slices, progress)
 
@@ -114,7 +162,7 @@ class CSparseProduct(RowsProduct):
         return product
 
 
-def _bounds(ranges: list[tuple[int, int]]) -> Bounds:
+def bounds_of(ranges: list[RowRange]) -> Bounds:
     """Positions at which consecutive ranges begin and end."""
     positions = [ranges[0][0], *(stop for _, stop in ranges)] if ranges else [0]
     return (ctypes.c_int64 * len(positions))(*positions)

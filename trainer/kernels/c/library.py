@@ -14,7 +14,7 @@ import torch
 VARIABLE: Final = "GNNLOOM_KERNELS"
 
 #: Version of :class:`ProductStruct` and of the functions, as in product.h.
-_ABI: Final = 4
+_ABI: Final = 5
 #: Numbers of the dtypes in product.h.
 DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 #: Names of the instruction sets, in the order of spmm.c.
@@ -69,6 +69,57 @@ class Rows(ctypes.Structure):
     )
 
 
+class AttentionStruct(ctypes.Structure):
+    """``struct gnnloom_attention`` of attention.h, which describes the fields."""
+
+    _fields_ = (
+        ("offsets", ctypes.c_void_p),
+        ("ids", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("source", ctypes.c_void_p),
+        ("target", ctypes.c_void_p),
+        ("maximum", ctypes.c_void_p),
+        ("total", ctypes.c_void_p),
+        ("weighted", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("gradient", ctypes.c_void_p),
+        ("of_values", ctypes.c_void_p),
+        ("of_source", ctypes.c_void_p),
+        ("of_target", ctypes.c_void_p),
+        ("num_entries", ctypes.c_int64),
+        ("num_rows", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("dim", ctypes.c_int64),
+        ("slope", ctypes.c_double),
+        ("step", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("wide_ids", ctypes.c_int32),
+        ("begins", ctypes.c_int32),
+    )
+
+
+class HeadsStruct(ctypes.Structure):
+    """``struct gnnloom_heads`` of attention.h, which describes the fields."""
+
+    _fields_ = (
+        ("first", ctypes.c_void_p),
+        ("second", ctypes.c_void_p),
+        ("other", ctypes.c_void_p),
+        ("sums", ctypes.c_void_p),
+        ("other_sums", ctypes.c_void_p),
+        ("gradient", ctypes.c_void_p),
+        ("partial", ctypes.c_void_p),
+        ("num_rows", ctypes.c_int64),
+        ("num_others", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("dim", ctypes.c_int64),
+        ("chunk", ctypes.c_int64),
+        ("step", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("vectors", ctypes.c_int32),
+    )
+
+
 class Library:
     """The functions of the compiled library, for one instruction set."""
 
@@ -77,6 +128,11 @@ class Library:
         numbers = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
         self._multiply.argtypes = (ctypes.POINTER(ProductStruct), *numbers, ctypes.c_void_p, ctypes.c_int32)
         self._multiply.restype = None
+        self._attend, self._heads = loaded.gnnloom_attend, loaded.gnnloom_heads
+        self._attend.argtypes = (ctypes.POINTER(AttentionStruct), *numbers, ctypes.c_void_p, ctypes.c_int32)
+        self._attend.restype = ctypes.c_int32
+        self._heads.argtypes = (ctypes.POINTER(HeadsStruct), *numbers, ctypes.c_void_p, ctypes.c_int32)
+        self._heads.restype = None
         self._rows = loaded.gnnloom_rows
         self._rows.argtypes = ctypes.POINTER(Rows), ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
         self._rows.restype = None
@@ -99,6 +155,19 @@ class Library:
             bounds: (num_ranges + 1,) positions in the list at which ranges begin and end.
         """
         self._multiply(product, bounds, len(bounds) - 1, self._number, self._team, num_threads)
+
+    def attend(self, given: AttentionStruct, bounds: Bounds, num_threads: int = 1) -> None:
+        """Compute ranges of rows or columns of a step of attention, as :meth:`multiply` does.
+
+        Raises:
+            MemoryError: there is none for the sums of a row.
+        """
+        if not self._attend(given, bounds, len(bounds) - 1, self._number, self._team, num_threads):
+            raise MemoryError(f"attention: no memory for heads of {given.dim} features")
+
+    def heads(self, given: HeadsStruct, bounds: Bounds, num_threads: int = 1) -> None:
+        """Compute ranges of chunks of a pass over heads, as :meth:`multiply` does."""
+        self._heads(given, bounds, len(bounds) - 1, self._number, self._team, num_threads)
 
     def rows(self, rows: Rows, start: int, stop: int) -> None:
         """Compute rows ``start`` to ``stop`` of a pass. Releases the GIL."""

@@ -1,7 +1,6 @@
 /* Vectors of 32 bytes: x86 processors since 2013. */
+#include "attention.h"
 #include "rectify.h"
-
-#include <string.h>
 
 #if GNNLOOM_X86
 #ifdef __clang__
@@ -21,6 +20,10 @@
 
 #define ROWS_ENTRY gnnloom_rows_avx2
 #include "rectify_types.h"
+
+#define ATTEND_ENTRY gnnloom_attend_avx2
+#define HEADS_ENTRY gnnloom_heads_avx2
+#include "attention_types.h"
 
 #ifdef __clang__
 #pragma clang attribute pop

@@ -1,7 +1,6 @@
 /* Vectors of 16 bytes, which every 64-bit processor has: SSE2 on x86, NEON on ARM. */
+#include "attention.h"
 #include "rectify.h"
-
-#include <string.h>
 
 #define WIDEST 16
 #define MOST_SUMS 8
@@ -11,3 +10,7 @@
 
 #define ROWS_ENTRY gnnloom_rows_portable
 #include "rectify_types.h"
+
+#define ATTEND_ENTRY gnnloom_attend_portable
+#define HEADS_ENTRY gnnloom_heads_portable
+#include "attention_types.h"

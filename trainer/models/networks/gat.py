@@ -125,8 +125,5 @@ class GAT(Model):
         return joined if bias is None else add_bias(joined, bias, place, in_place=is_last)
 
     def _by_head(self, values: Tensor) -> Tensor:
-        """(num_rows, heads, dim), of the dtype of the sums, which attention computes in.
-
-        The width is given explicitly, as a rank may have no rows to infer it from.
-        """
-        return self.as_sums(values).view(len(values), self._heads, values.shape[1] // self._heads)
+        """(num_rows, heads, dim); the width is given explicitly, as a rank may have no rows to infer it from."""
+        return values.view(len(values), self._heads, values.shape[1] // self._heads)

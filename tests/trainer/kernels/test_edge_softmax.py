@@ -1,0 +1,218 @@
+"""Attention over a pattern and its gradients equal those of dense arrays, whatever implements it, with the same bits on
+every processor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.trainer.kernels.c import library
+from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax
+from gnnloom.trainer.kernels.contract import EdgeSoftmax, SoftmaxGradient, SoftmaxState
+from gnnloom.trainer.kernels.dispatch import edge_softmax, head_sums
+from gnnloom.trainer.kernels.numba_attention import NumbaEdgeSoftmax
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.place.threads import Threads
+
+SLOPE = 0.2
+#: Widths of heads around those of vectors, and of panels of several of them.
+WIDTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 65, 130)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def threads_for_the_smallest_patterns() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gnnloom.trainer.kernels.c.calls._WORTH_A_THREAD", 1)
+        yield
+
+
+@dataclass(frozen=True)
+class Case:
+    """Attention over two patterns side by side.
+
+    Attributes:
+        dense: (num_rows, own + halo columns) the pattern.
+        num_own: leading columns, of the first pattern.
+        scale: of the scores.
+    """
+
+    dense: NDArray[np.bool_]
+    num_own: int
+    heads: int
+    dim: int
+    dtype: torch.dtype
+    scale: float
+    wide: bool
+    seed: int
+
+    def patterns(self) -> list[tuple[CSR, slice]]:
+        parts = slice(0, self.num_own), slice(self.num_own, self.dense.shape[1])
+        return [(_csr(self.dense[:, part], wide=self.wide), part) for part in parts]
+
+    def tensors(self) -> list[Tensor]:
+        """Values, source and target scores, and the gradient of the output; none begins where a vector would."""
+        (rows, columns), heads, dim = self.dense.shape, self.heads, self.dim
+        rng, sums = np.random.default_rng(self.seed), torch.float32 if self.dtype == torch.bfloat16 else self.dtype
+        shapes = (columns, heads, dim), (columns, heads), (rows, heads), (rows, heads, dim)
+        found = []
+        for shape, scale, dtype in zip(
+            shapes, (1, self.scale, self.scale, 1), (self.dtype, sums, sums, self.dtype), strict=True
+        ):
+            memory = torch.empty(int(np.prod(shape)) + 1, dtype=dtype)
+            memory[1:] = torch.from_numpy(rng.standard_normal(shape).ravel() * scale)
+            found.append(memory[1:].view(shape))
+        return found
+
+
+def _csr(dense: NDArray[np.bool_], *, wide: bool = False) -> CSR:
+    indptr = np.concatenate([[0], np.cumsum(dense.sum(1))]).astype(np.int64)
+    return CSR(0, indptr, np.nonzero(dense)[1].astype(np.int64 if wide else np.int32), None, dense.shape[1])
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng, rows = np.random.default_rng(seed), draw(st.integers(1, 40))
+    own, halo = draw(st.integers(1, 150)), draw(st.sampled_from([0, 0, 1, 20]))
+    dense = rng.random((rows, own + halo)) < draw(st.sampled_from([0.0, 0.05, 0.5, 1.0]))
+    dense[rng.random(rows) < draw(st.sampled_from([0.0, 0.3]))] = False
+    dtype = draw(st.sampled_from([torch.float32, torch.float64, torch.bfloat16]))
+    heads, dim = draw(st.integers(1, 11)), draw(st.sampled_from(WIDTHS))
+    scale = draw(st.sampled_from([1.0, 30.0, 1000.0]))
+    return Case(dense, own, heads, dim, dtype, scale, draw(st.booleans()), seed)
+
+
+def _implementations(pattern: CSR, num_threads: int) -> list[EdgeSoftmax]:
+    """In numba, then in C for every instruction set of this processor."""
+    place = Place(num_threads=num_threads)
+    in_c = [CEdgeSoftmax(chosen, pattern, SLOPE, place) for chosen in library.all_libraries()]
+    return [NumbaEdgeSoftmax(pattern, SLOPE, place), *in_c]
+
+
+def _computed(case: Case, number: int, num_threads: int) -> list[Tensor]:
+    """The output, and the gradients of values, source and target scores, by one of the implementations."""
+    values, source, target, gradient = case.tensors()
+    rows, place = len(target), Place()
+    shape = rows, case.heads, case.dim
+    patterns = [(_implementations(pattern, num_threads)[number], part) for pattern, part in case.patterns()]
+    state = SoftmaxState.empty(torch.full(shape, torch.nan, dtype=source.dtype), rows, case.heads, place)
+    output = torch.full(shape, torch.nan, dtype=values.dtype)
+    for begins, (softmax, part) in zip((True, False), patterns, strict=True):
+        softmax.accumulate(
+            values[part], source[part], target, state, None if begins else output, begins=begins, progress=None
+        )
+    along = head_sums(gradient, output, place)
+    given = SoftmaxGradient(torch.stack([target, state.maximum, 1 / state.total, along], 1), gradient)
+    of_values, of_source = torch.empty_like(values), torch.empty_like(source)
+    of_target = torch.zeros_like(target)
+    for softmax, part in patterns:
+        partly = torch.full_like(target, torch.nan)
+        softmax.gradients(values[part], source[part], given, of_values[part], of_source[part], partly)
+        of_target += partly
+    return [output, of_values, of_source, of_target]
+
+
+def _expected(case: Case) -> list[NDArray[np.float64]]:
+    values, source, target, gradient = (tensor.double().numpy() for tensor in case.tensors())
+    scores = target[:, None] + source[None]
+    activated, pattern = np.where(scores > 0, scores, SLOPE * scores), case.dense[:, :, None]
+    masked: NDArray[np.float64] = np.where(pattern, activated, -np.inf)
+    has_columns = np.diff(_csr(case.dense).indptr)[:, None] > 0
+    highest = np.where(has_columns, masked.max(1), 0)
+    weights = np.exp(masked - highest[:, None])
+    weights /= np.maximum(weights.sum(1, keepdims=True), 1)
+    of_weights = np.einsum("ihd,jhd->ijh", gradient, values)
+    of_scores = weights * (of_weights - (weights * of_weights).sum(1, keepdims=True))
+    of_scores *= np.where(scores > 0, 1, SLOPE)
+    output, of_values = (np.einsum("ijh,jhd->ihd", weights, values), np.einsum("ijh,ihd->jhd", weights, gradient))
+    return [output, of_values, of_scores.sum(0), of_scores.sum(1)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=cases(), num_threads=st.integers(1, 3))
+def test_attention_and_its_gradients_are_those_of_dense_arrays(case: Case, num_threads: int) -> None:
+    # A score has rounding errors of its own size, and a weight as many as the score has.
+    width = case.scale if case.dtype != torch.bfloat16 else max(1.0, case.scale / 2**16)
+    tolerance = 40 * torch.finfo(case.dtype).eps * width
+    found = [_computed(case, number, num_threads) for number in range(1 + len(library.all_libraries()))]
+    for implementation in found:
+        for tensor, reference in zip(implementation, _expected(case), strict=True):
+            allowed = tolerance * max(1.0, float(np.abs(reference).max(initial=0.0)))
+            np.testing.assert_allclose(tensor.double().numpy(), reference, rtol=0, atol=allowed)
+    for other in found[2:]:
+        assert all(torch.equal(*pair) for pair in zip(found[1], other, strict=True))
+
+
+@settings(max_examples=20, deadline=None)
+@given(case=cases())
+def test_the_number_of_threads_changes_no_bit(case: Case) -> None:
+    for number in range(1 + len(library.all_libraries())):
+        alone, shared = _computed(case, number, 1), _computed(case, number, 3)
+        assert all(torch.equal(*pair) for pair in zip(alone, shared, strict=True))
+
+
+def test_without_openmp_a_pool_of_threads_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = np.random.default_rng(0).random((60, 90)) < 0.4
+    case = Case(dense, 70, 4, 32, torch.float32, 1.0, False, 1)
+    expected = [_computed(case, number, 3) for number in range(1, 1 + len(library.all_libraries()))]
+    monkeypatch.setattr(library, "_openmp_team", lambda: None)
+    for number, before in enumerate(expected, 1):
+        assert all(torch.equal(*pair) for pair in zip(before, _computed(case, number, 3), strict=True))
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(torch.float32, -86.0), (torch.float64, -700.0)])
+def test_weights_are_exponentials_to_two_units_in_the_last_place(dtype: torch.dtype, least: float) -> None:
+    # One row, whose maximum and total are given: the gradient of a column's value 0 is its weight.
+    count = 40_000
+    source = torch.linspace(least, 0, count, dtype=dtype).view(count, 1)
+    values, gradient = torch.zeros((count, 1, 1), dtype=dtype), torch.ones((1, 1, 1), dtype=dtype)
+    rows = torch.tensor([0, 0, 1, 0], dtype=dtype).view(1, 4, 1)
+    # With a slope of 1, scores below 0 stay what they are.
+    for chosen in library.all_libraries():
+        softmax = CEdgeSoftmax(chosen, _csr(np.ones((1, count), bool)), 1.0, Place())
+        weight, of_source, of_target = torch.empty_like(values), torch.empty_like(source), rows[:, 0].clone()
+        softmax.gradients(values, source, SoftmaxGradient(rows, gradient), weight, of_source, of_target)
+        exact = np.exp(source.numpy().astype(np.longdouble)).ravel()
+        units = np.abs(weight.numpy().ravel() - exact) / np.spacing(exact.astype(weight.numpy().dtype))
+        assert units.max() <= 2
+
+
+@pytest.mark.parametrize("number", range(1 + len(library.all_libraries())))
+def test_scores_that_are_not_finite_do_not_pass_silently(number: int) -> None:
+    dense = np.ones((3, 5), bool)
+    softmax = _implementations(_csr(dense), 1)[number]
+    values, source, target = torch.ones((5, 1, 8)), torch.zeros((5, 1)), torch.zeros((3, 1))
+    target[1], target[2] = torch.nan, -torch.inf
+    state, output = SoftmaxState.empty(torch.empty((3, 1, 8)), 3, 1, Place()), torch.empty((3, 1, 8))
+    softmax.accumulate(values, source, target, state, output)
+    assert torch.equal(output[0], torch.ones((1, 8)))
+    assert output[1:].isnan().all()
+    # Columns with a score of minus infinity have no weight.
+    source[2:] = -torch.inf
+    values[2:] = 7
+    softmax.accumulate(values, source, torch.zeros((3, 1)), state, output)
+    assert torch.equal(output, torch.ones((3, 1, 8)))
+
+
+def test_operands_of_another_dtype_or_layout_are_refused() -> None:
+    softmax = edge_softmax(_csr(np.ones((3, 3), bool)), SLOPE, Place())
+    values, scores = torch.ones((3, 2, 4)), torch.ones((3, 2))
+    state = SoftmaxState.empty(torch.ones((3, 2, 4)), 3, 2, Place())
+    with pytest.raises(ValueError, match=r"attention: scores are .*float64, not contiguous"):
+        softmax.accumulate(values, scores.double(), scores, state)
+    with pytest.raises(ValueError, match="attention: values are"):
+        softmax.accumulate(values.transpose(0, 1), scores, scores, state)
+
+
+def test_ranges_of_columns_are_as_many_for_any_number_of_threads() -> None:
+    indptr = np.arange(100, dtype=np.int64) * 20
+    assert Threads(1).balanced_ranges(indptr, 8) == Threads(3).balanced_ranges(indptr, 8)

@@ -1,0 +1,276 @@
+"""Attention over the nonzeros of a sparse pattern, compiled by numba.
+
+numba has no bfloat16: of values and gradients it gets the bits, and computes in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.kernels.contract import HEADS_CHUNK, HeadsPass, HeadsStep, Progress, SoftmaxGradient, SoftmaxState
+from gnnloom.trainer.kernels.edge_softmax import PatternSoftmax
+from gnnloom.trainer.kernels.numba_rows import narrowed, widened
+from gnnloom.trainer.place.arrays import array_dtype, as_array
+from gnnloom.trainer.place.threads import RowRange, Threads
+
+Dense = NDArray[Any]
+
+
+class _Attended(NamedTuple):
+    """What the kernels read to compute the weights and the weighted values.
+
+    Attributes:
+        values: (num_columns, heads, dim) values z of the columns.
+        source: (num_columns, heads) scores s of the columns.
+        target: (num_rows, heads) scores t of the rows; of gradients (num_rows, 4, heads), see
+            :class:`gnnloom.trainer.kernels.contract.SoftmaxGradient`.
+        slope: slope of the LeakyReLU below 0, of the dtype of sums.
+    """
+
+    values: Dense
+    source: Dense
+    target: Dense
+    slope: Any
+
+
+class _State(NamedTuple):
+    """A :class:`SoftmaxState` as arrays, and the output, which is empty if there is none."""
+
+    maximum: Dense
+    total: Dense
+    weighted: Dense
+    output: Dense
+
+
+class NumbaEdgeSoftmax(PatternSoftmax):
+    """See :class:`gnnloom.trainer.kernels.contract.EdgeSoftmax`."""
+
+    def _attend(
+        self,
+        given: tuple[Tensor, Tensor, Tensor],
+        state: SoftmaxState,
+        output: Tensor | None,
+        *,
+        begins: bool,
+        slices: list[list[RowRange]],
+        progress: Progress,
+    ) -> None:
+        attended, result = self._attended(*given), given[0][:0] if output is None else output
+        sums = _State(as_array(state.maximum), as_array(state.total), as_array(state.weighted), as_array(result))
+
+        def kernel(start: int, stop: int) -> None:
+            _accumulate(self._indptr, self._indices, attended, sums, begins, start, stop)
+
+        for ranges in slices:
+            self._place.threads.run(kernel, ranges)
+            if progress is not None:
+                progress()
+
+    def _column_gradients(
+        self,
+        given: tuple[Tensor, Tensor],
+        gradient: SoftmaxGradient,
+        out: tuple[Tensor, Tensor],
+        of_target: Tensor,
+        ranges: list[RowRange],
+    ) -> None:
+        attended, output = self._attended(*given, gradient.rows), as_array(gradient.output)
+        of_values, of_source, parts = as_array(out[0]), as_array(out[1]), as_array(of_target)
+        part_of = {start: part for (start, _), part in zip(ranges, parts, strict=True)}
+
+        shared = self._column_indptr, self._rows, attended, output, of_values, of_source
+
+        def kernel(start: int, stop: int) -> None:
+            _column_gradients(*shared, part_of[start], start, stop)
+
+        self._place.threads.run(kernel, ranges)
+
+    def _attended(self, values: Tensor, source: Tensor, target: Tensor) -> _Attended:
+        # In a kernel a Python float is a float64, which would widen the arithmetic of float32 arrays.
+        slope = array_dtype(source.dtype).type(self._slope)
+        return _Attended(as_array(values), as_array(source), as_array(target), slope)
+
+
+def numba_heads(given: HeadsPass, threads: Threads) -> None:
+    """Compute a pass over heads."""
+    first, second, sums = as_array(given.first), as_array(given.second), as_array(given.sums)
+    nothing = sums[:0]
+    others = nothing if given.other_sums is None else as_array(given.other_sums)
+    other = np.empty((0, *first.shape[1:]), sums.dtype) if given.other is None else as_array(given.other)
+    if given.step is HeadsStep.DOTS:
+        pairs = [(second, sums)] + ([] if given.other is None else [(other, others)])
+
+        def kernel(start: int, stop: int) -> None:
+            for factor, result in pairs:
+                rows = slice(start * HEADS_CHUNK, min(stop * HEADS_CHUNK, len(result)))
+                _dots(first[rows], factor[np.newaxis] if factor.ndim == 2 else factor[rows], result[rows])
+
+    else:
+        if given.gradient is None or given.partial is None:
+            raise ValueError("a pass that spreads scores needs a gradient and partial sums")
+        results = as_array(given.gradient), as_array(given.partial)
+        vectors = second, (second if given.other is None else other)
+
+        def kernel(start: int, stop: int) -> None:
+            _spread(first, *vectors, sums, others, *results, HEADS_CHUNK, start, stop)
+
+    threads.run(kernel, threads.even_ranges(-(-len(first) // HEADS_CHUNK)))
+
+
+# The kernels are compiled without fastmath: it would reorder sums and assume that no number is infinite, and a row's
+# maximum starts at minus infinity. The cache on disk saves the ranks from compiling at every start.
+@njit(cache=True, nogil=True)
+def _leaky(value: Any, score: Any, slope: Any) -> Any:
+    """``value`` times the derivative of the LeakyReLU at ``score``; the LeakyReLU itself if both are the score."""
+    return value if score > 0 else value * slope
+
+
+@njit(cache=True, nogil=True)
+def _scaled(row: Dense, factor: Any, out: Dense) -> None:
+    for head in range(row.shape[0]):
+        for each in range(row.shape[1]):
+            out[head, each] = row[head, each] * factor[head]
+
+
+@njit(cache=True, nogil=True)
+def _finish(sums: Dense, total: Any, weighted: Dense, output: Dense, row: int) -> None:
+    """Write the weighted sums of a row, divided by the totals if there is an output."""
+    for head in range(sums.shape[0]):
+        # The column with the largest score adds 1, so only the total of a row without columns is below 1.
+        divisor = total.dtype.type(1) if total[head] < 1 else total[head]
+        for each in range(sums.shape[1]):
+            if len(output):
+                output[row, head, each] = narrowed(sums[head, each] / divisor, output[row, head, each])
+            else:
+                weighted[row, head, each] = sums[head, each]
+
+
+@njit(cache=True, nogil=True)
+def _accumulate(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    attended: _Attended,
+    state: _State,
+    begins: bool,
+    start: int,
+    stop: int,
+) -> None:
+    values, source, target, slope = attended
+    maximum, total, weighted, output = state
+    heads, dim = values.shape[1], values.shape[2]
+    sums, factor = np.empty((heads, dim), total.dtype), np.empty(heads, total.dtype)
+    # Threads have disjoint ranges of rows and write only these rows of the state, so they need no lock.
+    for row in range(start, stop):
+        # First the maximum over the row's scores, so that no exponential overflows; sums of earlier patterns are
+        # scaled down to the new maximum. exp(-inf) = 0 covers a row whose columns are the first. This pass reads one
+        # score per edge and head; a maximum that grew in the loop below would scale a whole row at every change.
+        for head in range(heads):
+            if begins:
+                maximum[row, head], total[row, head] = -np.inf, 0
+            before = maximum[row, head]
+            for entry in range(indptr[row], indptr[row + 1]):
+                score = source[indices[entry], head] + target[row, head]
+                maximum[row, head] = max(maximum[row, head], _leaky(score, score, slope))
+            # Infinities of the same sign have no difference.
+            factor[head] = 1 if before == maximum[row, head] else np.exp(before - maximum[row, head])
+            total[row, head] *= factor[head]
+        if begins:
+            sums[:] = 0
+        else:
+            _scaled(weighted[row], factor, sums)
+        # Then the sums, edge by edge: a column's values of all heads are contiguous, and are fetched once.
+        for entry in range(indptr[row], indptr[row + 1]):
+            column = indices[entry]
+            for head in range(heads):
+                score = source[column, head] + target[row, head]
+                weight = np.exp(_leaky(score, score, slope) - maximum[row, head])
+                total[row, head] += weight
+                for each in range(dim):
+                    sums[head, each] += weight * widened(values[column, head, each])
+        _finish(sums, total[row], weighted, output, row)
+
+
+@njit(cache=True, nogil=True)
+def _column_gradients(
+    column_indptr: NDArray[np.int64],
+    rows: NDArray[Any],
+    attended: _Attended,
+    output: Dense,
+    of_values: Dense,
+    of_source: Dense,
+    of_target: Dense,
+    start: int,
+    stop: int,
+) -> None:
+    values, source, target, slope = attended
+    heads, dim = values.shape[1], values.shape[2]
+    sums = np.empty((heads, dim), of_source.dtype)
+    of_target[:] = 0
+    # Columns belong to one thread each, and ``of_target`` to the range, so no two threads add to the same element.
+    for column in range(start, stop):
+        sums[:] = 0
+        of_source[column] = 0
+        for entry in range(column_indptr[column], column_indptr[column + 1]):
+            row = rows[entry]
+            for head in range(heads):
+                score = source[column, head] + target[row, 0, head]
+                # The forward pass is over, so maximum and total cover all patterns. The exponent is at most 0 and
+                # cannot overflow, and the total of a row with an edge is at least 1.
+                weight = np.exp(_leaky(score, score, slope) - target[row, 1, head]) * target[row, 2, head]
+                of_weight = -target[row, 3, head]
+                for each in range(dim):
+                    value = widened(output[row, head, each])
+                    of_weight += widened(values[column, head, each]) * value
+                    sums[head, each] += weight * value
+                # The derivative of a softmax: weight times (gradient of the weight - the same sum over all edges of
+                # the row, weighted).
+                of_score = _leaky(weight * of_weight, score, slope)
+                of_source[column, head] += of_score
+                of_target[row, head] += of_score
+        for head in range(heads):
+            for each in range(dim):
+                of_values[column, head, each] = narrowed(sums[head, each], of_values[column, head, each])
+
+
+@njit(cache=True, nogil=True)
+def _dots(first: Dense, second: Dense, out: Dense) -> None:
+    for row in range(out.shape[0]):
+        for head in range(out.shape[1]):
+            other = second[row % len(second), head]
+            total = out.dtype.type(0)
+            for each in range(first.shape[2]):
+                total += widened(first[row, head, each]) * widened(other[each])
+            out[row, head] = total
+
+
+@njit(cache=True, nogil=True)
+def _spread(
+    first: Dense,
+    second: Dense,
+    other: Dense,
+    sums: Dense,
+    other_sums: Dense,
+    gradient: Dense,
+    partial: Dense,
+    chunk: int,
+    start: int,
+    stop: int,
+) -> None:
+    zero = sums.dtype.type(0)
+    for number in range(start, stop):
+        partial[number] = 0
+        for row in range(number * chunk, min((number + 1) * chunk, len(first))):
+            for head in range(first.shape[1]):
+                factor, another = sums[row, head], other_sums[row, head] if row < len(other_sums) else zero
+                for each in range(first.shape[2]):
+                    value = widened(first[row, head, each])
+                    before = gradient[row, head, each]
+                    added = widened(before) + factor * second[head, each]
+                    gradient[row, head, each] = narrowed(added + another * other[head, each], before)
+                    partial[number, 0, head, each] += factor * value
+                    partial[number, 1, head, each] += another * value
