@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 #: A thread waits for each page that is not in memory, while the disk can serve many requests at a time.
-_THREADS: Final = 16
+READERS: Final = 16
 #: Below this many bytes, starting threads would take longer than reading the rows.
 _FEW_BYTES: Final = 1 << 22
 
 
-def take_rows(array: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+def take_rows(
+    array: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any] | None = None, threads: Executor | None = None
+) -> NDArray[Any]:
     """Rows of an array, as ``array[rows]`` gives them.
 
     Args:
         array: (num_rows, ...) a mapped array.
         rows: (num_taken,) int64 existing rows; ascending ones cause the fewest requests.
         out: (num_taken, ...) of the array's dtype, to fill and return; None for a new array.
+        threads: ``READERS`` threads that read many rows; None for new ones, whose start takes some milliseconds.
 
     Returns:
         (num_taken, ...).
@@ -34,6 +37,10 @@ def take_rows(array: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any] | 
         # Other modes fill a copy of the output first.
         np.take(array, some, axis=0, out=out, mode="clip")
 
-    with ThreadPoolExecutor(_THREADS) as threads:
-        list(threads.map(take, np.array_split(rows, _THREADS), np.array_split(taken, _THREADS)))
+    pieces = np.array_split(rows, READERS), np.array_split(taken, READERS)
+    if threads is not None:
+        list(threads.map(take, *pieces))
+        return taken
+    with ThreadPoolExecutor(READERS) as own:
+        list(own.map(take, *pieces))
     return taken

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +19,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.mapped_rows import take_rows
+from gnnloom.storage.format.mapped_rows import READERS, take_rows
 from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, as_trained, label_name
 from gnnloom.trainer.data.vertex_data import normalize_feature
@@ -72,6 +74,7 @@ class VertexFields:
             InputError: the vertices have no features or no labels, although they are asked for.
         """
         self._choice, self._place, self._buffers = choice, choice.place, RowBuffers(kept)
+        self._threads = os.getpid(), ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self._arrays = {} if vertices is None else map_vertices(vertices)
         self._label = label_name(self._arrays)
         wanted = [
@@ -129,11 +132,19 @@ class VertexFields:
             raise InputError(f"split {split}: no vertex{labeled} is in it")
         return seeds
 
+    def _readers(self) -> ThreadPoolExecutor:
+        """Threads of this process that read rows: a process that was forked has none of its parent's."""
+        process, found = self._threads
+        if process != os.getpid():
+            found = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+            self._threads = os.getpid(), found
+        return found
+
     def _feature(self, vertices: NDArray[np.int64]) -> Tensor:
         stored = self._arrays["feature"]
         rows = self._buffers.take((len(vertices), *stored.shape[1:]), stored.dtype)
         give_back_unused(rows, self._buffers)
-        take_rows(stored, vertices, rows)
+        take_rows(stored, vertices, rows, self._readers())
         return scaled_features(rows, self._choice.feature_norm, self._place)
 
 

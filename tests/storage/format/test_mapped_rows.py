@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -22,5 +23,6 @@ def test_rows_are_those_of_the_index(tmp_path: Path, shape: tuple[int, ...], cou
     assert type(taken) is np.ndarray
     np.testing.assert_array_equal(taken, given[rows])
     out = np.zeros_like(taken)
-    assert take_rows(mapped, rows, out) is out
+    with ThreadPoolExecutor(2) as threads:
+        assert take_rows(mapped, rows, out, threads) is out
     np.testing.assert_array_equal(out, taken)
