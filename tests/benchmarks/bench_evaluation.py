@@ -3,7 +3,7 @@
     python tests/benchmarks/bench_evaluation.py [--scale small|full] [--rmat N] [--dim F] [--group FOLDER]
                                                 [--memory SIZE]
 
-GraphSAGE 128 is trained for one epoch on few samples, then evaluated exactly, and predicts, on one rank. With --group,
+GraphSAGE 64 is trained for one epoch on few samples, then evaluated exactly, and predicts, on one rank. With --group,
 all processes that train or predict are in this control group of Linux, whose limit holds for everything together, pages
 of files included. --memory is given to the evaluation; without it, it takes its share of what is left. Prints a table,
 then lines ``RESULT name value unit``. The projections were made before the evaluations ran.
@@ -25,7 +25,7 @@ from random_vertices import random_vertices
 
 #: Logarithm of the vertices, features, share of training vertices, and memory of the evaluation.
 SCALES = {"small": (14, 64, 0.02, "80M"), "full": (24, 128, 0.0005, "")}
-MODEL = ("--mode", "neighbor", "--model", "sage", "--hidden", "128", "--epochs", "1", "--eval-every", "0")
+MODEL = ("--mode", "neighbor", "--model", "sage", "--hidden", "64", "--epochs", "1", "--eval-every", "0")
 
 
 def main() -> None:

@@ -44,6 +44,7 @@ class Source:
         normalization: of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
         feature_norm: see :func:`gnnloom.trainer.data.vertex_data.settled_feature_norm`.
         memory: bytes that the rank may take; 0 for its share of what is left.
+        known_seconds: of an evaluation like this one, if there was one: what the next one is expected to take.
     """
 
     comm: Communicator
@@ -54,6 +55,7 @@ class Source:
     feature_norm: str
     num_threads: int
     memory: int = 0
+    known_seconds: float | None = None
 
 
 def can_stream(model: Model | type[Model]) -> bool:
@@ -166,20 +168,24 @@ class _Evaluation:
 
     def _projected(self) -> float:
         """Say what the evaluation will take. Collective."""
-        source, shape, footprint = self._source, self._shape, self._footprint
-        disk = self._disk_bytes()
+        source, disk = self._source, self._disk_bytes()
         together(self._comm, lambda: check_room(source.folder, disk) if self._comm.rank == 0 else None)
-        rates = together(
-            self._comm, lambda: DiskRates.measured(source.folder, footprint.matrices, cached=shape.keeps_pages)
-        )
-        samples = Samples(self._layers, self._product, self._feature, rates)
-        seconds = together(self._comm, lambda: samples.seconds(self._program, shape.width))
-        slowest = float(self._comm.gather_numbers([seconds]).max())
+        seconds = self._sampled_seconds() if source.known_seconds is None else source.known_seconds
         if self._comm.rank == 0:
             logger.info(
                 "evaluation from disk: products of %d columns at a time, %s of temporary files, about %.0f s",
-                shape.width,
+                self._shape.width,
                 memory_text(disk),
-                slowest,
+                seconds,
             )
-        return slowest
+        return seconds
+
+    def _sampled_seconds(self) -> float:
+        """The time of the slowest rank, from samples of its work. Collective."""
+        source, shape = self._source, self._shape
+        rates = together(
+            self._comm, lambda: DiskRates.measured(source.folder, self._footprint.matrices, cached=shape.keeps_pages)
+        )
+        samples = Samples(self._layers, self._product, self._feature, rates)
+        seconds = together(self._comm, lambda: samples.seconds(self._program, shape.width))
+        return float(self._comm.gather_numbers([seconds]).max())

@@ -152,6 +152,7 @@ class NeighborMode(Mode):
             feature_norm=context.feature_norm,
             num_threads=context.place.threads.num_threads,
             memory=context.evaluation_memory,
+            known_seconds=None if self.evaluation is None else self.evaluation["seconds"],
         )
         found, report = streamed_outputs(context.model, source)
         self.evaluation = report.to_json()
