@@ -24,7 +24,7 @@ from commands import gnnloom
 from random_vertices import random_vertices
 
 #: Logarithm of the vertices, features, share of training vertices, and memory of the evaluation.
-SCALES = {"small": (14, 64, 0.02, "80M"), "full": (24, 128, 0.0005, "")}
+SCALES = {"small": (14, 64, 0.02, "48M"), "full": (24, 128, 0.0005, "")}
 MODEL = ("--mode", "neighbor", "--model", "sage", "--hidden", "64", "--epochs", "1", "--eval-every", "0")
 
 
