@@ -30,8 +30,8 @@ TRAINER = Path(gnnloom.trainer.__file__).parent
 CREATORS = {"arange", "as_tensor", "empty", "empty_like", "empty_strided", "eye", "from_numpy", "full", "full_like"}
 CREATORS |= {"linspace", "ones", "ones_like", "rand", "randint", "randn", "randperm", "scalar_tensor", "tensor"}
 CREATORS |= {"zeros", "zeros_like", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"}
-#: Only these rooms know what a device is.
-ROOMS = ("gnnloom.trainer.place", "gnnloom.trainer.kernels", "gnnloom.trainer.comm")
+#: Only these rooms know what a device is; batches of the loader belong to a loop of the user's, which moves them.
+ROOMS = ("gnnloom.trainer.place", "gnnloom.trainer.kernels", "gnnloom.trainer.comm", "gnnloom.trainer.loader")
 GRIDS = {
     "p2p": None,
     "broadcast": None,
