@@ -21,10 +21,12 @@ from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.smoothing_config import AUTO_SCALE, LABELS, SmoothingConfig
+from gnnloom.trainer.data.open_shards import OwnRowShard
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
 from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.streaming.range_operator import RangeOperator
 from gnnloom.trainer.tasks.objectives.classes import Classes
 from gnnloom.trainer.training.session import Session, vertex_rows
 
@@ -103,12 +105,16 @@ def _operator(session: Session, num_classes: int) -> Operator:
     if suits and isinstance(session.operator, PointToPoint):
         # A second one would hold the adjacency again.
         return session.operator
-    algorithm = config.chosen_algorithm
+    algorithm, shards = config.chosen_algorithm, session.opened.shards
+    if isinstance(session.operator, RangeOperator) and isinstance(shards, OwnRowShard):
+        # The model predicts from disk because the adjacency may not fit.
+        shard = shards.shards.shard(session.comm.rank, session.opened.counter, on_disk=True)
+        shards = OwnRowShard(shard)
     return algorithm.build(
         OperatorContext(
             comm=session.comm,
             axes=algorithm.settled_grid(config.grid, session.comm.size),
-            shards=session.opened.shards,
+            shards=shards,
             normalization=_NORMALIZATION,
             # Many products follow each other, so none is rounded to bfloat16.
             place=Place(place.sum_dtype, place.threads.num_threads),

@@ -118,3 +118,17 @@ def test_damaged_smoothed_predictions_are_made_again(trained: TrainConfig) -> No
 def test_numbers_of_another_method_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         PredictConfig(catalog="c", dataset="d", run="r", **options)
+
+
+def test_predictions_from_disk_are_smoothed_like_those_from_memory(
+    trained: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predicted(trained, smooth="correct")
+    before = arrays(trained)
+    run_of(trained).drop_predictions()
+    monkeypatch.setattr("gnnloom.trainer.training.predict.fits_whole", lambda *_: False)
+    found = predicted(trained, smooth="correct")
+    assert "evaluation" in found, "it fits memory"
+    after = arrays(trained)
+    np.testing.assert_allclose(after["score"], before["score"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(after["smoothed_score"], before["smoothed_score"], rtol=1e-3, atol=1e-4)
