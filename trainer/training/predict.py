@@ -76,8 +76,7 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
             comm, lambda: OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size), alike
         )
         num_threads = threads_per_rank(comm, config.threads)
-        # Smoothing multiplies scores with an adjacency in memory.
-        streams = not found.smoothing.smooths and _streams(comm, opened, config.evaluation_memory)
+        streams = _streams(comm, opened, config.evaluation_memory)
         session = together(comm, lambda: open_session(comm, opened, num_threads, streams=streams))
         if found.smoothing.smooths:
             together(comm, lambda: objective_of(session))
