@@ -147,7 +147,7 @@ class _Own(torch.autograd.Function):
         shape = len(target), *own.shape[1:]
         # Without halo columns, the sums of a row are complete before they leave the registers.
         output = place.empty(shape, own.dtype) if attention.halo.nnz == 0 else None
-        weighted = place.empty(shape, source.dtype) if output is None else source[:0]
+        weighted = place.empty(shape if output is None else (0, *shape[1:]), source.dtype)
         state = SoftmaxState.empty(weighted, len(target), target.shape[1], place)
         with attention.traffic.timing(SPMM):
             attention.own.accumulate(own, source, target, state, output, progress=step.progress)

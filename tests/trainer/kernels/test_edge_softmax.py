@@ -192,7 +192,8 @@ def test_scores_that_are_not_finite_do_not_pass_silently(number: int) -> None:
     softmax = _implementations(_csr(dense), 1)[number]
     values, source, target = torch.ones((5, 1, 8)), torch.zeros((5, 1)), torch.zeros((3, 1))
     target[1], target[2] = torch.nan, -torch.inf
-    state, output = SoftmaxState.empty(torch.empty((3, 1, 8)), 3, 1, Place()), torch.empty((3, 1, 8))
+    # All columns are seen at once, so no weighted sums are kept.
+    state, output = SoftmaxState.empty(torch.empty((0, 1, 8)), 3, 1, Place()), torch.empty((3, 1, 8))
     softmax.accumulate(values, source, target, state, output)
     assert torch.equal(output[0], torch.ones((1, 8)))
     assert output[1:].isnan().all()
