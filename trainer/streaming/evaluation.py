@@ -101,22 +101,23 @@ def streamed_outputs(model: Model, source: Source, *, embeds: bool = False) -> t
     whole, options = model.operator, model.options
     # A place of its own, whose memory is free again afterwards.
     place = Place(model.place.feature_dtype, source.num_threads)
-    operator = RangeOperator(source.comm, place)
+    # The grid of the run, whose groups exist: an MPI job has a limited number of them.
+    operator = RangeOperator(whole.grid)
     operator.form_groups()
     try:
         model.operator = operator
         # The cheaper order forward, in the first layer too: no product is kept, and none is differentiated.
         model.options = replace(options, input_is_kept=False, input_needs_gradient=True)
-        return _Evaluation(model, operator, source, embeds=embeds).run()
+        return _Evaluation(model, operator, source, place, embeds=embeds).run()
     finally:
         model.operator, model.options = whole, options
 
 
 class _Evaluation:
-    def __init__(self, model: Model, operator: RangeOperator, source: Source, *, embeds: bool) -> None:
+    def __init__(self, model: Model, operator: RangeOperator, source: Source, place: Place, *, embeds: bool) -> None:
         """Read what stays in memory, and decide what does. Collective."""
         self._started, self._source, self._comm = time.perf_counter(), source, source.comm
-        self._operator, self._place, self._embeds = operator, operator.place, embeds
+        self._operator, self._place, self._embeds = operator, place, embeds
         if not isinstance(source.shards, RowShards):
             raise InputError(f"{source.shards.artifact.path}: only row shards are evaluated from disk")
         shard = source.shards.shard(self._comm.rank, source.counter, on_disk=True)

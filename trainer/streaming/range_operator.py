@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.kernels.dispatch import converted
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
-from gnnloom.trainer.place.place import Place
 
 
 class WantedProduct(Exception):  # noqa: N818 - it is a way out of a layer, not an error
@@ -32,9 +30,9 @@ class WantedProduct(Exception):  # noqa: N818 - it is a way out of a layer, not 
 class RangeOperator(WholeRows):
     """Runs layers on some rows at a time. A layer is run again for every product that it asks for."""
 
-    def __init__(self, comm: Communicator, place: Place) -> None:
+    def __init__(self, grid: ProcessGrid) -> None:
         """Begin without rows. Communicates nothing; call :meth:`form_groups` before the first layer."""
-        super().__init__(ProcessGrid(comm, {AXIS: comm.size}, place), np.empty(0, np.int64))
+        super().__init__(grid, np.empty(0, np.int64))
         self.load(np.empty(0, np.int64), ())
 
     def form_groups(self) -> None:

@@ -57,7 +57,7 @@ class StreamedLayers:
             feature: their input features, of the dtype of features.
         """
         self._model, self._operator, self._product, self._vertex = model, operator, product, product.layout.vertex
-        self._storage, self._place = storage, operator.place
+        self._storage, self._place = storage, product.place
         self._feature = feature
         self._matrices = dict[int, ColumnBlocks]()
         self._embedding: ColumnBlocks | None = None

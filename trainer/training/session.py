@@ -335,7 +335,7 @@ def _on_samples(
 def _on_disk(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, objective: Objective, place: Place) -> Session:
     """A session that evaluates from disk: only the ids of the rank's vertices are in memory."""
     options = opened.config.options_of_model(shards.shards.num_features, objective.num_outputs)
-    operator = RangeOperator(comm, place)
+    operator = RangeOperator(ProcessGrid(comm, {AXIS: comm.size}, place))
     operator.load(shards.shard.vertex(), ())
     return Session(comm, opened, objective, options, operator, shards.shard, None)
 

@@ -97,7 +97,9 @@ def test_outputs_from_disk_are_those_of_the_whole_graph_in_memory(
 ) -> None:
     chosen = [(*case, PRECISIONS[number % 3]) for number, case in enumerate(EVERY if every else FEW)]
     cases = [_case(catalog, *case) for case in chosen]
-    results = run_program(max(RANKS), "streamed", tmp_path, cases, timeout=1800)
+    # Every session forms groups, and a job can have some hundreds.
+    jobs = [cases[start : start + 150] for start in range(0, len(cases), 150)]
+    results = [found for job in jobs for found in run_program(max(RANKS), "streamed", tmp_path, job, timeout=1800)]
     for case, found in zip(chosen, results, strict=True):
         differences, largest = np.split(np.array(found["figures"]), 2)
         for name, difference, scale in zip(found["names"], differences, largest, strict=True):

@@ -126,6 +126,26 @@ def test_a_run_on_samples_reports_how_it_was_evaluated(catalog: Catalog, monkeyp
     assert not _left(catalog)
 
 
+def test_evaluations_form_no_groups_of_their_own(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = catalog["web"]
+    options = SampleOptions(fanout=(3, 2), batch_size=40, epochs=1)
+    samples = write_samples(dataset, dataset.graph(), None, options, InProcessCluster()).artifact.key
+    formed, form = list[int](), LoneCommunicator.group
+
+    def counted(self: LoneCommunicator, color: int, key: int, size: int | None = None) -> Any:
+        formed.append(color)
+        return form(self, color, key, size)
+
+    monkeypatch.setattr(LoneCommunicator, "group", counted)
+    counts = []
+    for epochs in (1, 5):
+        formed.clear()
+        options_of_run = {"samples": samples, "batch_size": 40, "epochs": epochs, "eval_every": 1}
+        _trained(catalog, mode="neighbor", run=f"of-{epochs}", norm="layer", **options_of_run)
+        counts.append(len(formed))
+    assert counts[0] == counts[1]
+
+
 def _fault(patch: pytest.MonkeyPatch, plan: str) -> None:
     patch.setenv(VARIABLE, plan)
     forget_plans()
