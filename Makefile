@@ -91,11 +91,14 @@ flips: .venv/installed-for-tests
 	PYTHONPATH=tests $(BIN)/python tests/support/flips.py --flips $(FLIPS)
 
 # The kernels in C, with every read, write and undefined operation checked.
+SANITIZED := -std=c11 -O1 -g -ffp-contract=off -Wall -Wextra -fsanitize=address,undefined -fno-sanitize-recover=all
 sanitize:
 	mkdir -p build
-	$(CC) -std=c11 -O1 -g -ffp-contract=off -Wall -Wextra -fsanitize=address,undefined -fno-sanitize-recover=all \
-		-o build/check_spmm tests/trainer/kernels/check_spmm.c trainer/kernels/c/*.c -lm
+	$(CC) $(SANITIZED) -shared -fPIC -o build/sanitized.so trainer/kernels/c/*.c
+	$(CC) $(SANITIZED) -o build/check_spmm tests/trainer/kernels/check_spmm.c build/sanitized.so -lm
 	build/check_spmm
+	$(CC) $(SANITIZED) -o build/check_attention tests/trainer/kernels/check_attention.c build/sanitized.so -lm
+	build/check_attention
 
 # The manual, in build/docs; a warning, a link that leads nowhere, or anything from a network is an error.
 docs: .venv/installed-for-docs

@@ -1,0 +1,234 @@
+/* Calls attention and its passes over heads with every instruction set, type, and many numbers of heads and widths, on
+ * memory that has not a byte too many, for `make sanitize`: the address sanitizer reports what is read or written
+ * beyond it. Sums and gradients are compared with plain loops. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../trainer/kernels/c/attention.h"
+
+enum { ROWS = 7, COLUMNS = 90 };
+
+int32_t gnnloom_best_instruction_set(void);
+int32_t gnnloom_attend(const struct gnnloom_attention *given, const int64_t *bounds, int64_t num_ranges,
+                       int32_t instruction_set, void *team, int32_t threads);
+void gnnloom_heads(const struct gnnloom_heads *given, const int64_t *bounds, int64_t num_ranges,
+                   int32_t instruction_set, void *team, int32_t threads);
+
+static uint32_t state = 1;
+
+static int64_t random_below(int64_t bound) {
+    state = state * 1664525u + 1013904223u;
+    return (state >> 8) % bound;
+}
+
+static int32_t sums_of(int32_t dtype) {
+    return dtype == GNNLOOM_BFLOAT16 ? GNNLOOM_FLOAT32 : dtype;
+}
+
+static size_t size_of(int32_t dtype) {
+    return dtype == GNNLOOM_FLOAT64 ? 8 : dtype == GNNLOOM_FLOAT32 ? 4 : 2;
+}
+
+static double get(const void *array, int64_t at, int32_t dtype) {
+    if (dtype == GNNLOOM_FLOAT64)
+        return ((const double *)array)[at];
+    if (dtype == GNNLOOM_FLOAT32)
+        return ((const float *)array)[at];
+    const uint32_t bits = (uint32_t)((const uint16_t *)array)[at] << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Eighths from -2 to 2, which every type holds exactly. */
+static void *random_array(int64_t length, int32_t dtype) {
+    char *array = malloc((size_t)length * size_of(dtype));
+    for (int64_t at = 0; at < length; at++) {
+        const float value = (float)(random_below(33) - 16) / 8;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        if (dtype == GNNLOOM_FLOAT64)
+            ((double *)array)[at] = value;
+        else if (dtype == GNNLOOM_FLOAT32)
+            ((float *)array)[at] = value;
+        else
+            ((uint16_t *)array)[at] = (uint16_t)(bits >> 16);
+    }
+    return array;
+}
+
+/* A pattern with empty rows, and ids of either width; the same pattern by columns. */
+struct pattern {
+    int64_t offsets[ROWS + 1], column_offsets[COLUMNS + 1];
+    void *columns, *rows;
+    int64_t entries;
+};
+
+static void put(void *ids, int64_t at, int64_t id, int wide) {
+    if (wide)
+        ((int64_t *)ids)[at] = id;
+    else
+        ((int32_t *)ids)[at] = (int32_t)id;
+}
+
+static struct pattern random_pattern(int wide) {
+    static char dense[ROWS][COLUMNS];
+    struct pattern pattern = {{0}, {0}, NULL, NULL, 0};
+    for (int row = 0; row < ROWS; row++)
+        for (int column = 0; column < COLUMNS; column++)
+            pattern.entries += dense[row][column] = row % 3 != 1 && random_below(4) < 3;
+    const size_t bytes = (size_t)pattern.entries * (wide ? 8 : 4);
+    pattern.columns = malloc(bytes), pattern.rows = malloc(bytes);
+    int64_t at = 0;
+    for (int row = 0; row < ROWS; pattern.offsets[++row] = at)
+        for (int column = 0; column < COLUMNS; column++)
+            if (dense[row][column])
+                put(pattern.columns, at++, column, wide);
+    at = 0;
+    for (int column = 0; column < COLUMNS; pattern.column_offsets[++column] = at)
+        for (int row = 0; row < ROWS; row++)
+            if (dense[row][column])
+                put(pattern.rows, at++, row, wide);
+    return pattern;
+}
+
+static int64_t id_at(const void *ids, int64_t at, int wide) {
+    return wide ? ((const int64_t *)ids)[at] : ((const int32_t *)ids)[at];
+}
+
+static int far(double found, double wanted, double eps) {
+    return !(fabs(found - wanted) <= eps * (1 + fabs(wanted)));
+}
+
+static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t dim, int wide) {
+    const int32_t sums = sums_of(dtype);
+    const double eps = dtype == GNNLOOM_BFLOAT16 ? 1.0 / 64 : 1e-4, slope = 0.25;
+    const struct pattern pattern = random_pattern(wide);
+    void *values = random_array(COLUMNS * heads * dim, dtype), *source = random_array(COLUMNS * heads, sums);
+    void *target = random_array(ROWS * heads, sums), *output = random_array(ROWS * heads * dim, dtype);
+    void *maximum = random_array(ROWS * heads, sums), *total = random_array(ROWS * heads, sums);
+    void *weighted = random_array(ROWS * heads * dim, sums);
+    struct gnnloom_attention given = {.offsets = pattern.offsets,
+                                      .ids = pattern.columns,
+                                      .values = values,
+                                      .source = source,
+                                      .target = target,
+                                      .maximum = maximum,
+                                      .total = total,
+                                      .weighted = weighted,
+                                      .num_entries = pattern.entries,
+                                      .num_rows = ROWS,
+                                      .heads = heads,
+                                      .dim = dim,
+                                      .slope = slope,
+                                      .step = GNNLOOM_ATTEND,
+                                      .dtype = dtype,
+                                      .wide_ids = wide,
+                                      .begins = 1};
+    const int64_t bounds[] = {0, 1, ROWS}, column_bounds[] = {0, COLUMNS / 2, COLUMNS};
+    int wrong = 0;
+    /* The same entries twice, once as the first and once as the last ones: weights halve, and sums stay. */
+    wrong |= !gnnloom_attend(&given, bounds, 2, instruction_set, NULL, 1);
+    given.begins = 0, given.output = output;
+    wrong |= !gnnloom_attend(&given, bounds, 2, instruction_set, NULL, 1);
+    for (int64_t row = 0; row < ROWS; row++)
+        for (int64_t at = 0; at < heads * dim; at++) {
+            double sum = 0, weights = 0;
+            for (int64_t entry = pattern.offsets[row]; entry < pattern.offsets[row + 1]; entry++) {
+                const int64_t column = id_at(pattern.columns, entry, wide);
+                const double score =
+                    get(source, column * heads + at / dim, sums) + get(target, row * heads + at / dim, sums);
+                const double weight = exp(score > 0 ? score : slope * score);
+                weights += weight;
+                sum += weight * get(values, column * heads * dim + at, dtype);
+            }
+            wrong |= far(get(output, row * heads * dim + at, dtype), weights > 0 ? sum / weights : 0, eps);
+        }
+    /* Gradients with given maxima and totals: 0 and 1. */
+    void *rows = random_array(ROWS * 4 * heads, sums), *gradient = random_array(ROWS * heads * dim, dtype);
+    void *of_values = random_array(COLUMNS * heads * dim, dtype), *of_source = random_array(COLUMNS * heads, sums);
+    void *of_target = random_array(2 * ROWS * heads, sums);
+    given.offsets = pattern.column_offsets, given.ids = pattern.rows, given.target = rows, given.gradient = gradient;
+    given.of_values = of_values, given.of_source = of_source, given.of_target = of_target;
+    given.step = GNNLOOM_COLUMNS;
+    for (int64_t at = 0; at < ROWS * heads; at++)
+        for (int64_t which = 1; which < 3; which++) {
+            const int64_t place = (at / heads * 4 + which) * heads + at % heads;
+            if (sums == GNNLOOM_FLOAT64)
+                ((double *)rows)[place] = which == 1 ? 4 : 1;
+            else
+                ((float *)rows)[place] = which == 1 ? 4 : 1;
+        }
+    wrong |= !gnnloom_attend(&given, column_bounds, 2, instruction_set, NULL, 1);
+    double *of_rows = calloc((size_t)(ROWS * heads), sizeof *of_rows);
+    for (int64_t column = 0; column < COLUMNS; column++)
+        for (int64_t head = 0; head < heads; head++) {
+            double of_score = 0;
+            for (int64_t entry = pattern.column_offsets[column]; entry < pattern.column_offsets[column + 1]; entry++) {
+                const int64_t row = id_at(pattern.rows, entry, wide);
+                const double score = get(source, column * heads + head, sums) + get(rows, row * 4 * heads + head, sums);
+                double of_weight = -get(rows, (row * 4 + 3) * heads + head, sums);
+                for (int64_t d = 0; d < dim; d++)
+                    of_weight += get(values, (column * heads + head) * dim + d, dtype) *
+                                 get(gradient, (row * heads + head) * dim + d, dtype);
+                const double of_entry =
+                    exp((score > 0 ? score : slope * score) - 4) * of_weight * (score > 0 ? 1 : slope);
+                of_score += of_entry;
+                of_rows[row * heads + head] += of_entry;
+            }
+            wrong |= far(get(of_source, column * heads + head, sums), of_score, 1e-3);
+        }
+    for (int64_t at = 0; at < ROWS * heads; at++)
+        wrong |= far(get(of_target, at, sums) + get(of_target, ROWS * heads + at, sums), of_rows[at], 1e-3);
+    /* Scores of heads, and what they give back. */
+    const int64_t chunk[] = {0, 1, (COLUMNS + 63) / 64};
+    void *vector = random_array(heads * dim, sums), *partial = random_array(2 * 2 * heads * dim, sums);
+    struct gnnloom_heads over = {.first = values,
+                                 .second = vector,
+                                 .other = vector,
+                                 .sums = of_source,
+                                 .other_sums = of_target,
+                                 .gradient = of_values,
+                                 .partial = partial,
+                                 .num_rows = COLUMNS,
+                                 .num_others = ROWS,
+                                 .heads = heads,
+                                 .dim = dim,
+                                 .chunk = 64,
+                                 .step = GNNLOOM_DOTS,
+                                 .dtype = dtype,
+                                 .vectors = 1};
+    gnnloom_heads(&over, chunk, 2, instruction_set, NULL, 1);
+    for (int64_t at = 0; at < COLUMNS * heads; at++) {
+        double dot = 0;
+        for (int64_t d = 0; d < dim; d++)
+            dot += get(values, at * dim + d, dtype) * get(vector, at % heads * dim + d, sums);
+        wrong |= far(get(of_source, at, sums), dot, 1e-3);
+    }
+    over.step = GNNLOOM_SPREAD;
+    gnnloom_heads(&over, chunk, 2, instruction_set, NULL, 1);
+    void *arrays[] = {pattern.columns, pattern.rows, values,   source, target,   output,
+                      maximum,         total,        weighted, rows,   gradient, of_values,
+                      of_source,       of_target,    of_rows,  vector, partial};
+    for (size_t at = 0; at < sizeof arrays / sizeof *arrays; at++)
+        free(arrays[at]);
+    return wrong;
+}
+
+int main(void) {
+    static const int64_t widths[] = {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 32, 47, 64, 70, 130};
+    int checks = 0, failures = 0;
+    for (int32_t set = gnnloom_best_instruction_set(); set <= 2; set++)
+        for (int32_t dtype = GNNLOOM_FLOAT32; dtype <= GNNLOOM_BFLOAT16; dtype++)
+            for (int64_t heads = 1; heads <= 10; heads++)
+                for (size_t width = 0; width < sizeof widths / sizeof *widths; width++, checks++)
+                    if (check(set, dtype, heads, widths[width], checks % 2)) {
+                        failures++;
+                        printf("instruction set %d, dtype %d, %d heads of %d: wrong\n", (int)set, (int)dtype,
+                               (int)heads, (int)widths[width]);
+                    }
+    printf("%d patterns, %d wrong\n", checks, failures);
+    return failures || checks == 0;
+}
