@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.row_shards import RowShard
 from gnnloom.trainer.data.vertex_data import check_finite, check_stored, normalize_feature
 from gnnloom.trainer.kernels.dispatch import converted
-from gnnloom.trainer.place.arrays import tensor_dtype
+from gnnloom.trainer.place.arrays import as_array, tensor_dtype
 from gnnloom.trainer.place.place import Place
 
 #: Bytes of the rows that are read to look for a negative feature.
@@ -64,5 +64,5 @@ class ShardFeatures:
     def _read(self, start: int, stop: int) -> Tensor:
         """Rows as they are stored, in the dtype of sums."""
         stored = self._place.empty((stop - start, self.dim), tensor_dtype(self._reader.dtype))
-        self._reader.read(start, stop, stored.numpy())
+        self._reader.read(start, stop, as_array(stored))
         return converted(stored, self._place.sum_dtype, self._place)

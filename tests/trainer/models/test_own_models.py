@@ -80,7 +80,7 @@ def test_ranks_take_a_class_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("gnc", "model 'gnc': expected one of gcn, sage, gin, gat, or package.module:NAME"),
+        ("gnc", "model 'gnc': expected one of gcn, sage, gin, gat, mlp, sign, or package.module:NAME"),
         ("own_models:", "model 'own_models:': expected a name such as"),
         ("nowhere.to_be:Found", "nowhere.to_be cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("own_models:Missing", "own_models.py has no Missing"),
@@ -103,4 +103,4 @@ def test_another_package_announces_a_model(tmp_path: Path, monkeypatch: pytest.M
     install_plugin(tmp_path / "site", "minepack", DESCRIPTOR, "gnnloom.models", "MODEL")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     found = load_descriptors(gnnloom.trainer.models, "MODEL", "gnnloom.models", ModelKind)
-    assert list(found) == ["gcn", "sage", "gin", "gat", "mine"]
+    assert list(found) == ["gcn", "sage", "gin", "gat", "mlp", "sign", "mine"]

@@ -146,11 +146,12 @@ def _check(results: Results, kind: str, title: str, way: str) -> None:
 
 def test_only_the_classes_themselves_reuse_memory_and_subclasses_have_their_facts() -> None:
     kinds = load_descriptors(gnnloom.trainer.models, "MODEL", "gnnloom.models", ModelKind)
-    assert list(kinds) == list(KINDS)
+    assert [name for name, kind in kinds.items() if not kind.is_rowwise] == list(KINDS)
     for kind in kinds.values():
         model = kind.load()
         derived: type[Model] = type("Derived", (model,), {})
-        assert (model.reuses_memory, derived.reuses_memory) == (True, False)
+        assert not derived.reuses_memory
+        assert model.reuses_memory or kind.is_rowwise
         for found in (model, derived):
             assert found.normalizations == kind.normalizations
             assert (found.needs, found.takes_weights) == (kind.needs, kind.takes_weights)

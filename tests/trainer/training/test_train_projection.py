@@ -257,7 +257,7 @@ def test_larger_batches_and_more_of_them_need_more(small: Catalog) -> None:
     changes: dict[str, list[dict[str, Any]]] = {
         "subgraph": [{"batch_size": 1900}, {"pool": 40}, {"sampler_threads": 9}],
         "minibatch": [{"batch_size": 1900}, {"pool": 40}],
-        "neighbor": [{"batch_size": 500}, {"fanout": (30, 30, 30)}, {"pool": 40}, {"cache_memory": 0}],
+        "neighbor": [{"batch_size": 150}, {"fanout": (30, 30, 30)}, {"pool": 40}, {"cache_memory": 0}],
     }
     for mode, changed in changes.items():
         usual = project(small, mode=mode, batch_size=50)
