@@ -137,7 +137,7 @@ def _expected(case: Case) -> list[NDArray[np.float64]]:
     return [output, of_values, of_scores.sum(0), of_scores.sum(1)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases(), num_threads=st.integers(1, 3))
 def test_attention_and_its_gradients_are_those_of_dense_arrays(case: Case, num_threads: int) -> None:
     # A score has rounding errors of its own size, and a weight as many as the score has.

@@ -146,7 +146,13 @@ def test_without_the_last_batch_all_processes_have_equally_many_whole_ones(catal
 
 @pytest.mark.parametrize(
     ("start", "num_workers", "keeps"),
-    [(None, 0, False), ("fork", 1, False), ("fork", 2, False), ("fork", 2, True), ("spawn", 2, True)],
+    [
+        (None, 0, False),
+        ("fork", 1, False),
+        ("fork", 2, True),
+        # Each of its processes imports torch.
+        pytest.param("spawn", 2, True, marks=pytest.mark.long),
+    ],
 )
 def test_workers_of_torch_give_the_batches_of_the_loader_alone(
     catalog: Catalog, start: str | None, num_workers: int, keeps: bool

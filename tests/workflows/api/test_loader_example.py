@@ -57,6 +57,7 @@ def test_alone(catalog: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_close(losses, expected(catalog, 1), dtype=np.float32)
 
 
+@pytest.mark.long
 def test_in_two_processes(catalog: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", MODULE]
     done = subprocess.run(
