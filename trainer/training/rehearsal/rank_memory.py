@@ -238,7 +238,7 @@ class _Rehearsal:
         return replace(objective, class_weights=weights, own_loss=own)
 
     def run(self) -> RankMemory:
-        model, place = self.session.model, self.memory.place
+        model = self.session.model
         for epoch in range(_EPOCHS):
             model.train()
             self.mode.train_epoch(epoch, self.update)
@@ -251,10 +251,10 @@ class _Rehearsal:
         model.eval()
         if self.config.save_embeddings:
             predicted = predicted_rows(self.session, self.mode.context.inputs, embeddings=True)
-            # Of one array after the other, the rows that are sent to the ranks that write them, and those that arrive.
+            # Of one array after the other, some chunks that are sent to the ranks that write them, and that arrive.
             for rows in predicted.values():
-                moved = [place.lasting(rows.shape, rows.dtype) for _ in range(2)]
-                del moved
+                moving = self._bytes(min(rows.nbytes, _MOVING_CHUNKS * CHUNK_BYTES))
+                del moving
         self.memory.observe()
         memory = self.memory
         others = memory.peak - memory.workspace_at_peak - self.adjacency - self.batches
@@ -304,12 +304,9 @@ class _Rehearsal:
     def _own_chunks(self, tensor: Tensor, layout: Layout, shape: tuple[int, int]) -> Tensor:
         """Take the memory of an exchange of rows for the moment; returns the rows that a rank then writes."""
         rows = whole_rows(tensor, layout, shape[1], Kind.CHECKPOINT)
-        # Of the ranks with the same rows, one puts them in the order of the vertices.
-        in_order = self._bytes(rows.nbytes if layout.speaks_for_rows else 0)
-        del rows
         written = self.memory.place.lasting((-(-shape[0] // self.comm.size), shape[1]), tensor.dtype)
         moving = self._bytes(min(written.nbytes, _MOVING_CHUNKS * CHUNK_BYTES))
-        del in_order, moving
+        del rows, moving
         return written
 
     def _bytes(self, count: int) -> NDArray[np.uint8]:
