@@ -62,7 +62,7 @@ class Loader(IterableDataset["Data"]):
 
     Every iteration has the next epoch; :meth:`set_epoch` chooses another one. Any process can make any batch, so a copy
     in another process gives the same batches. In the workers of ``torch.utils.data.DataLoader(loader, batch_size=None,
-    num_workers=K)`` each worker makes every K-th batch, and their order is that of the loader alone.
+    num_workers=K)`` each worker makes every K-th batch, and the batches keep their order.
 
     Attributes:
         source: what the batches are made from.

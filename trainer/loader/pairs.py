@@ -1,4 +1,4 @@
-"""Batches of pairs with sampled neighbors of their ends, those of a training on links in mode ``neighbor``."""
+"""Batches of pairs with sampled neighbors of their ends, as in training on links in mode ``neighbor``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that are subgraphs, those of mode ``subgraph``."""
+"""Batches that are subgraphs, as in mode ``subgraph``."""
 
 from __future__ import annotations
 

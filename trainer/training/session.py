@@ -363,11 +363,10 @@ def _attach_inference(session: Session) -> None:
 
 def _on_rows(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, objective: Objective, place: Place) -> Session:
     """A session without an adjacency, whose features and propagated steps stay on disk."""
-    config, vertex = opened.config, shards.shard.vertex()
-    steps = config.own_mode_options()["steps"]
-    rows = StoredRows(opened.dataset, opened.inputs, steps, vertex, opened.counter)
+    config, steps = opened.config, opened.config.own_mode_options()["steps"]
+    rows = StoredRows(opened.dataset, opened.inputs, steps, shards.shard.vertex(), opened.counter)
     options = config.options_of_model(rows.num_features, objective.num_outputs, rows.num_inputs)
-    operator = RowsOnly(ProcessGrid(comm, {AXIS: comm.size}, place), vertex)
+    operator = _operator(comm, opened, options, place)
     return Session(comm, opened, objective, options, operator, shards.shard, None, rows=rows)
 
 

@@ -193,11 +193,13 @@ class EdgeModel(Model):
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
         return entries_by_layer(self.module, self.num_layers)
 
-    def layer(self, inputs: Inputs, layer: int) -> Tensor:
-        raise NotImplementedError
+    def layer(self, inputs: Inputs, layer: int) -> Tensor:  # noqa: ARG002 - of any layer
+        """Raises InputError: the layers are the module's own."""
+        raise InputError(f"model {self.call.name}: a module of torch, whose layers cannot be run one by one")
 
-    def embed(self, inputs: Inputs) -> Inputs:
-        raise NotImplementedError
+    def embed(self, inputs: Inputs) -> Inputs:  # noqa: ARG002 - of any layer
+        """Raises InputError: the layers are the module's own."""
+        raise InputError(f"model {self.call.name}: a module of torch, whose hidden layers are its own")
 
     def forward(self, inputs: Inputs) -> Tensor:
         """(num_rows, num_outputs) scores of the leading vertices of the batch of the operator.

@@ -2,7 +2,7 @@
 
 PyG's models do (``inference_per_layer``), and are then evaluated as by their own ``inference``: one pass over a rank's
 vertices per layer, with all neighbors of some vertices at a time. Other modules are called with all neighbors of some
-vertices, hop by hop. What must be in a batch so that the scores are those of the whole graph, is tried before; see
+vertices, hop by hop. What a batch must contain for the scores to be exact is tried beforehand; see
 :mod:`gnnloom.trainer.models.networks.reach`.
 """
 
