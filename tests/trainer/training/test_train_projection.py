@@ -274,7 +274,7 @@ def test_rows_need_memory_for_their_batches_and_none_for_the_adjacency(small: Ca
     for more in ({"batch_size": 1900}, {"pool": 40}):
         assert project(small, **{**fixed, **more}).batch_memory > usual.batch_memory
     assert usual.mapped_bytes > 0
-    # What is left are the ids of the vertices and some objects of Python: none of the columns and values of the entries.
+    # What is left are the ids of the vertices and objects of Python: no columns and values of entries.
     shards = small["web"].row_shards(2).artifact
     nonzeros = sum(shards.record(f"row/00000/{side}/indices").shape[0] for side in ("own", "halo"))
     for found in (usual, project(small, model="mlp")):
