@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gnnloom.storage.artifacts.graph import Graph
     from gnnloom.storage.artifacts.partition import Partition
-    from gnnloom.storage.artifacts.row_shards import RowShards
     from gnnloom.storage.artifacts.vertices import Vertices
     from gnnloom.storage.errors import GnnloomError
     from gnnloom.storage.format.arrays import ReadCounter
     from gnnloom.storage.matrix.csr import CSR
     from gnnloom.storage.public import Catalog, Dataset
+    from gnnloom.storage.shards.row_shards import RowShards
 
 __all__ = [
     "CSR",
@@ -48,7 +48,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "Graph": "gnnloom.storage.artifacts.graph",
         "Partition": "gnnloom.storage.artifacts.partition",
         "ReadCounter": "gnnloom.storage.format.arrays",
-        "RowShards": "gnnloom.storage.artifacts.row_shards",
+        "RowShards": "gnnloom.storage.shards.row_shards",
         "Vertices": "gnnloom.storage.artifacts.vertices",
     }
 )

@@ -17,7 +17,6 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.propagated import Propagated
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.differences import differences, in_words
@@ -29,9 +28,10 @@ from gnnloom.storage.format.groups import METADATA, group_metadata, read_group
 from gnnloom.storage.format.locks import LOCKS, is_held
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, VERSION_ENTRY, check_version
 from gnnloom.storage.format.work_folder import remove_tree_and_scratch
+from gnnloom.storage.shards.row_shards import RowShards
 
 if TYPE_CHECKING:
-    from gnnloom.storage.artifacts.grid_shards import GridShards
+    from gnnloom.storage.shards.grid_shards import GridShards
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 #: Attributes of the Zarr group of a dataset.
@@ -185,7 +185,7 @@ class Dataset:
 
     def grid_shards(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> GridShards:
         """Grid shards, found by their parameters (``permutation``, ``grid``, ``seed``)."""
-        from gnnloom.storage.artifacts.grid_shards import GridShards  # noqa: PLC0415 - imports numba
+        from gnnloom.storage.shards.grid_shards import GridShards  # noqa: PLC0415 - imports numba
 
         artifact = self.find("shards", key, layout="grid", **parameters)
         return GridShards(Artifact(artifact.path, counter))

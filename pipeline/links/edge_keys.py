@@ -11,10 +11,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
+from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
 #: Entries of a block that are read at a time, unless a stored chunk has more.
 STEP_ENTRIES: Final = 1 << 20

@@ -26,12 +26,12 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles, records_of
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
 #: Entries of a block that are read at a time, unless a stored chunk has more.
 STEP_ENTRIES: Final = 1 << 20

@@ -26,13 +26,13 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import BlockWriter, Graph, block_path
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.kernels import count_at_most, count_below
+from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
 #: Entries of a block that are read at a time, unless a stored chunk has more.
 STEP_ENTRIES: Final = 1 << 20

@@ -30,12 +30,12 @@ from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import stream_key
+from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
 #: Splits that have a pool.
 POOLED_SPLITS: Final = ("valid", "test")

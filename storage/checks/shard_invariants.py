@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.grid_shards import GridShards, cell_path
-from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.artifacts.offsets import check_offsets
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.checks.csr_invariants import check_csr
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import fingerprint_ids
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.shards.grid_shards import GridShards, cell_path
+from gnnloom.storage.shards.grid_variants import stored_variants
+from gnnloom.storage.shards.row_shards import RowShards
 
 #: Python integers do not wrap; the mask makes their sums agree with those of uint64.
 _MASK = (1 << 64) - 1

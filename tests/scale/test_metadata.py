@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnloom.storage.artifacts.grid_shards import cell_path, order_path
 from gnnloom.storage.format import artifact as artifact_file
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter
@@ -19,6 +18,7 @@ from gnnloom.storage.format.files import write_json
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.format.sections import planned_metadata, read_section, section_name
 from gnnloom.storage.format.task_record import TaskRecord
+from gnnloom.storage.shards.grid_shards import cell_path, order_path
 
 SIZES = {"vertex": 10**10, "feature": 128, "class": 172, "target": 1}
 

@@ -27,8 +27,8 @@ import psutil
 
 import gnnloom.trainer.job.launch as launcher
 from gnnloom.storage import Catalog, Dataset
-from gnnloom.storage.artifacts.grid_window import load_kernels
 from gnnloom.storage.faults import forget_plans
+from gnnloom.storage.shards.grid_window import load_kernels
 from gnnloom.storage.shared_memory import SHARED_MEMORY, unused_files
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.workflows.cli import main as command_line

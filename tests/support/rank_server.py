@@ -90,8 +90,8 @@ def _load() -> None:
     import gnnloom.trainer.planner.candidates
     import gnnloom.trainer.training.loop
     import gnnloom.trainer.training.predict  # noqa: F401
-    from gnnloom.storage.artifacts.grid_window import load_kernels
     from gnnloom.storage.format import files
+    from gnnloom.storage.shards.grid_window import load_kernels
     from support.this_thread import ThisThread
 
     load_kernels()

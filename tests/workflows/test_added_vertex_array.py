@@ -15,7 +15,7 @@ import pytest
 import zarr
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.shards.grid_shards import GridShards
 
 N = 40
 PROGRAM = Path(__file__).parent / "programs" / "added_arrays.py"

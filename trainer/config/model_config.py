@@ -7,9 +7,9 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, option_field, options_of, parse_named
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.fields import Config, option, own_values, shared_option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind
@@ -18,7 +18,7 @@ from gnnloom.trainer.models.registry import MODELS, model_kind
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.artifacts.grid_shards import GridShards
+    from gnnloom.storage.shards.grid_shards import GridShards
 
 #: A row of a layer takes a few MiB.
 _MOST_COLUMNS = 1 << 20

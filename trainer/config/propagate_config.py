@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.option import Group
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.fields import Config, option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.propagation.memory import ADJACENCY

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gnnloom.storage.artifacts.propagated import Propagated
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.machine_memory import available_memory
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.propagation.memory import MemoryPlan, RankSizes, describe, plan_memory
 from gnnloom.trainer.propagation.source_rows import PROPAGABLE

@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.format.mapped_rows import take_rows
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.storage.sampling.layered import whole_degree
 from gnnloom.storage.sampling.sampler import Sample
+from gnnloom.storage.shards.row_shards import ShardMatrix
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
 from gnnloom.trainer.data.vertex_data import Labels, normalize_feature
 from gnnloom.trainer.place.arrays import array_dtype

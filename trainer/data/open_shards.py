@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.propagated import Propagated
-from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.ranges import Span
+from gnnloom.storage.shards.row_shards import RowShard, RowShards
 
 if TYPE_CHECKING:
     # It imports numba, which takes half a second that a job on row shards need not spend.
-    from gnnloom.storage.artifacts.grid_shards import GridShards
+    from gnnloom.storage.shards.grid_shards import GridShards
 
 
 #: What to do instead of adding features.
@@ -222,7 +222,7 @@ def _open_grid_shards(
 
 
 def _load_grid_kernels() -> None:
-    from gnnloom.storage.artifacts.grid_window import load_kernels  # noqa: PLC0415 - imports numba, which takes long
+    from gnnloom.storage.shards.grid_window import load_kernels  # noqa: PLC0415 - imports numba, which takes long
 
     load_kernels()
 

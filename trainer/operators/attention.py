@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.shards.row_shards import ShardMatrix
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Traffic
 from gnnloom.trainer.data.target_edges import ExcludedEntries

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.grid_shards import GridShards
-from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.storage.shards.grid_shards import GridShards
+from gnnloom.storage.shards.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
 from gnnloom.trainer.data.target_edges import remaining_degree
 from gnnloom.trainer.kernels.dispatch import (

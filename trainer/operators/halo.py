@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.storage.shards.row_shards import ShardMatrix
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import scaled_rows

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
+from gnnloom.storage.shards.row_shards import ShardMatrix
 from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.target_edges import ExcludedEntries

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.row_shards import RowShard, ShardMatrix
+from gnnloom.storage.shards.row_shards import RowShard, ShardMatrix
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind

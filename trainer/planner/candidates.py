@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.trainer.algorithms.algorithm import factorizations
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.algorithms.steps import Volume

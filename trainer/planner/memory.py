@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.shards.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.trainer.algorithms.workload import Footprint
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig

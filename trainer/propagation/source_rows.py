@@ -11,9 +11,9 @@ from typing import Final, Protocol
 import numpy as np
 
 from gnnloom.storage.artifacts.propagated import num_blocks
-from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
+from gnnloom.storage.shards.row_shards import RowShard, RowShards
 from gnnloom.trainer.propagation.column_store import ColumnStore, Floats, columns_of
 
 #: Rows that are read at a time if they go to memory.

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import torch
 
-from gnnloom.storage.artifacts.row_shards import RowShard
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.place.arrays import as_array

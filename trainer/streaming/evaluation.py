@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.machine_memory import memory_text
+from gnnloom.storage.shards.row_shards import RowShard, RowShards
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
@@ -30,7 +30,7 @@ from gnnloom.trainer.streaming.streamed_layers import Outputs, StreamedLayers
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.artifacts.grid_shards import GridShards
+    from gnnloom.storage.shards.grid_shards import GridShards
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from torch import Tensor
 
-from gnnloom.storage.artifacts.row_shards import RowShard
+from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.data.vertex_data import check_finite, check_stored, normalize_feature
 from gnnloom.trainer.kernels.dispatch import converted
 from gnnloom.trainer.place.arrays import as_array, tensor_dtype

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from gnnloom.storage.artifacts.propagated import facts_of
-from gnnloom.storage.artifacts.row_shards import RowShard
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.meters import peak_memory
+from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.watchdog import WAITING, Watch

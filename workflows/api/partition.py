@@ -12,9 +12,9 @@ from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Partition, RowShards, Vertices
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import options_of
+from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.keywords import check_known, with_options

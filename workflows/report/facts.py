@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import CorruptError, GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.provenance import read_sessions
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.storage.upkeep.lineage import Node, lineage
 from gnnloom.trainer.config.stored_predictions import SMOOTHING
 from gnnloom.trainer.tasks.registry import AUTO, TASKS

@@ -26,12 +26,12 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.block_ranges import RANGE_BYTES, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.arrays import default_chunk_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.kernels import count_at_most
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
 #: Bytes of memory for a nonzero of a range: its column, the pair that it makes, and the copies of a sort of pairs.
 _NONZERO_BYTES = 48

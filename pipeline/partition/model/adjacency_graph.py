@@ -20,10 +20,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import vertex_weights
-from gnnloom.storage.artifacts.block_ranges import RANGE_ROWS
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.offsets import check_offsets, check_some_offsets
 from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.storage.shards.block_ranges import RANGE_ROWS
 
 #: Most entries of rows that are in memory at a time, unless a single row has more: 64 MiB of int64.
 STEP_ENTRIES = 1 << 23

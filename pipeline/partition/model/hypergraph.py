@@ -17,10 +17,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.block_ranges import row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.permutation import mix
+from gnnloom.storage.shards.block_ranges import row_ranges
 
 
 @dataclass(frozen=True)

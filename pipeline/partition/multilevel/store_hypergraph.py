@@ -32,11 +32,11 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.block_ranges import RANGE_ROWS, row_ranges
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.shards.block_ranges import RANGE_ROWS, row_ranges
 
 #: A matrix, by its folder and sizes.
 _Matrix = tuple[Path, GraphSizes]

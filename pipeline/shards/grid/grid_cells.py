@@ -15,11 +15,11 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import rows_that_fit
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
-from gnnloom.storage.artifacts.grid_shards import cell_path, crop_chunk_rows
 from gnnloom.storage.format.arrays import ArrayAppender, write_array
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.shards.grid_shards import cell_path, crop_chunk_rows
 
 #: Bytes of an entry while its cell is sorted: two keys, two weights, and the columns written.
 SORT_BYTES = 32

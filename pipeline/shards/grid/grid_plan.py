@@ -36,8 +36,8 @@ from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.memory import rows_that_fit
 from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.shards.grid_variants import stored_variants
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.shards.grid_shards import GridShards
 
 __all__ = ["PERMUTATIONS", "GridOptions", "grid_shards_key", "shard_grid"]
 

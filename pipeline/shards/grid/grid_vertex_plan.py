@@ -18,9 +18,9 @@ import numpy as np
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import rows_that_fit
-from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows
 from gnnloom.storage.format.arrays import CHUNK_BYTES
 from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.storage.shards.grid_shards import crop_chunk_rows
 
 #: Bytes of the rows of a range, unless the memory of a worker is smaller.
 RANGE_BYTES = 512 << 20

@@ -19,7 +19,6 @@ from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows, order_path
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import create_array, write_rows
@@ -27,6 +26,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.shards.grid_shards import crop_chunk_rows, order_path
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.shards.row_shards import RowShards
 
 
 @repairing

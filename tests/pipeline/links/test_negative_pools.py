@@ -80,7 +80,7 @@ def test_pools_are_no_edges_and_those_of_python(
     for name, value in (("STEP_ENTRIES", 64), ("STEP_PAIRS", 16)):
         monkeypatch.setattr(f"gnnloom.pipeline.links.negative_pools.{name}", value)
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 300)
-    monkeypatch.setattr("gnnloom.storage.artifacts.block_ranges.RANGE_ROWS", 7)
+    monkeypatch.setattr("gnnloom.storage.shards.block_ranges.RANGE_ROWS", 7)
     adjacency = some_graph(symmetric=symmetric, weighted=weighted, loops=loops)
     dataset = store(catalog, adjacency, symmetric=symmetric, weighted=weighted)
     options = DrawOptions(negatives=negatives, seed=3)

@@ -29,9 +29,9 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog, Graph
-from gnnloom.storage.artifacts import block_ranges
 from gnnloom.storage.format import arrays
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.shards import block_ranges
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, rows_sent
 

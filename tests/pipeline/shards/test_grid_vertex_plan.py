@@ -18,8 +18,8 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.sizes import GraphSizes, VertexSizes
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.checks.shard_invariants import check_grid_shards
+from gnnloom.storage.shards.grid_shards import GridShards
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 

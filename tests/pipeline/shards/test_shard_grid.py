@@ -19,11 +19,11 @@ from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import CSR, Catalog, Dataset, ReadCounter
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.checks.shard_invariants import check_grid_shards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.shards.grid_shards import GridShards
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 from support.stopping import run_in_steps

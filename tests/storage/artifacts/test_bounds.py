@@ -14,18 +14,18 @@ import pytest
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
-from gnnloom.storage.artifacts.block_ranges import row_ranges
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.artifacts.whole_graph import map_whole_graph, read_whole_graph
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.shards.block_ranges import row_ranges
+from gnnloom.storage.shards.grid_shards import GridShards
+from gnnloom.storage.shards.row_shards import RowShards
 from support.damage import replace_array
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition

@@ -11,9 +11,9 @@ from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.whole_graph import read_whole_graph
 from gnnloom.storage.sampling.vertex import VertexSampler
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.data.batch_share import EpochShare
 from gnnloom.trainer.place.place import Place
 from support.graphs import random_adjacency, store_graph

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import CSR, Catalog, ReadCounter
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import GridRows, SharedGridShards

@@ -10,9 +10,9 @@ import torch
 from mpi4py import MPI
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.continuation import OpenedRun

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage import Catalog, Dataset
-from gnnloom.storage.artifacts.row_shards import RowShard
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.sampling.vertex import batch_of
+from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig

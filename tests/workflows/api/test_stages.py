@@ -14,8 +14,8 @@ from scipy.sparse import coo_array, csr_array
 
 import gnnloom
 from gnnloom.storage import RowShards
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.workflows.cli.main import cli
 
 EDGES = np.array([[0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 5, 3]])

@@ -13,9 +13,9 @@ from threading import Lock
 
 import torch
 
-from gnnloom.storage.artifacts.row_shards import RowShard, ShardMatrix
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.ahead import prepare_ahead
+from gnnloom.storage.shards.row_shards import RowShard, ShardMatrix
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind

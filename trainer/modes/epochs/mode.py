@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor
 
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import SAMPLING, Traffic
 from gnnloom.trainer.data.open_shards import VertexRows
@@ -30,7 +30,7 @@ from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.artifacts.grid_shards import GridShards
+    from gnnloom.storage.shards.grid_shards import GridShards
 
 
 @dataclass(frozen=True, kw_only=True)

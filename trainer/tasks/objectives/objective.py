@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from torch import Tensor, nn
 
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.vertex_data import Labels
@@ -28,7 +28,7 @@ from gnnloom.trainer.tasks.task import Task
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.artifacts.grid_shards import GridShards
+    from gnnloom.storage.shards.grid_shards import GridShards
 
 #: Name that a module gets in the model which a task trains beside the layers. It is given whole rows, each on one rank.
 TASK_MODULE: Final = "decoder"

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.part_members import map_part_members
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind

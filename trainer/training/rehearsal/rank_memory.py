@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import GnnloomError, NotFoundError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.continuation import OpenedRun

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.loss_config import LossConfig
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.artifacts.grid_shards import GridShards
+    from gnnloom.storage.shards.grid_shards import GridShards
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS, StoredCSR, Sweep
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.shards.row_shards import RowShard, RowShards
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
 

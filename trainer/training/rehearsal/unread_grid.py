@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.grid_shards import GridShards, cell_path, order_path
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.storage.shards.grid_shards import GridShards, cell_path, order_path
 from gnnloom.trainer.data.open_shards import OpenedShards, SharedGridShards
 from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 

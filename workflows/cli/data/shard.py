@@ -12,9 +12,9 @@ from gnnloom.pipeline.partition.options import METHODS
 from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_shards
 from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage import RowShards
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Group, Option, options_of
+from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.workflows.api.partition import WantedShards
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (

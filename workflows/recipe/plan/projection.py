@@ -13,10 +13,10 @@ from typing import Any
 
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import PhaseCount
-from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.format.sections import planned_metadata
+from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.trainer.algorithms.steps import Volume
 from gnnloom.trainer.algorithms.workload import Exchange
 from gnnloom.trainer.config.train_config import TrainConfig

@@ -24,15 +24,15 @@ from gnnloom.pipeline.tasks.cluster import threads_suffice
 from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count, temporary_bytes
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.grid_shards import GridShards
-from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.shards.grid_shards import GridShards
+from gnnloom.storage.shards.grid_variants import stored_variants
+from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment

@@ -24,8 +24,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
-from gnnloom.storage.artifacts.grid_window import read_windows
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
@@ -33,6 +31,8 @@ from gnnloom.storage.format.vertex_arrays import vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.permutation import PARTITION_ORDER, KeyedPermutation
 from gnnloom.storage.matrix.ranges import Span, overlapped, split_range
+from gnnloom.storage.shards.grid_variants import TRANSPOSED, stored_variants
+from gnnloom.storage.shards.grid_window import read_windows
 
 #: Chunks per array, unless they would be too small: with many chunks, reading a range of rows reads little else.
 _CHUNKS, _LEAST_CHUNK_BYTES = 16, 16 << 10
@@ -61,7 +61,7 @@ def order_path(order: str, row: int) -> str:
 
 @dataclass(frozen=True)
 class _Cells:
-    """The cells of one variant; implements :class:`gnnloom.storage.artifacts.grid_window.Cells`."""
+    """The cells of one variant; implements :class:`gnnloom.storage.shards.grid_window.Cells`."""
 
     shards: GridShards
     variant: str

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifacts import block_ranges
 from gnnloom.storage.format import arrays
+from gnnloom.storage.shards import block_ranges
 from support.graphs import random_adjacency, store_graph
 
 
