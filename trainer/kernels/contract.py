@@ -138,6 +138,20 @@ class SparseProduct(Protocol):
         ...
 
 
+class Attended(NamedTuple):
+    """What attention reads, or the gradients of these.
+
+    Attributes:
+        values: (num_columns, heads, dim) values z of the columns.
+        source: (num_columns, heads) scores s of the columns, of the dtype of sums.
+        target: (num_rows, heads) scores t of the rows, likewise.
+    """
+
+    values: Tensor
+    source: Tensor
+    target: Tensor
+
+
 class SoftmaxState(NamedTuple):
     """Running sums of an edge softmax over the columns seen so far, of the dtype of sums.
 
@@ -192,9 +206,7 @@ class EdgeSoftmax(Protocol):
 
     def accumulate(
         self,
-        values: Tensor,
-        source: Tensor,
-        target: Tensor,
+        given: Attended,
         state: SoftmaxState,
         output: Tensor | None = None,
         *,
@@ -204,9 +216,6 @@ class EdgeSoftmax(Protocol):
         """Add this pattern's columns to the running sums of the rows.
 
         Args:
-            values: (num_columns, heads, dim) values z of the columns.
-            source: (num_columns, heads) scores s of the columns.
-            target: (num_rows, heads) scores t of the rows.
             state: updated in place. With both ``begins`` and an output, its weighted sums are not used.
             output: (num_rows, heads, dim) gets the weighted sums divided by the totals, and 0 in rows without columns,
                 if these columns are the last ones; may be the memory of the weighted sums.
@@ -215,21 +224,12 @@ class EdgeSoftmax(Protocol):
         ...
 
     def gradients(
-        self,
-        values: Tensor,
-        source: Tensor,
-        gradient: SoftmaxGradient,
-        of_values: Tensor,
-        of_source: Tensor,
-        of_target: Tensor,
-        progress: Progress = None,
+        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress = None
     ) -> None:
         """Write the gradients of the columns' values and scores, and this pattern's part of that of the target scores.
 
         Args:
-            of_values: (num_columns, heads, dim) of the dtype of the values.
-            of_source: (num_columns, heads) of the dtype of sums.
-            of_target: (num_rows, heads) likewise.
+            result: is overwritten.
         """
         ...
 

@@ -20,6 +20,7 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c.calls import CSparseProduct
 from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.contract import (
+    Attended,
     EdgeSoftmax,
     Progress,
     RowsOnDisk,
@@ -59,6 +60,7 @@ from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
 
 __all__ = [
+    "Attended",
     "Dropout",
     "EdgeSoftmax",
     "PackedRows",

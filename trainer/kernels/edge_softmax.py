@@ -10,14 +10,14 @@ one row of the output's gradient is fetched for the gradients of the column and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
-from gnnloom.trainer.kernels.contract import Progress, SoftmaxGradient, SoftmaxState, num_column_ranges
+from gnnloom.trainer.kernels.contract import Attended, Progress, SoftmaxGradient, SoftmaxState, num_column_ranges
 from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import RowRange
@@ -42,7 +42,7 @@ class PatternSoftmax(ABC):
     @abstractmethod
     def _attend(
         self,
-        given: tuple[Tensor, Tensor, Tensor],
+        given: Attended,
         state: SoftmaxState,
         output: Tensor | None,
         *,
@@ -54,64 +54,50 @@ class PatternSoftmax(ABC):
 
     @abstractmethod
     def _column_gradients(
-        self,
-        given: tuple[Tensor, Tensor],
-        gradient: SoftmaxGradient,
-        out: tuple[Tensor, Tensor],
-        of_target: Tensor,
-        ranges: list[RowRange],
+        self, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
     ) -> None:
         """Compute ranges of columns.
 
         Args:
-            of_target: (len(ranges), num_rows, heads), which gets the sums over each range.
+            result: its ``target`` is (len(ranges), num_rows, heads), which gets the sums over each range.
         """
 
     def accumulate(
         self,
-        values: Tensor,
-        source: Tensor,
-        target: Tensor,
+        given: Attended,
         state: SoftmaxState,
         output: Tensor | None = None,
         *,
         begins: bool = True,
         progress: Progress = None,
     ) -> None:
-        sums = sum_dtype(values.dtype)
-        _check("scores", sums, source, target, *state[:2])
-        _check("values", values.dtype, values, *([] if output is None else [output]))
+        _check(given, state[:2], () if output is None else (output,))
         slices = self._row_slices if progress else [self._row_ranges]
-        given = values, source, target
         self._attend(given, state, output, begins=begins, slices=slices, progress=progress)
 
     def gradients(
-        self,
-        values: Tensor,
-        source: Tensor,
-        gradient: SoftmaxGradient,
-        of_values: Tensor,
-        of_source: Tensor,
-        of_target: Tensor,
-        progress: Progress = None,
+        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress = None
     ) -> None:
-        _check("scores", sum_dtype(values.dtype), source, gradient.rows, of_source, of_target)
-        _check("values", values.dtype, values, gradient.output, of_values)
+        of_target = result.target
+        _check(given, (gradient.rows, result.source, of_target), (gradient.output, result.values))
         # Several columns add to the same row: threads have parts of their own, which are summed in one order.
         ranges, step = self._column_ranges, self._place.threads.num_threads
         parts = self._place.empty((min(step, len(ranges)), *of_target.shape), of_target.dtype)
         of_target.zero_()
         for start in range(0, len(ranges), step):
             some = ranges[start : start + step]
-            self._column_gradients((values, source), gradient, (of_values, of_source), parts[: len(some)], some)
+            self._column_gradients(given, gradient, result._replace(target=parts[: len(some)]), some)
             for part in parts[: len(some)]:
                 of_target += part
             if progress is not None:
                 progress()
 
 
-def _check(name: str, dtype: torch.dtype, *tensors: Tensor) -> None:
+def _check(given: Attended, sums: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     """Raise ValueError if tensors are of another dtype, or not contiguous."""
-    for tensor in tensors:
-        if tensor.dtype != dtype or not tensor.is_contiguous():
-            raise ValueError(f"attention: {name} are {tensor.dtype}, not contiguous {dtype}")
+    dtype = given.values.dtype
+    scores = given.source, given.target, *sums
+    for name, expected, tensors in (("scores", sum_dtype(dtype), scores), ("values", dtype, (given.values, *values))):
+        for tensor in tensors:
+            if tensor.dtype != expected or not tensor.is_contiguous():
+                raise ValueError(f"attention: {name} are {tensor.dtype}, not contiguous {expected}")

@@ -12,7 +12,15 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.contract import HEADS_CHUNK, HeadsPass, HeadsStep, Progress, SoftmaxGradient, SoftmaxState
+from gnnloom.trainer.kernels.contract import (
+    HEADS_CHUNK,
+    Attended,
+    HeadsPass,
+    HeadsStep,
+    Progress,
+    SoftmaxGradient,
+    SoftmaxState,
+)
 from gnnloom.trainer.kernels.edge_softmax import PatternSoftmax
 from gnnloom.trainer.kernels.numba_rows import narrowed, widened
 from gnnloom.trainer.place.arrays import array_dtype, as_array
@@ -21,15 +29,10 @@ from gnnloom.trainer.place.threads import RowRange, Threads
 Dense = NDArray[Any]
 
 
-class _Attended(NamedTuple):
-    """What the kernels read to compute the weights and the weighted values.
+class _Arrays(NamedTuple):
+    """An :class:`Attended` as arrays, and the slope of the LeakyReLU below 0, of the dtype of sums.
 
-    Attributes:
-        values: (num_columns, heads, dim) values z of the columns.
-        source: (num_columns, heads) scores s of the columns.
-        target: (num_rows, heads) scores t of the rows; of gradients (num_rows, 4, heads), see
-            :class:`gnnloom.trainer.kernels.contract.SoftmaxGradient`.
-        slope: slope of the LeakyReLU below 0, of the dtype of sums.
+    For gradients, ``target`` are the ``rows`` of a :class:`SoftmaxGradient`.
     """
 
     values: Dense
@@ -52,7 +55,7 @@ class NumbaEdgeSoftmax(PatternSoftmax):
 
     def _attend(
         self,
-        given: tuple[Tensor, Tensor, Tensor],
+        given: Attended,
         state: SoftmaxState,
         output: Tensor | None,
         *,
@@ -60,7 +63,7 @@ class NumbaEdgeSoftmax(PatternSoftmax):
         slices: list[list[RowRange]],
         progress: Progress,
     ) -> None:
-        attended, result = self._attended(*given), given[0][:0] if output is None else output
+        attended, result = self._arrays(given), given.values[:0] if output is None else output
         sums = _State(as_array(state.maximum), as_array(state.total), as_array(state.weighted), as_array(result))
 
         def kernel(start: int, stop: int) -> None:
@@ -72,17 +75,11 @@ class NumbaEdgeSoftmax(PatternSoftmax):
                 progress()
 
     def _column_gradients(
-        self,
-        given: tuple[Tensor, Tensor],
-        gradient: SoftmaxGradient,
-        out: tuple[Tensor, Tensor],
-        of_target: Tensor,
-        ranges: list[RowRange],
+        self, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
     ) -> None:
-        attended, output = self._attended(*given, gradient.rows), as_array(gradient.output)
-        of_values, of_source, parts = as_array(out[0]), as_array(out[1]), as_array(of_target)
+        attended, output = self._arrays(given._replace(target=gradient.rows)), as_array(gradient.output)
+        of_values, of_source, parts = (as_array(tensor) for tensor in result)
         part_of = {start: part for (start, _), part in zip(ranges, parts, strict=True)}
-
         shared = self._column_indptr, self._rows, attended, output, of_values, of_source
 
         def kernel(start: int, stop: int) -> None:
@@ -90,10 +87,10 @@ class NumbaEdgeSoftmax(PatternSoftmax):
 
         self._place.threads.run(kernel, ranges)
 
-    def _attended(self, values: Tensor, source: Tensor, target: Tensor) -> _Attended:
+    def _arrays(self, given: Attended) -> _Arrays:
         # In a kernel a Python float is a float64, which would widen the arithmetic of float32 arrays.
-        slope = array_dtype(source.dtype).type(self._slope)
-        return _Attended(as_array(values), as_array(source), as_array(target), slope)
+        slope = array_dtype(given.source.dtype).type(self._slope)
+        return _Arrays(as_array(given.values), as_array(given.source), as_array(given.target), slope)
 
 
 def numba_heads(given: HeadsPass, threads: Threads) -> None:
@@ -154,7 +151,7 @@ def _finish(sums: Dense, total: Any, weighted: Dense, output: Dense, row: int) -
 def _accumulate(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],
-    attended: _Attended,
+    attended: _Arrays,
     state: _State,
     begins: bool,
     start: int,
@@ -199,7 +196,7 @@ def _accumulate(
 def _column_gradients(
     column_indptr: NDArray[np.int64],
     rows: NDArray[Any],
-    attended: _Attended,
+    attended: _Arrays,
     output: Dense,
     of_values: Dense,
     of_source: Dense,

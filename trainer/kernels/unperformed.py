@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import RowReader, RowsOnDisk, num_column_ranges
+from gnnloom.trainer.kernels.contract import Attended, RowReader, RowsOnDisk, num_column_ranges
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL, UNLIMITED
@@ -282,9 +282,10 @@ class UnperformedSoftmax:
     def accumulate(self, *_: object, **__: object) -> None:
         """Compute nothing."""
 
-    def gradients(self, *given: Any, **_: object) -> None:
-        """Take the memory of the parts of the target scores' gradient, which is given before ``progress``."""
-        of_target: Tensor = given[5]
+    def gradients(self, *given: Any) -> None:
+        """Take the memory of the parts of the target scores' gradient."""
+        result: Attended = given[2]
+        of_target = result.target
         num_parts = min(self._place.threads.num_threads, self._num_ranges)
         self._place.empty((num_parts, *of_target.shape), of_target.dtype)
 

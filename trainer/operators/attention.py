@@ -6,7 +6,6 @@ stored in-neighbors, including a stored self loop, like PyG's GATConv with ``add
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Traffic
 from gnnloom.trainer.data.target_edges import ExcludedEntries
 from gnnloom.trainer.kernels.dispatch import (
+    Attended,
     EdgeSoftmax,
     Progress,
     SoftmaxGradient,
@@ -143,18 +143,18 @@ class _Own(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: Attending, *tensors: Tensor) -> Tensor:
         attention, place = step.attention, step.attention.place
-        own, source, target = (place.contiguous(tensor.detach()) for tensor in tensors)
-        shape = len(target), *own.shape[1:]
+        own = Attended(*(place.contiguous(tensor.detach()) for tensor in tensors))
+        num_rows, (_, heads, dim) = len(own.target), own.values.shape
         # Without halo columns, the sums of a row are complete before they leave the registers.
-        output = place.empty(shape, own.dtype) if attention.halo.nnz == 0 else None
-        weighted = place.empty(shape if output is None else (0, *shape[1:]), source.dtype)
-        state = SoftmaxState.empty(weighted, len(target), target.shape[1], place)
+        output = place.empty((num_rows, heads, dim), own.values.dtype) if attention.halo.nnz == 0 else None
+        weighted = place.empty((num_rows if output is None else 0, heads, dim), own.source.dtype)
+        state = SoftmaxState.empty(weighted, num_rows, heads, place)
         with attention.traffic.timing(SPMM):
-            attention.own.accumulate(own, source, target, state, output, progress=step.progress)
+            attention.own.accumulate(own, state, output, progress=step.progress)
         step.begun = state, output
         ctx.step = step
-        ctx.save_for_backward(own, source)
-        return place.empty((1,), own.dtype).zero_()
+        ctx.save_for_backward(*own)
+        return place.empty((1,), own.values.dtype).zero_()
 
     @staticmethod
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
@@ -162,36 +162,35 @@ class _Own(torch.autograd.Function):
         with ctx.step.attention.traffic.timing(SPMM):
             softmax, place, gradient = ctx.step.attention.own, ctx.step.attention.place, ctx.step.gradient
             ctx.step.gradient = None
-            return None, *_gradients(softmax, ctx.saved_tensors, gradient, place, ctx.step.progress)
+            return None, *_gradients(softmax, Attended(*ctx.saved_tensors), gradient, place, ctx.step.progress)
 
 
 class _Halo(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: Attending, _: Tensor, *tensors: Tensor) -> Tensor:
         place = step.attention.place
-        halo, source, target = (place.contiguous(tensor.detach()) for tensor in tensors)
+        halo = Attended(*(place.contiguous(tensor.detach()) for tensor in tensors))
         begun, step.begun = step.begun, None
         if begun is None:
             raise ValueError("attention: call begin once, then finish once")
         state, output = begun
         if output is None:
             # The sums give way to the output in their memory, unless they are wider.
-            output = (
-                state.weighted if state.weighted.dtype == halo.dtype else place.empty(state.weighted.shape, halo.dtype)
-            )
+            weighted, dtype = state.weighted, halo.values.dtype
+            output = weighted if weighted.dtype == dtype else place.empty(weighted.shape, dtype)
             with step.attention.traffic.timing(SPMM):
-                step.attention.halo.accumulate(halo, source, target, state, output, begins=False)
+                step.attention.halo.accumulate(halo, state, output, begins=False)
         ctx.step = step
-        ctx.save_for_backward(halo, source, target, state.maximum, state.total, output)
+        ctx.save_for_backward(*halo, state.maximum, state.total, output)
         return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        halo, source, target, maximum, total, output = ctx.saved_tensors
-        place = ctx.step.attention.place
+        *saved, maximum, total, output = ctx.saved_tensors
+        halo, place = Attended(*saved), ctx.step.attention.place
         gradient = place.contiguous(gradient)
-        rows = place.empty((len(target), 4, target.shape[1]), target.dtype)
-        rows[:, 0], rows[:, 1] = target, maximum
+        rows = place.empty((len(maximum), 4, maximum.shape[1]), maximum.dtype)
+        rows[:, 0], rows[:, 1] = halo.target, maximum
         torch.reciprocal(total, out=rows[:, 2])
         # By linearity, the sum over a row's edges of weight times (z times gradient) is the output times the gradient:
         # no extra pass over the edges.
@@ -199,20 +198,14 @@ class _Halo(torch.autograd.Function):
         ctx.step.gradient = SoftmaxGradient(rows, gradient)
         with ctx.step.attention.traffic.timing(SPMM):
             # The gradient of the token makes autograd visit the own columns next; they use `step.gradient`.
-            given = _gradients(ctx.step.attention.halo, (halo, source), ctx.step.gradient, place)
-            return None, place.empty((1,), halo.dtype).zero_(), *given
+            given = _gradients(ctx.step.attention.halo, halo, ctx.step.gradient, place)
+            return None, place.empty((1,), output.dtype).zero_(), *given
 
 
 def _gradients(
-    softmax: EdgeSoftmax,
-    given: Sequence[Tensor],
-    gradient: SoftmaxGradient,
-    place: Place,
-    progress: Progress = None,
-) -> tuple[Tensor, ...]:
-    """Gradients of the values, the source scores and the target scores, through the columns of one pattern."""
-    values, source = given
-    of_values, of_source = (place.like(each) for each in given)
-    of_target = place.empty((len(gradient.rows), source.shape[1]), source.dtype)
-    softmax.gradients(values, source, gradient, of_values, of_source, of_target, progress)
-    return of_values, of_source, of_target
+    softmax: EdgeSoftmax, given: Attended, gradient: SoftmaxGradient, place: Place, progress: Progress = None
+) -> Attended:
+    """Gradients through the columns of one pattern."""
+    result = Attended(*(place.like(tensor) for tensor in given))
+    softmax.gradients(given, gradient, result, progress)
+    return result

@@ -308,18 +308,24 @@ def _call_attention(pattern: CSR, place: Place) -> None:
     """Call the kernels of attention, and their passes over heads, in one precision."""
     import torch
 
-    from gnnloom.trainer.kernels.dispatch import SoftmaxGradient, SoftmaxState, edge_softmax, head_scores, head_sums
+    from gnnloom.trainer.kernels.dispatch import (
+        Attended,
+        SoftmaxGradient,
+        SoftmaxState,
+        edge_softmax,
+        head_scores,
+        head_sums,
+    )
 
     values, vector = torch.ones((2, 1, 4), dtype=place.feature_dtype), torch.ones((1, 4), dtype=place.sum_dtype)
     shared, source, target = head_scores(values.requires_grad_(), vector, vector, 2, place)
     (shared.sum() + source.sum() + target.sum()).backward()  # type: ignore[no-untyped-call]
-    values, source, target = values.detach(), source.detach(), target.detach()
-    softmax, output = edge_softmax(pattern, 0.2, place), torch.empty_like(values)
+    given = Attended(values.detach(), source.detach(), target.detach())
+    softmax, output = edge_softmax(pattern, 0.2, place), torch.empty_like(given.values)
     state = SoftmaxState.empty(torch.empty((2, 1, 4), dtype=place.sum_dtype), 2, 1, place)
-    softmax.accumulate(values, source, target, state, output)
-    rows = torch.stack([target, *state[:2], head_sums(output, values, place)], 1)
-    given = SoftmaxGradient(rows, output)
-    softmax.gradients(values, source, given, values.clone(), source.clone(), target.clone())
+    softmax.accumulate(given, state, output)
+    rows = torch.stack([given.target, *state[:2], head_sums(output, given.values, place)], 1)
+    softmax.gradients(given, SoftmaxGradient(rows, output), Attended(*(tensor.clone() for tensor in given)))
 
 
 def _cached_kernels() -> dict[tuple[str, str], Any]:

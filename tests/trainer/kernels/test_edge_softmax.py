@@ -17,7 +17,7 @@ from torch import Tensor
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c import library
 from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax
-from gnnloom.trainer.kernels.contract import EdgeSoftmax, SoftmaxGradient, SoftmaxState
+from gnnloom.trainer.kernels.contract import Attended, EdgeSoftmax, SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.kernels.dispatch import edge_softmax, head_sums
 from gnnloom.trainer.kernels.numba_attention import NumbaEdgeSoftmax
 from gnnloom.trainer.place.place import Place
@@ -107,16 +107,16 @@ def _computed(case: Case, number: int, num_threads: int) -> list[Tensor]:
     state = SoftmaxState.empty(torch.full(shape, torch.nan, dtype=source.dtype), rows, case.heads, place)
     output = torch.full(shape, torch.nan, dtype=values.dtype)
     for begins, (softmax, part) in zip((True, False), patterns, strict=True):
-        softmax.accumulate(
-            values[part], source[part], target, state, None if begins else output, begins=begins, progress=None
-        )
+        given = Attended(values[part], source[part], target)
+        softmax.accumulate(given, state, None if begins else output, begins=begins, progress=None)
     along = head_sums(gradient, output, place)
-    given = SoftmaxGradient(torch.stack([target, state.maximum, 1 / state.total, along], 1), gradient)
+    of_rows = SoftmaxGradient(torch.stack([target, state.maximum, 1 / state.total, along], 1), gradient)
     of_values, of_source = torch.empty_like(values), torch.empty_like(source)
     of_target = torch.zeros_like(target)
     for softmax, part in patterns:
         partly = torch.full_like(target, torch.nan)
-        softmax.gradients(values[part], source[part], given, of_values[part], of_source[part], partly)
+        given = Attended(values[part], source[part], target)
+        softmax.gradients(given, of_rows, Attended(of_values[part], of_source[part], partly))
         of_target += partly
     return [output, of_values, of_source, of_target]
 
@@ -180,7 +180,8 @@ def test_weights_are_exponentials_to_two_units_in_the_last_place(dtype: torch.dt
     for chosen in library.all_libraries():
         softmax = CEdgeSoftmax(chosen, _csr(np.ones((1, count), bool)), 1.0, Place())
         weight, of_source, of_target = torch.empty_like(values), torch.empty_like(source), rows[:, 0].clone()
-        softmax.gradients(values, source, SoftmaxGradient(rows, gradient), weight, of_source, of_target)
+        result = Attended(weight, of_source, of_target)
+        softmax.gradients(Attended(values, source, rows[:, 0]), SoftmaxGradient(rows, gradient), result)
         exact = np.exp(source.numpy().astype(np.longdouble)).ravel()
         units = np.abs(weight.numpy().ravel() - exact) / np.spacing(exact.astype(weight.numpy().dtype))
         assert units.max() <= 2
@@ -194,13 +195,13 @@ def test_scores_that_are_not_finite_do_not_pass_silently(number: int) -> None:
     target[1], target[2] = torch.nan, -torch.inf
     # All columns are seen at once, so no weighted sums are kept.
     state, output = SoftmaxState.empty(torch.empty((0, 1, 8)), 3, 1, Place()), torch.empty((3, 1, 8))
-    softmax.accumulate(values, source, target, state, output)
+    softmax.accumulate(Attended(values, source, target), state, output)
     assert torch.equal(output[0], torch.ones((1, 8)))
     assert output[1:].isnan().all()
     # Columns with a score of minus infinity have no weight.
     source[2:] = -torch.inf
     values[2:] = 7
-    softmax.accumulate(values, source, torch.zeros((3, 1)), state, output)
+    softmax.accumulate(Attended(values, source, torch.zeros((3, 1))), state, output)
     assert torch.equal(output, torch.ones((3, 1, 8)))
 
 
@@ -209,9 +210,9 @@ def test_operands_of_another_dtype_or_layout_are_refused() -> None:
     values, scores = torch.ones((3, 2, 4)), torch.ones((3, 2))
     state = SoftmaxState.empty(torch.ones((3, 2, 4)), 3, 2, Place())
     with pytest.raises(ValueError, match=r"attention: scores are .*float64, not contiguous"):
-        softmax.accumulate(values, scores.double(), scores, state)
+        softmax.accumulate(Attended(values, scores.double(), scores), state)
     with pytest.raises(ValueError, match="attention: values are"):
-        softmax.accumulate(values.transpose(0, 1), scores, scores, state)
+        softmax.accumulate(Attended(values.transpose(0, 1), scores, scores), state)
 
 
 def test_ranges_of_columns_are_as_many_for_any_number_of_threads() -> None:

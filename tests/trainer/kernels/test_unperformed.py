@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from gnnloom.storage import CSR
 from gnnloom.trainer.kernels.dispatch import (
+    Attended,
     SoftmaxGradient,
     SoftmaxState,
     Unperformed,
@@ -62,9 +63,10 @@ def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:
         scores = values[:, :, 0].contiguous()
         state = SoftmaxState.empty(values, ROWS, 1, place)
         softmax = edge_softmax(pattern, 0.2, place)
-        softmax.accumulate(values, scores, scores, state, out.view(ROWS, 1, DIM))
+        attended, result = (Attended(each, scores, scores) for each in (values, out.view(ROWS, 1, DIM)))
+        softmax.accumulate(attended, state, result.values)
         rows = place.empty((ROWS, 4, 1), values.dtype)
-        softmax.gradients(values, scores, SoftmaxGradient(rows, values), out.view(ROWS, 1, DIM), scores, scores)
+        softmax.gradients(attended, SoftmaxGradient(rows, values), result)
         parameter = _given().requires_grad_()
         rectify(parameter, torch.zeros(DIM), None, place).sum().backward()  # type: ignore[no-untyped-call]
     assert torch.equal(out, _given())

@@ -6,14 +6,17 @@ in registers, and the rows that its entries need are fetched ahead.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c.calls import bounds_of, num_threads_for
 from gnnloom.trainer.kernels.c.library import DTYPES, AttentionStruct, Library
-from gnnloom.trainer.kernels.contract import Progress, SoftmaxGradient, SoftmaxState
+from gnnloom.trainer.kernels.contract import Attended, Progress, SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.kernels.edge_softmax import PatternSoftmax
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import RowRange
@@ -33,7 +36,7 @@ class CEdgeSoftmax(PatternSoftmax):
 
     def _attend(
         self,
-        given: tuple[Tensor, Tensor, Tensor],
+        given: Attended,
         state: SoftmaxState,
         output: Tensor | None,
         *,
@@ -41,11 +44,7 @@ class CEdgeSoftmax(PatternSoftmax):
         slices: list[list[RowRange]],
         progress: Progress,
     ) -> None:
-        values, source, target = given
-        described = self._described(values, _ATTEND)
-        described.offsets, described.ids = self._indptr.ctypes.data, self._indices.ctypes.data
-        described.wide_ids = self._indices.dtype == np.int64
-        described.source, described.target = source.data_ptr(), target.data_ptr()
+        described = self._described(given, _ATTEND, self._indptr, self._indices)
         described.maximum, described.total, described.weighted = (tensor.data_ptr() for tensor in state)
         described.output, described.begins = None if output is None else output.data_ptr(), begins
         for ranges in slices:
@@ -54,33 +53,29 @@ class CEdgeSoftmax(PatternSoftmax):
                 progress()
 
     def _column_gradients(
-        self,
-        given: tuple[Tensor, Tensor],
-        gradient: SoftmaxGradient,
-        out: tuple[Tensor, Tensor],
-        of_target: Tensor,
-        ranges: list[RowRange],
+        self, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
     ) -> None:
-        values, source = given
-        described = self._described(values, _COLUMNS)
-        described.offsets, described.ids = self._column_indptr.ctypes.data, self._rows.ctypes.data
-        described.wide_ids = self._rows.dtype == np.int64
-        described.source, described.target = source.data_ptr(), gradient.rows.data_ptr()
+        given = given._replace(target=gradient.rows)
+        described = self._described(given, _COLUMNS, self._column_indptr, self._rows)
         described.gradient, described.num_rows = gradient.output.data_ptr(), len(gradient.output)
-        described.of_values, described.of_source = (tensor.data_ptr() for tensor in out)
-        described.of_target = of_target.data_ptr()
+        described.of_values, described.of_source, described.of_target = (tensor.data_ptr() for tensor in result)
         self._run(described, ranges)
 
-    def _described(self, values: Tensor, step: int) -> AttentionStruct:
-        _, heads, dim = values.shape
+    def _described(self, given: Attended, step: int, offsets: NDArray[np.int64], ids: NDArray[Any]) -> AttentionStruct:
+        _, heads, dim = given.values.shape
         return AttentionStruct(
-            values=values.data_ptr(),
+            offsets=offsets.ctypes.data,
+            ids=ids.ctypes.data,
+            wide_ids=ids.dtype == np.int64,
+            values=given.values.data_ptr(),
+            source=given.source.data_ptr(),
+            target=given.target.data_ptr(),
             num_entries=self.nnz,
             heads=heads,
             dim=dim,
             slope=self._slope,
             step=step,
-            dtype=DTYPES[values.dtype],
+            dtype=DTYPES[given.values.dtype],
         )
 
     def _run(self, described: AttentionStruct, ranges: list[RowRange]) -> None:
