@@ -98,11 +98,12 @@ def _measure(problem: PartitionProblem) -> None:
     if writer.recorded_of([_QUALITY]):
         return
     with one_step("measure the partition"), writer.task(_QUALITY) as output:
-        (record,) = writer.recorded_of([_PART])[_PART].arrays
-        # Tasks look up parts in no order: in a plain file, made of the parts that are stored.
-        copy_vector(ArrayReader(writer.path, record), writer.work / "parts")
         where = options.parts, problem.cluster.memory, options.weights, writer, writer.work / "parts"
         plan = MeasurePlan.of(problem.graph, problem.transpose, *where)
+        if plan.phases():
+            (record,) = writer.recorded_of([_PART])[_PART].arrays
+            # Tasks look up parts in no order: in a plain file, made of the parts that are stored.
+            copy_vector(ArrayReader(writer.path, record), plan.part_path)
         record_quality(output, plan, problem.cluster, options.method, options.imbalance)
 
 

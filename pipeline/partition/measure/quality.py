@@ -235,7 +235,9 @@ class MeasurePlan:
         return cls(GraphSizes.of(graph), GraphSizes.of(transpose), parts, memory, weights, *paths)
 
     def phases(self) -> list[Phase]:
-        """The phases that measure the parts."""
+        """The phases that measure the parts; a single part has nothing to measure."""
+        if self.num_parts == 1:
+            return []
         # Row j of the transpose lists the vertices that gather from j, whose parts need the row of j in a forward pass.
         products = [("forward", self.transpose_path, self.transpose)]
         if not self.graph.symmetric:
@@ -258,15 +260,27 @@ def record_quality(output: TaskOutput, plan: MeasurePlan, cluster: Cluster, meth
         imbalance: that was allowed.
     """
     writer, parts = output.writer, plan.num_parts
-    run(plan.phases(), cluster, writer)
-    forward = read_exchange(writer, "forward", parts)
-    backward = None if plan.graph.symmetric else read_exchange(writer, "backward", parts)
-    load = read_load(writer, plan.graph.num_blocks, parts)
+    if parts == 1:
+        load, forward = _load_of_all(plan), PartExchange.nothing(1)
+        backward = None if plan.graph.symmetric else forward
+    else:
+        run(plan.phases(), cluster, writer)
+        forward = read_exchange(writer, "forward", parts)
+        backward = None if plan.graph.symmetric else read_exchange(writer, "backward", parts)
+        load = read_load(writer, plan.graph.num_blocks, parts)
     output.facts = describe_quality(method, imbalance, load, forward, backward)
     if parts > MATRIX_PARTS:
         for direction, exchange in (("forward", forward), ("backward", backward)):
             if exchange is not None:
                 _store_exchange(output, direction, exchange)
+
+
+def _load_of_all(plan: MeasurePlan) -> Load:
+    """The load of a single part, from the counts of the graph: no other part can weigh more or less."""
+    nonzeros, vertices = np.array([plan.graph.nnz]), np.array([plan.graph.num_vertices])
+    weight = vertices if plan.weights == "unit" else nonzeros
+    # No row is heavier than all of them together.
+    return Load(nonzeros, vertices, weight, int(weight.max()))
 
 
 def _store_exchange(output: TaskOutput, direction: str, exchange: PartExchange) -> None:

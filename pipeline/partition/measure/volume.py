@@ -59,6 +59,11 @@ class PartExchange:
     pair: NDArray[np.int64]
     rows: NDArray[np.int64]
 
+    @classmethod
+    def nothing(cls, num_parts: int) -> PartExchange:
+        """No part sends anything."""
+        return cls(num_parts, np.empty(0, np.int64), np.empty(0, np.int64))
+
     @property
     def total(self) -> int:
         """Rows sent by all parts together, which is the connectivity-1 cut of the column-net hypergraph."""

@@ -18,6 +18,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, PartitionerError
 from support.graphs import random_adjacency, store_graph
 from support.partitions import rows_sent
+from support.stopping import StoppingCluster
 
 HERE = InProcessCluster()
 
@@ -58,6 +59,29 @@ def test_every_method_can_make_one_part_and_a_part_for_each_vertex(catalog: Cata
     graph = store_graph(dataset, random_adjacency(6, 9, 0, symmetric=True), symmetric=True)
     partition = partition_graph(dataset, graph, PartitionOptions(parts, method=method), HERE)
     assert set(partition.part().tolist()) == set(range(parts))
+
+
+@pytest.mark.parametrize("weights", ["nonzeros", "unit"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_single_part_has_the_figures_of_the_graph_and_no_task_measures_it(
+    catalog: Catalog, symmetric: bool, weights: str
+) -> None:
+    adjacency = random_adjacency(50, 300, 1, symmetric=symmetric)
+    dataset, cluster = catalog.create("g"), StoppingCluster()
+    graph = store_graph(dataset, adjacency, symmetric=symmetric)
+    quality = partition_graph(dataset, graph, PartitionOptions(1, "block", weights=weights), cluster).quality
+    assert {function for function, _ in cluster.ran} == {"_store_rows"}
+    nnz, exchange = int(adjacency.nnz), dict[str, Any]()
+    for direction in ("", *(() if symmetric else ("backward_",))):
+        volume = {f"{name}_{direction}max": 0 for name in ("volume", "receive_volume", "messages")}
+        volume |= {f"{name}_{direction}{sort}": 0 for name in ("volume", "messages") for sort in ("total", "avg")}
+        lists = ("volume", "receive_volume", "messages", "receive_messages")
+        exchange |= volume | {f"{name}_{direction}per_part": [0] for name in lists}
+        exchange[f"volume_{direction}matrix"] = [[0]]
+    loads = {"load_max": nnz, "load_avg": nnz, "load_per_part": [nnz], "imbalance": 0, "imbalance_bound": 0}
+    sizes = {"parts": 1, "vertices_min": 50, "vertices_max": 50, "vertices_per_part": [50]}
+    by_unit = {"weight_imbalance": 0} if weights == "unit" else {}
+    assert quality == {"method": "block", "km1": 0, **sizes, **loads, **by_unit, **exchange}
 
 
 @pytest.mark.parametrize("method", tuple(METHODS))
