@@ -31,6 +31,7 @@ from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.arguments import parse_arguments
+from gnnloom.trainer.job.rank_log import log_to_stderr
 from gnnloom.trainer.job.stop import EXIT_STOPPED, StopRequest, leave
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
     comm = world()
     level = logging.INFO if comm.rank == 0 else logging.ERROR
-    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+    log_to_stderr(level)
     try:
         job = together(
             comm,

@@ -37,6 +37,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.job.arguments import PREDICT, PROPAGATE
 from gnnloom.trainer.job.leftovers import remove_segments_since
+from gnnloom.trainer.job.rank_log import log_again
 from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, STOPPED_PROPAGATION, StoppedError, handling
 from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.propagation.memory import rank_sizes
@@ -325,7 +326,7 @@ def _run(
                     last_lines.append(line := printed.rstrip("\n"))
                     # The raised error contains these.
                     if not line.startswith(_ERROR) and not is_of_launcher(line):
-                        logger.info("%s", line)
+                        log_again(logger, line)
                 code = process.wait()
         except BaseException:
             # An interrupted launcher leaves no rank behind that writes to the run; killed ranks lose only what follows

@@ -173,7 +173,9 @@ class _Evaluation:
         together(self._comm, lambda: check_room(source.folder, disk) if self._comm.rank == 0 else None)
         seconds = self._sampled_seconds() if source.known_seconds is None else source.known_seconds
         if self._comm.rank == 0:
-            logger.info(
+            # It may take minutes where an epoch takes seconds; a run says so once.
+            logger.log(
+                logging.WARNING if source.known_seconds is None else logging.INFO,
                 "evaluation from disk: products of %d columns at a time, %s of temporary files, about %.0f s",
                 self._shape.width,
                 memory_text(disk),

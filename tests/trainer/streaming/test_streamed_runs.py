@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,7 @@ from support.lone import LoneCommunicator
 from support.problems import problem
 from support.sampled import sampled_config, store_for_sampling
 from support.tolerance import assert_close
+from support.warnings_logged import warnings_logged
 
 GIVEN = problem("web", 300, 3000, symmetric=True)
 #: Enough for everything that has a size of its own.
@@ -113,12 +115,18 @@ def test_a_run_on_samples_reports_how_it_was_evaluated(catalog: Catalog, monkeyp
     dataset = catalog["web"]
     options = SampleOptions(fanout=(3, 2), batch_size=40, epochs=1)
     samples = write_samples(dataset, dataset.graph(), None, options, InProcessCluster()).artifact.key
-    results = {}
+    results, said = {}, dict[str, list[str]]()
     for where in ("memory", "disk"):
         with monkeypatch.context() as patch:
             if where == "disk":
                 _on_disk(patch)
-            results[where] = _trained(catalog, mode="neighbor", samples=samples, run=where, batch_size=40)
+            given = {"samples": samples, "run": where, "batch_size": 40, "epochs": 3, "eval_every": 1}
+            with warnings_logged() as said[where]:
+                results[where] = _trained(catalog, mode="neighbor", **given)
+    # Once in a run, before its first evaluation.
+    (line,) = said["disk"]
+    assert re.fullmatch(r"evaluation from disk: products of 3 columns .* temporary files, about \d+ s", line)
+    assert not said["memory"]
     for where, result in results.items():
         assert result["evaluation"]["on_disk"] is (where == "disk")
         assert result["test_accuracy"] == results["memory"]["test_accuracy"]
