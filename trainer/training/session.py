@@ -151,7 +151,26 @@ class Session:
             samples=self.samples,
             rows=self.rows,
             counter=self.opened.counter,
-            evaluation_memory=config.evaluation_memory,
+            source=self.streamed_source(self.feature_norm, config.evaluation_memory),
+        )
+
+    def streamed_source(self, feature_norm: str, memory: int) -> Source:
+        """What an evaluation from disk reads.
+
+        Args:
+            feature_norm: how the features are scaled, or ``auto``.
+            memory: bytes of this rank; 0 for its share of what the machine has left.
+        """
+        opened = self.opened
+        return Source(
+            comm=self.comm,
+            shards=opened.shards.shards,
+            folder=opened.dataset.path,
+            counter=opened.counter,
+            normalization=self.config.normalization,
+            feature_norm=feature_norm,
+            num_threads=self.place.threads.num_threads,
+            memory=memory,
         )
 
 
@@ -382,17 +401,7 @@ def streamed_rows(session: Session, feature_norm: str, memory: int, *, embedding
         feature_norm: how the features were scaled in training, or ``auto``.
         memory: bytes of this rank; 0 for its share of what the machine has left.
     """
-    model, opened = session.model.eval(), session.opened
-    source = Source(
-        comm=session.comm,
-        shards=opened.shards.shards,
-        folder=opened.dataset.path,
-        counter=opened.counter,
-        normalization=session.config.normalization,
-        feature_norm=feature_norm,
-        num_threads=session.place.threads.num_threads,
-        memory=memory,
-    )
+    model, source = session.model.eval(), session.streamed_source(feature_norm, memory)
     with torch.no_grad(), session.comm.traffic.recording():
         found, report = streamed_outputs(model, source, embeds=embeddings)
         rows = session.objective.predict(session.operator.layout(model.num_layers), found.scores)

@@ -10,15 +10,13 @@ import torch
 from mpi4py import MPI
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.place.global_generator import seeded
-from gnnloom.trainer.streaming.evaluation import Source, streamed_outputs
+from gnnloom.trainer.streaming.evaluation import streamed_outputs
 from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.session import open_session
 
@@ -35,17 +33,7 @@ def measure(comm: Communicator, case: dict[str, Any]) -> dict[str, Any]:
     with torch.no_grad():
         hidden = model.embed(session.take_inputs())
         embedding, scores = model.as_sums(hidden.value.clone()), model.classify(hidden)
-    shards = opened.shards.shards
-    assert isinstance(shards, RowShards)
-    source = Source(
-        comm=comm,
-        shards=shards,
-        folder=dataset.path,
-        counter=ReadCounter(),
-        normalization=config.normalization,
-        feature_norm=config.feature_norm,
-        num_threads=1,
-    )
+    source = session.streamed_source(config.feature_norm, 0)
     shape = Shape(**case["shape"], memory=1 << 20)
     with torch.no_grad(), patch("gnnloom.trainer.streaming.evaluation.settle", lambda *_: shape):
         found, report = streamed_outputs(model, source, embeds=True)

@@ -14,9 +14,8 @@ import torch
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.streaming.evaluation import Source, streamed_outputs
+from gnnloom.trainer.streaming.evaluation import streamed_outputs
 from gnnloom.trainer.training.session import open_session
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.lone import LoneCommunicator
@@ -68,16 +67,7 @@ def test_memory_is_what_the_evaluation_is_given(tmp_path: Path, model: str) -> N
     config = TrainConfig(catalog=str(catalog.root), dataset="wide", model=model, hidden=(64,), threads=1, run="any")
     comm, opened = LoneCommunicator(), opened_run(config)
     session = open_session(comm, opened, 1, streams=True)
-    source = Source(
-        comm=comm,
-        shards=dataset.row_shards(1),
-        folder=dataset.path,
-        counter=ReadCounter(),
-        normalization=config.normalization,
-        feature_norm="auto",
-        num_threads=1,
-        memory=memory,
-    )
+    source = session.streamed_source("auto", memory)
     grown = list[int]()
     with torch.no_grad(), _watching(grown):
         outputs, report = streamed_outputs(session.model.eval(), source)

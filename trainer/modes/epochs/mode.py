@@ -24,6 +24,7 @@ from gnnloom.trainer.layout.partial_parameters import PartialParameter
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.streaming.evaluation import Source
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
@@ -53,7 +54,7 @@ class ModeContext:
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
         rows: what a mode of rows reads, and nothing else is in memory but labels and the split.
         counter: counts the bytes that this rank reads.
-        evaluation_memory: bytes that an evaluation from disk may take; 0 for a share of what the machine has left.
+        source: what an evaluation from disk reads.
     """
 
     options: Mapping[str, Any]
@@ -74,7 +75,7 @@ class ModeContext:
     samples: Samples | None
     rows: StoredRows | None
     counter: ReadCounter
-    evaluation_memory: int = 0
+    source: Source
 
     @property
     def learned(self) -> PartialParameter | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -32,7 +33,7 @@ from gnnloom.trainer.modes.epochs.pair_batches import DrawnPairs, PairBatches
 from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.place.arrays import as_array
-from gnnloom.trainer.streaming.evaluation import Source, can_stream, streamed_outputs
+from gnnloom.trainer.streaming.evaluation import can_stream, streamed_outputs
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 from gnnloom.trainer.tasks.objectives.pairs import PairObjective
 
@@ -143,18 +144,8 @@ class NeighborMode(Mode):
             return super().scores()
         if not can_stream(context.model):
             return layerwise_scores(context)
-        source = Source(
-            comm=context.comm,
-            shards=context.shards,
-            folder=context.dataset.path,
-            counter=context.counter,
-            normalization=context.normalization,
-            feature_norm=context.feature_norm,
-            num_threads=context.place.threads.num_threads,
-            memory=context.evaluation_memory,
-            known_seconds=None if self.evaluation is None else self.evaluation["seconds"],
-        )
-        found, report = streamed_outputs(context.model, source)
+        known_seconds = None if self.evaluation is None else self.evaluation["seconds"]
+        found, report = streamed_outputs(context.model, replace(context.source, known_seconds=known_seconds))
         self.evaluation = report.to_json()
         return found.scores
 
