@@ -55,6 +55,11 @@ class Problem:
     def store(self, catalog: Catalog, *parts: int) -> Dataset:
         """Store row shards for each of these numbers of ranks."""
         dataset = catalog.create(self.name)
+        self.store_rows(dataset, *parts)
+        return dataset
+
+    def store_rows(self, dataset: Dataset, *parts: int) -> None:
+        """Store row shards in a dataset for each of these numbers of ranks."""
         for num_parts in parts:
             store_row_shards(
                 dataset,
@@ -68,7 +73,6 @@ class Problem:
                 num_classes=3,
                 weighted=self.weighted,
             )
-        return dataset
 
     def store_grid(self, catalog: Catalog, *permutations: str, grid: tuple[int, int] = (3, 4)) -> Dataset:
         """Store the graph and its grid shards."""

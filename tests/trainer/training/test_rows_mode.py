@@ -29,7 +29,6 @@ from support.lone import LoneCommunicator
 from support.mpi import train_all
 from support.problems import Problem, problem
 from support.propagated import reference_steps, store_propagated
-from support.shards import store_row_shards
 from support.tolerance import ADAM_BITS, assert_close
 
 RANKS = (1, 2, 3, 4)
@@ -67,18 +66,7 @@ EVERY = {
 
 def store(catalog: Catalog, given: Problem, *, steps: int = STEPS) -> Dataset:
     dataset = given.store_grid(catalog, "double")
-    for parts in RANKS:
-        store_row_shards(
-            dataset,
-            given.adjacency,
-            given.part(parts),
-            parts,
-            symmetric=given.symmetric,
-            feature=given.feature,
-            label=given.label,
-            split=given.split,
-            num_classes=3,
-        )
+    given.store_rows(dataset, *RANKS)
     if steps:
         values = reference_steps(given.adjacency, given.feature, steps, "symmetric")
         store_propagated(dataset, dataset.graph().artifact.key, values)
@@ -367,10 +355,7 @@ def test_a_row_that_is_not_finite_is_named(catalog: Catalog) -> None:
     values = reference_steps(given.adjacency, given.feature, 1, "symmetric")
     vertex = int(np.flatnonzero(given.training)[-1])
     values[0][vertex, 3] = np.inf
-    store_row_shards(
-        dataset, given.adjacency, given.part(1), 1, symmetric=False, feature=given.feature, label=given.label,
-        split=given.split, num_classes=3,
-    )  # fmt: skip
+    given.store_rows(dataset, 1)
     store_propagated(dataset, dataset.graph().artifact.key, values)
     with pytest.raises(CollectiveError, match=f"step/00001/.*vertex {vertex} has a value that is not a finite number"):
         train(LoneCommunicator(), config(catalog, "directed", "run"))

@@ -18,7 +18,6 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from support.covering import FEW_OR_EVERY
 from support.mpi import run_program
 from support.problems import Problem, problem
-from support.shards import store_row_shards
 from support.tolerance import assert_close
 
 PROBLEMS = {
@@ -57,20 +56,7 @@ EVERY = {
 
 
 def _store(catalog: Catalog, given: Problem) -> None:
-    dataset = given.store_grid(catalog, "double")
-    for parts in (1, 2, 3, 4):
-        store_row_shards(
-            dataset,
-            given.adjacency,
-            given.part(parts),
-            parts,
-            symmetric=given.symmetric,
-            feature=given.feature,
-            label=given.label,
-            split=given.split,
-            num_classes=3,
-            weighted=given.weighted,
-        )
+    given.store_rows(given.store_grid(catalog, "double"), 1, 2, 3, 4)
 
 
 def _config(catalog: Catalog, name: str, run: str, **options: Any) -> TrainConfig:
