@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import NotFoundError
-from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord
+from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter
 from gnnloom.storage.format.files import parsing, read_json
 from gnnloom.storage.format.schema import check_version
 
@@ -48,7 +48,7 @@ class Predictions:
         """The records of all arrays."""
         return list(self._records.values())
 
-    def array(self, name: str) -> ArrayReader:
+    def array(self, name: str, counter: ReadCounter | None = None) -> ArrayReader:
         """Open ``label``, ``multilabel`` or ``target``, ``score`` or ``embedding``, to read ranges of it.
 
         Predictions that were smoothed also have ``smoothed_label`` and ``smoothed_score``.
@@ -61,7 +61,7 @@ class Predictions:
             raise NotFoundError(
                 f"{self.path}: no {name}; there are {', '.join(self._records)}; `gnnloom predict{option}` makes them"
             )
-        return ArrayReader(self.path, self._records[name])
+        return ArrayReader(self.path, self._records[name], counter)
 
     def label(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
         """(stop - start,) int32 predicted classes."""

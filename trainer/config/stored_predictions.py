@@ -27,11 +27,13 @@ class Found:
         epoch: epoch after which the predictions were made that are all that is asked for; 0 if there are none.
         embeds: predictions that are made now have to contain embeddings: they are asked for, or the run has them.
         smoothing: how predictions that are made now have to be smoothed, too: as asked for, or else as the run has it.
+        lacks_smoothing: the run has everything that is asked for but this smoothing.
     """
 
     epoch: int
     embeds: bool
     smoothing: SmoothingConfig
+    lacks_smoothing: bool = False
 
 
 def look_up(run: Run, config: PredictConfig) -> Found:
@@ -51,9 +53,10 @@ def look_up(run: Run, config: PredictConfig) -> Found:
             # What was made with this checkpoint stays, whatever else has to be made again.
             embeds, stored = embeds or "embedding" in run.predictions(), stored_smoothing(run, epoch)
             smoothing = smoothing if smoothing.smooths else stored
-            if smoothing == stored and run.has_predictions_of(epoch, "embedding" if wanted else None):
+            if run.has_predictions_of(epoch, "embedding" if wanted else None):
                 run.predictions().verify()
-                return Found(epoch, embeds, smoothing)
+                is_all = smoothing == stored
+                return Found(epoch if is_all else 0, embeds, smoothing, lacks_smoothing=not is_all)
     except CorruptError as error:
         logger.warning("predicting again: %s", error)
         # The damaged file may be the one that says whether there are embeddings.

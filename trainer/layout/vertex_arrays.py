@@ -9,16 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, stored_files, write_rows
+from gnnloom.storage.format.arrays import (
+    ArrayReader,
+    ArrayRecord,
+    create_array,
+    default_chunk_rows,
+    stored_files,
+    write_rows,
+)
 from gnnloom.storage.format.files import read_json, sync_paths, write_json
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import VertexOrder, whole_rows
 from gnnloom.trainer.place.arrays import array_dtype, as_array
+from gnnloom.trainer.place.place import Place
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,27 @@ def write_vertex_arrays(
     # A rank arrives here after it has written all of its chunks, so rank 0 reads complete records, and may publish.
     comm.barrier()
     return collect(folder, comm.size) if comm.rank == 0 else []
+
+
+def read_vertex_rows(
+    stored: ArrayReader, rows: Tensor, target: Tensor, place: Place, columns: slice | None = None
+) -> None:
+    """Read the rows of some vertices, with only one chunk of the array in memory. Communicates nothing.
+
+    Args:
+        rows: (num_rows,) int64 vertices, in any order.
+        target: (num_rows, ...) to be filled; may have another dtype than the array.
+        columns: those to read; all by default.
+    """
+    # Sorted, the rows within a chunk are a slice.
+    order = torch.argsort(rows)
+    rows = rows[order]
+    for start in range(0, len(stored), stored.chunk_rows):
+        stop = min(start + stored.chunk_rows, len(stored))
+        first, last = np.searchsorted(as_array(rows), [start, stop]).tolist()
+        if first < last:
+            chunk = place.from_numpy(stored.read(start, stop))[rows[first:last] - start]
+            target[order[first:last]] = (chunk if columns is None else chunk[:, columns]).to(target.dtype)
 
 
 def announced(folder: Path, rank: int) -> Path:

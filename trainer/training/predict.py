@@ -40,6 +40,7 @@ from gnnloom.trainer.training.session import (
     Session,
     open_session,
     predicted_rows,
+    stored_rows,
     streamed_rows,
     threads_per_rank,
     writing,
@@ -75,21 +76,28 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         opened = together(
             comm, lambda: OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size), alike
         )
-        num_threads = threads_per_rank(comm, config.threads)
-        streams = _streams(comm, opened, config.evaluation_memory)
-        session = together(comm, lambda: open_session(comm, opened, num_threads, streams=streams))
+        num_threads, computes = threads_per_rank(comm, config.threads), not found.lacks_smoothing
+        streams = _streams(comm, opened, config.evaluation_memory, computes=computes)
+        session = together(
+            comm, lambda: open_session(comm, opened, num_threads, streams=streams, reads_features=computes)
+        )
         if found.smoothing.smooths:
             together(comm, lambda: objective_of(session))
-        checkpoint = together(comm, lambda: _checkpoint_of(comm, opened, config))
-        inputs = None if streams else session.take_inputs()
-        together(comm, lambda: restore(checkpoint, session.model))
-        if inputs is not None:
-            write_predictions(session, inputs, checkpoint.epoch, found)
-            report = None
+        report = None
+        if computes:
+            checkpoint = together(comm, lambda: _checkpoint_of(comm, opened, config))
+            inputs, epoch = None if streams else session.take_inputs(), checkpoint.epoch
+            together(comm, lambda: restore(checkpoint, session.model))
+            if inputs is not None:
+                write_predictions(session, inputs, epoch, found)
+            else:
+                report = _write_from_disk(session, config, epoch, found)
         else:
-            report = _write_from_disk(session, config, checkpoint.epoch, found)
+            epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)[1]
+            rows = together(comm, lambda: stored_rows(session, run.predictions()))
+            write_rows(session, rows, epoch, found.smoothing)
     per_rank = comm.gather_numbers([opened.counter.bytes, peak_memory()])
-    return summary(run, checkpoint.epoch) | {
+    return summary(run, epoch) | {
         "reused": False,
         "ranks": comm.size,
         "bytes_read": per_rank[:, 0].astype(int).tolist(),
@@ -109,14 +117,16 @@ def find_predictions(comm: Communicator, run: Run, config: PredictConfig) -> Fou
     content = json.dumps(dataclasses.asdict(found)).encode()
     length = int(comm.gather_numbers([len(content)])[0, 0])
     first = json.loads(broadcast_bytes(comm, content, length, 0))
-    return Found(first["epoch"], first["embeds"], SmoothingConfig.of_facts(first["smoothing"]))
+    smoothing = SmoothingConfig.of_facts(first["smoothing"])
+    return Found(first["epoch"], first["embeds"], smoothing, first["lacks_smoothing"])
 
 
-def _streams(comm: Communicator, opened: OpenedRun, memory: int) -> bool:
+def _streams(comm: Communicator, opened: OpenedRun, memory: int, *, computes: bool) -> bool:
     """Whether to predict from disk: the graph, the features and the layers do not fit memory. Collective.
 
     Args:
         memory: bytes of each rank; 0 for its share of what the machine has left.
+        computes: run the model, and not only smooth what it predicted before.
     """
     config, shards = opened.config, opened.shards
     is_stored = not (config.embed or config.train_features or config.on_pairs)
@@ -125,7 +135,8 @@ def _streams(comm: Communicator, opened: OpenedRun, memory: int) -> bool:
         return False
     place = Place(getattr(torch, config.feature_dtype))
     # Classes are few: the widths of the hidden layers and of the features decide.
-    dims = (shards.shards.num_features, *config.hidden, max(shards.shards.num_classes, shards.shards.num_targets, 1))
+    outputs = max(shards.shards.num_classes, shards.shards.num_targets, 1)
+    dims = (shards.shards.num_features, *config.hidden, outputs) if computes else (outputs, outputs)
     return not fits_whole(comm, RankSizes.of(shards.shard), dims, place, memory)
 
 

@@ -13,6 +13,7 @@ import torch
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.meters import peak_memory
+from gnnloom.storage.runs.predictions import SMOOTHED, Predictions
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.agreement import together
@@ -29,6 +30,7 @@ from gnnloom.trainer.data.vertex_data import Labels, normalize_feature, read_fea
 from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows, whole_rows
+from gnnloom.trainer.layout.vertex_arrays import read_vertex_rows
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.models.networks.norm import share_batch_norms
 from gnnloom.trainer.models.options import ModelOptions
@@ -36,6 +38,7 @@ from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
+from gnnloom.trainer.place.arrays import tensor_dtype
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.evaluation import Report, Source, streamed_outputs
@@ -51,7 +54,7 @@ class Session:
         objective: the task; a training adds the weights of classes and the user's loss.
         label_rows: the rows of the last layer's output, whose labels this rank has.
         feature: (num_rows, num_features) the input features that this rank read; None after :meth:`take_inputs`, and if
-            they are learned instead.
+            they are learned instead or nothing needs them.
         samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
         rows: the rows that a mode of rows reads. Then there is no adjacency, and features stay on disk.
         feature_norm: how the features are scaled; ``auto`` until :meth:`take_inputs` has settled it.
@@ -221,11 +224,14 @@ def writing(
         yield found
 
 
-def open_session(comm: Communicator, opened: OpenedRun, num_threads: int, *, streams: bool = False) -> Session:
+def open_session(
+    comm: Communicator, opened: OpenedRun, num_threads: int, *, streams: bool = False, reads_features: bool = True
+) -> Session:
     """Read this rank's shards and build its operator and model. Communicates nothing.
 
     Args:
         streams: leave the features and the adjacency on disk, for an evaluation from there.
+        reads_features: read the input features; without them the session has no inputs.
 
     Raises:
         InputError: the shards lack features.
@@ -236,7 +242,8 @@ def open_session(comm: Communicator, opened: OpenedRun, num_threads: int, *, str
     before = peak_memory()
     # By default torch uses all cores in every rank.
     torch.set_num_threads(num_threads)
-    session = read_share(comm, opened, Place(getattr(torch, config.feature_dtype), num_threads), streams=streams)
+    place = Place(getattr(torch, config.feature_dtype), num_threads)
+    session = read_share(comm, opened, place, streams=streams, reads_features=reads_features)
     session.load_seconds, session.load_memory = time.perf_counter() - started, peak_memory() - before
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
     session.model = build_model(session.operator, config, config.seed, session.options)
@@ -260,11 +267,13 @@ def build_model(operator: Operator, config: ModelConfig, seed: int, options: Mod
     return model
 
 
-def read_share(comm: Communicator, opened: OpenedRun, place: Place, *, streams: bool = False) -> Session:
+def read_share(
+    comm: Communicator, opened: OpenedRun, place: Place, *, streams: bool = False, reads_features: bool = True
+) -> Session:
     """Read what a rank has of the graph and the features; its session still lacks the model. Communicates nothing.
 
     Args:
-        streams: see :func:`open_session`.
+        streams, reads_features: see :func:`open_session`.
 
     Raises:
         InputError: the shards lack features or what the task predicts, the weights of the classes do not fit them, the
@@ -301,7 +310,8 @@ def read_share(comm: Communicator, opened: OpenedRun, place: Place, *, streams: 
     # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
     # and exchange columns in `take_inputs`.
     axes = first.row_axes + first.column_axes
-    feature = None if config.embed else read_feature(vertex_rows(shards, first, axes), place)
+    reads = reads_features and not config.embed
+    feature = read_feature(vertex_rows(shards, first, axes), place) if reads else None
     return Session(comm, opened, objective, options, operator, vertex_rows(shards, last, last.row_axes), feature)
 
 
@@ -406,6 +416,19 @@ def streamed_rows(session: Session, feature_norm: str, memory: int, *, embedding
         found, report = streamed_outputs(model, source, embeds=embeddings)
         rows = session.objective.predict(session.operator.layout(model.num_layers), found.scores)
     return StreamedRows(rows if found.embedding is None else {**rows, "embedding": found.embedding}, report)
+
+
+def stored_rows(session: Session, predictions: Predictions) -> dict[str, torch.Tensor]:
+    """The arrays of stored predictions that are not smoothed, for this rank's rows, by name. Communicates nothing."""
+    found, place, last = {}, session.place, session.model.num_layers
+    for record in predictions.records:
+        name = record.path
+        if not name.startswith(SMOOTHED):
+            array = predictions.array(name, session.opened.counter)
+            vertex = place.from_numpy(session.operator.layout(last - (name == "embedding")).vertex)
+            found[name] = place.lasting((len(vertex), *array.shape[1:]), tensor_dtype(array.dtype))
+            read_vertex_rows(array, vertex, found[name], place)
+    return found
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -69,6 +69,34 @@ def test_smoothing_adds_to_the_predictions_and_changes_none(trained: TrainConfig
         assert_kept(before, other)
         assert np.abs(other["smoothed_score"] - corrected["smoothed_score"]).max() > 0.01
         assert {name: predicted(trained)[name] for name in options} == options
+
+
+def _fail(*args: object, **kwargs: object) -> NoReturn:
+    raise AssertionError("the model runs")
+
+
+@pytest.mark.parametrize("is_on_disk", [False, True], ids=["memory", "disk"])
+def test_what_is_predicted_already_is_smoothed_without_the_model(
+    trained: TrainConfig, monkeypatch: pytest.MonkeyPatch, is_on_disk: bool
+) -> None:
+    summary = predicted(trained, embeddings=True, smooth="correct")
+    at_once = arrays(trained)
+    for options in ({"smooth": "labels"}, {"smooth": "correct", "embeddings": True}):
+        with monkeypatch.context() as patch:
+            for name in ("write_predictions", "_write_from_disk", "_checkpoint_of", "restore"):
+                patch.setattr(f"gnnloom.trainer.training.predict.{name}", _fail)
+            patch.setattr("gnnloom.trainer.training.session.read_feature", _fail)
+            patch.setattr("gnnloom.trainer.training.predict.fits_whole", lambda *_: not is_on_disk)
+            found = predicted(trained, **options)
+        assert (found["reused"], found["epoch"], found["ranks"]) == (False, 3, 1)
+    assert found == {**summary, "bytes_read": found["bytes_read"], "peak_memory": found["peak_memory"]}
+    # From disk, the adjacency is read for every product.
+    assert is_on_disk or found["bytes_read"] < summary["bytes_read"]
+    after = arrays(trained)
+    assert after.keys() == at_once.keys()
+    assert_kept(at_once, after, *(_OF_MODEL if is_on_disk else after))
+    # The products of a matrix on disk add in another order.
+    np.testing.assert_allclose(after["smoothed_score"], at_once["smoothed_score"], rtol=1e-4, atol=1e-5)
 
 
 def test_embeddings_that_are_added_later_keep_what_is_smoothed(trained: TrainConfig) -> None:

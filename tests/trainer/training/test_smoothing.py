@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "summa-4": {"ranks": 4, "algorithm": "summa", "grid": (2, 2)},
     "tensor3d-4": {"ranks": 4, "algorithm": "tensor3d", "grid": (2, 1, 2)},
 }
+#: Layouts whose runs have the model's own predictions before they are smoothed.
+PREDICTED_BEFORE = ("p2p-2", "mean-3", "summa-4")
 METHODS: dict[str, dict[str, Any]] = {
     "labels": {"smooth": "labels"},
     "long-labels": {"smooth": "labels", "smooth_steps": 30, "smooth_alpha": 0.5},
@@ -69,15 +72,17 @@ class Job:
 
     def __init__(self, folder: Path, cases: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
         self.catalog, self.cases = Catalog(folder / "catalog"), cases
-        trainings, predictions = [], []
+        trainings, plain, predictions = [], [], []
         for name, method, layout in self:
             _store(self.catalog, PROBLEMS[name]) if name not in self.catalog else None
             config = _config(self.catalog, name, f"{method}-{layout}", **LAYOUTS[layout])
             trainings.append(config.to_json())
-            asked = PredictConfig.of_training(config, shards=None, threads=1, **METHODS[method])
-            predictions.append(asked.to_json())
-        found = run_program(4, "train_all", folder, [*trainings, *predictions])
-        self.results = dict(zip(self, found[len(trainings) :], strict=True))
+            asked = PredictConfig.of_training(config, shards=None, threads=1)
+            if layout in PREDICTED_BEFORE:
+                plain.append(replace(asked, embeddings=True).to_json())
+            predictions.append(replace(asked, **METHODS[method]).to_json())
+        found = run_program(4, "train_all", folder, [*trainings, *plain, *predictions])
+        self.results = dict(zip(self, found[-len(predictions) :], strict=True))
 
     def __iter__(self) -> Iterator[tuple[str, str, str]]:
         for name, methods in self.cases.items():

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gnnloom.storage.errors import DivergedError, FormatError
-from gnnloom.storage.format.arrays import Array, ArrayReader
+from gnnloom.storage.format.arrays import Array
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece, PartialParameter
-from gnnloom.trainer.layout.vertex_arrays import OwnChunks, VertexArrayPiece
+from gnnloom.trainer.layout.vertex_arrays import OwnChunks, VertexArrayPiece, read_vertex_rows
 from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
@@ -131,17 +130,4 @@ def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, piece: Parame
     if piece is None:
         target.copy_(place.from_numpy(checkpoint.read(name)))
     else:
-        _read_piece(checkpoint.readers[name], piece, target)
-
-
-def _read_piece(stored: ArrayReader, piece: ParameterPiece, target: Tensor) -> None:
-    """Read this rank's piece of a matrix, with only one chunk of the matrix in memory."""
-    # The rows of a piece need not ascend; sorted, those within a chunk are a slice.
-    order = torch.argsort(piece.rows)
-    rows = piece.rows[order]
-    for start in range(0, piece.shape[0], stored.chunk_rows):
-        stop = min(start + stored.chunk_rows, piece.shape[0])
-        first, last = np.searchsorted(as_array(rows), [start, stop]).tolist()
-        if first < last:
-            chunk = piece.grid.place.from_numpy(stored.read(start, stop))
-            target[order[first:last]] = chunk[rows[first:last] - start, piece.columns].to(target.dtype)
+        read_vertex_rows(checkpoint.readers[name], piece.rows, target, place, piece.columns)
