@@ -1,6 +1,8 @@
 """PyG in bench_links: the same graph without held-out edges, pairs, widths, loss and optimizer as gnnloom.
 
-python tests/benchmarks/link_peer.py CATALOG DATASET csr|sparse|neighbor EPOCHS
+python tests/benchmarks/link_peer.py CATALOG DATASET csr|sparse|neighbor-WORKERS EPOCHS
+
+``neighbor`` is a LinkNeighborLoader with that number of processes; its layers leave out what later ones do not need.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from typing import Any
 
 import torch
 from epoch_figures import Clock, report
+from neighbor_peer import hops_of
 from torch import Tensor, nn
 from torch_geometric.data.data import Data
 from torch_geometric.loader.link_neighbor_loader import LinkNeighborLoader
 from torch_geometric.nn import GCNConv
+from torch_geometric.nn.models.basic_gnn import GraphSAGE
 from torch_geometric.sampler.base import NegativeSampling
 from torch_geometric.utils import to_torch_csr_tensor
 
@@ -24,17 +28,31 @@ from gnnloom.storage import Catalog
 WIDTH, FANOUTS, BATCH, RATE = 128, [15, 10], 1024, 0.01
 
 
-class Net(nn.Module):
-    """Two layers; the normalized adjacency of the whole graph is computed once."""
+class Whole(nn.Module):
+    """A GCN of two layers; the normalized adjacency of the whole graph is computed once."""
 
-    def __init__(self, num_features: int, *, cached: bool) -> None:
+    def __init__(self, num_features: int) -> None:
         super().__init__()
-        how = {"cached": cached, "add_self_loops": False}
+        how = {"cached": True, "add_self_loops": False}
         self.first = GCNConv(num_features, WIDTH, **how)
         self.second = GCNConv(WIDTH, WIDTH, **how)
 
     def forward(self, features: Tensor, edges: Any) -> Tensor:
         result: Tensor = self.second(self.first(features, edges).relu(), edges)
+        return result
+
+
+class Sampled(nn.Module):
+    """GraphSAGE of two layers, on batches with the numbers of what each hop added."""
+
+    def __init__(self, num_features: int) -> None:
+        super().__init__()
+        self.layers = GraphSAGE(num_features, WIDTH, 2, WIDTH)
+
+    def forward(self, features: Tensor, edges: Any) -> Tensor:
+        index, num_vertices, num_edges = edges
+        hops = {"num_sampled_nodes_per_hop": num_vertices, "num_sampled_edges_per_hop": num_edges}
+        result: Tensor = self.layers(features, index, **hops)
         return result
 
 
@@ -48,10 +66,11 @@ def main() -> None:
     edges = torch.stack([torch.from_numpy(graph.col.astype("int64")), torch.from_numpy(graph.row.astype("int64"))])
     features = torch.from_numpy(dataset.vertices().feature())
     pairs = torch.from_numpy(links.pair("train")).T.contiguous()
-    net = Net(features.shape[1], cached=kind != "neighbor")
+    kind, _, workers = kind.partition("-")
+    net = Sampled(features.shape[1]) if kind == "neighbor" else Whole(features.shape[1])
     optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
     steps = (
-        _batches(features, edges, pairs)
+        _batches(features, edges, pairs, int(workers))
         if kind == "neighbor"
         else _whole(features, _matrix(kind, edges, len(features)), pairs)
     )
@@ -92,7 +111,7 @@ def _whole(features: Tensor, adjacency: Any, pairs: Tensor) -> Any:
     return steps
 
 
-def _batches(features: Tensor, edges: Tensor, pairs: Tensor) -> Any:
+def _batches(features: Tensor, edges: Tensor, pairs: Tensor, workers: int) -> Any:
     """Batches of pairs with sampled neighbors, and a negative for each pair."""
     loader = LinkNeighborLoader(
         Data(x=features, edge_index=edges),
@@ -102,11 +121,15 @@ def _batches(features: Tensor, edges: Tensor, pairs: Tensor) -> Any:
         edge_label=torch.ones(pairs.shape[1]),
         neg_sampling=NegativeSampling("binary"),
         shuffle=True,
+        num_workers=workers,
+        persistent_workers=workers > 0,
     )
 
     def steps() -> Iterator[tuple[Tensor, Any, Tensor, Tensor]]:
         for batch in loader:
-            yield batch.x, batch.edge_index, batch.edge_label_index, batch.edge_label
+            # The ends of the pairs are numbered first.
+            hops = hops_of(batch, int(batch.edge_label_index.max()) + 1, FANOUTS)
+            yield batch.x, (batch.edge_index, *hops), batch.edge_label_index, batch.edge_label
 
     return steps
 

@@ -87,7 +87,7 @@ class _Step:
         from neighbor_peer import hops_of
 
         self._optimizer.zero_grad()
-        vertices, edges = hops_of(batch)
+        vertices, edges = hops_of(batch, batch.batch_size, FANOUTS)
         hops = {"num_sampled_nodes_per_hop": vertices, "num_sampled_edges_per_hop": edges}
         output: Tensor = self._model(batch.x, batch.edge_index, **hops)[: batch.batch_size]
         loss = torch.nn.functional.cross_entropy(output, batch.y[: batch.batch_size])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def main() -> None:
         for batch in loader:
             optimizer.zero_grad()
             seeds: Tensor = batch.y[: batch.batch_size]
-            vertices, edges = hops_of(batch)
+            vertices, edges = hops_of(batch, batch.batch_size, FANOUTS)
             output = model(
                 batch.x, batch.edge_index, num_sampled_nodes_per_hop=vertices, num_sampled_edges_per_hop=edges
             )
@@ -61,16 +62,16 @@ def main() -> None:
     report({**clock.figures(), "loss": losses})
 
 
-def hops_of(batch: Any) -> tuple[list[int], list[int]]:
+def hops_of(batch: Any, num_seeds: int, fanouts: Sequence[int]) -> tuple[list[int], list[int]]:
     """How many vertices a batch's seeds and each hop add, and how many edges each hop adds."""
     if batch.get("num_sampled_nodes") is not None:
         return list(batch.num_sampled_nodes), list(batch.num_sampled_edges)
     # Edges are in the order of their targets, and vertices in the order in which edges lead to them.
     source, target = batch.edge_index.numpy()
-    vertices, edges = [batch.batch_size], [0]
-    for _ in FANOUTS:
-        edges.append(np.searchsorted(target, vertices[-1]))
-        vertices.append(max(vertices[-1], 1 + source[edges[-2] : edges[-1]].max(initial=-1)))
+    vertices, edges = [num_seeds], [0]
+    for _ in fanouts:
+        edges.append(int(np.searchsorted(target, vertices[-1])))
+        vertices.append(max(vertices[-1], 1 + int(source[edges[-2] : edges[-1]].max(initial=-1))))
     return np.diff(vertices, prepend=0).tolist(), np.diff(edges).tolist()
 
 
