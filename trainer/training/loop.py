@@ -82,14 +82,14 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     *,
     restart: bool = False,
-    begun: Callable[[Begun], None] = lambda begun: None,  # noqa: ARG005 - a name for callers
+    begun: Callable[[Begun], None] | None = None,
 ) -> dict[str, Any]:
     """Train as configured, from the run's last checkpoint on if there is one. Collective.
 
     Args:
         stop: called once per epoch on every rank; if it returns True on any rank, all write a checkpoint and return.
         restart: start the run over; whatever it has is dropped before the first epoch.
-        begun: called on rank 0 when the run's folder is there, before the first epoch.
+        begun: called on rank 0 when the run's folder is there, before the first epoch; given on all ranks or on none.
 
     Returns:
         The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``. A run that has finished
@@ -117,14 +117,15 @@ def train(
         if start.is_finished:
             return run.result()
         num_threads = threads_per_rank(comm, config.threads)
-        memory = check_fits(comm, opened)
+        memory = check_fits(comm, opened, is_kept=begun is not None)
         read = together(comm, lambda: ReadStart.read(comm, opened, num_threads, start.first_epoch))
         training = Training(comm, read)
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
             begin_run(opened, read.lines, num_threads)
-            begun(Begun(opened, training.loss.num_examples, memory))
+            if begun is not None:
+                begun(Begun(opened, training.loss.num_examples, memory))
         comm.barrier()
         with closing(training), recorded(run, config, start.first_epoch, comm.rank) as training.log:
             try:

@@ -28,11 +28,15 @@ from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction, load_function
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 from gnnloom.trainer.training.course import KeptBest
+from gnnloom.trainer.training.rehearsal.memory_bound import memory_bound
 from gnnloom.trainer.training.rehearsal.projection import with_drawn_options
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse
 from gnnloom.trainer.training.session import Session, open_session
 
 logger = logging.getLogger(__name__)
+
+#: Times that a bound has to fit the memory: what is available differs from rank to rank, and from moment to moment.
+_AMPLE = 4
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,12 @@ class Begun:
     memory: int | None
 
 
-def check_fits(comm: Communicator, opened: OpenedRun) -> int | None:
+def check_fits(comm: Communicator, opened: OpenedRun, *, is_kept: bool = True) -> int | None:
     """Check that the training can fit the memory of the first rank's machine. Collective.
+
+    Args:
+        is_kept: the result is stored, so it must be exact. Otherwise an upper bound is enough where it is far below the
+            memory, and no epoch is rehearsed.
 
     Returns:
         What the busiest rank will take beyond the process itself; None if that is not known.
@@ -58,14 +66,18 @@ def check_fits(comm: Communicator, opened: OpenedRun) -> int | None:
     Raises:
         CollectiveError: the training cannot fit; says what it needs and what there is.
     """
+    ranks_here = comm.ranks_on_this_machine()
 
     def find() -> int:
         drawn = with_drawn_options(opened.config, opened.dataset, opened.shards.shards.artifact)
-        memory = rehearse(replace(opened, config=drawn), comm.rank)
+        drawn_run = replace(opened, config=drawn)
+        bound = None if is_kept else memory_bound(drawn_run, comm.rank)
+        if bound is not None and bound * ranks_here < available_memory() // _AMPLE:
+            return bound
+        memory = rehearse(drawn_run, comm.rank)
         return -1 if memory is None else memory.total
 
     needed: list[int] = comm.gather_numbers([together(comm, find)])[:, 0].astype(int).tolist()
-    ranks_here = comm.ranks_on_this_machine()
     if min(needed) < 0:
         return None
     # Machines of one job are alike, so one rank acts for all.

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.errors import GnnloomError, NotFoundError
+from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.shards.row_shards import RowShards
@@ -34,11 +34,11 @@ from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
-from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.options import AUTO
+from gnnloom.trainer.training.rehearsal.rank_rows import rank_rows
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs
 from gnnloom.trainer.training.session import build_model, predicted_rows, read_share
@@ -185,7 +185,8 @@ class _Rehearsal:
         if batch is None:
             mode: Mode = config.mode_kind.load()(context)
             return mode
-        self.rows = self._rank_rows()
+        num_rows = 0 if isinstance(self.shards.shards, RowShards) else len(self.labels.split)
+        self.rows = rank_rows(config, context.dataset, self.shards.shards, self.comm.rank, num_rows)
         # It imports numba, which a job on the whole graph need not load.
         from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches, stored_sizes  # noqa: PLC0415
 
@@ -198,34 +199,6 @@ class _Rehearsal:
         mode = RehearsedBatches(context, self.sizes, self.memory, ahead)
         self.batches = self.memory.held - before
         return mode
-
-    def _rank_rows(self) -> RankRows:
-        shards = self.shards.shards
-        row_bytes = 0 if self.config.embed else shards.num_features * np.dtype(self.config.dtype).itemsize
-        if not isinstance(shards, RowShards):
-            rows = len(self.labels.split)
-            return RankRows(rows, 0, shards.num_vertices, shards.nnz, row_bytes, self._most_training(rows))
-        # Only the rank's own records: of many ranks, each would otherwise read those of all.
-        own, halo, *nonzeros = (
-            shards.artifact.record(f"row/{self.comm.rank:05d}/{name}").shape[0]
-            for name in ("vertex", "halo_vertex", "own/indices", "halo/indices")
-        )
-        # The partition was measured on the whole graph.
-        average = shards.quality.get("load_avg", sum(nonzeros))
-        nnz = round(average * shards.num_parts)
-        return RankRows(own, halo, shards.num_vertices, nnz, row_bytes, self._most_training(own))
-
-    def _most_training(self, own: int) -> int:
-        """Most training vertices that a rank may have: all of the graph's, or all of its own."""
-        dataset, key = self.session.opened.dataset, self.shards.shards.artifact.inputs.get("vertices")
-        if key is None:
-            return own
-        try:
-            facts = dataset.vertices(key).artifact.facts
-        except NotFoundError:
-            # Shards go on without the vertex data that they were made from.
-            return own
-        return min(own, int(facts.get("train", own)))
 
     def _weighted(self, objective: Objective) -> Objective:
         if objective.task.on_pairs:

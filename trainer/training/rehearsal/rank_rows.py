@@ -1,0 +1,53 @@
+"""The rows of a rank, by which modes state the sizes of their batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.shards.row_shards import RowShards
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.modes.kind import RankRows
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.shards.grid_shards import GridShards
+
+
+def rank_rows(
+    config: TrainConfig, dataset: Dataset, shards: RowShards | GridShards, rank: int, num_rows: int
+) -> RankRows:
+    """The rows of a rank. Reads manifests.
+
+    Args:
+        num_rows: that a rank of a grid has.
+    """
+    row_bytes = 0 if config.embed else shards.num_features * np.dtype(config.dtype).itemsize
+    if not isinstance(shards, RowShards):
+        training = _most_training(dataset, shards, num_rows)
+        return RankRows(num_rows, 0, shards.num_vertices, shards.nnz, row_bytes, training)
+    # Only the rank's own records: of many ranks, each would otherwise read those of all.
+    own, halo, *nonzeros = (
+        shards.artifact.record(f"row/{rank:05d}/{name}").shape[0]
+        for name in ("vertex", "halo_vertex", "own/indices", "halo/indices")
+    )
+    # The partition was measured on the whole graph.
+    average = shards.quality.get("load_avg", sum(nonzeros))
+    nnz = round(average * shards.num_parts)
+    return RankRows(own, halo, shards.num_vertices, nnz, row_bytes, _most_training(dataset, shards, own))
+
+
+def _most_training(dataset: Dataset, shards: RowShards | GridShards, own: int) -> int:
+    """Most training vertices that a rank may have: all of the graph's, or all of its own."""
+    key = shards.artifact.inputs.get("vertices")
+    if key is None:
+        return own
+    try:
+        facts = dataset.vertices(key).artifact.facts
+    except NotFoundError:
+        # Shards go on without the vertex data that they were made from.
+        return own
+    return min(own, int(facts.get("train", own)))
