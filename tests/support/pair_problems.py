@@ -14,6 +14,7 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.trainer.config.train_config import TrainConfig
 from support.links import pairs_of, store_links
+from support.partitions import store_partition
 from support.problems import Problem
 from support.sampled import store_for_sampling
 
@@ -64,13 +65,15 @@ def store_pairs(
         parts: numbers of ranks that get row shards.
         kind: of the values of the pairs.
         share: of the edges that are pairs to train on.
-        grid: rows and columns of the grid shards, if any.
+        grid: rows and columns of the grid shards, if any, in the double permutation and by part.
         more: further arrays of the links.
     """
     dataset = store_for_sampling(catalog, given, *parts)
     graph = dataset.graph()
     if grid is not None:
         shard_grid(dataset, graph, GridOptions(grid, "double", seed=5), InProcessCluster())
+        by_part = store_partition(dataset, graph, given.part(3), 3)
+        shard_grid(dataset, graph, GridOptions(grid, "partition"), InProcessCluster(), partition=by_part)
     arrays = {**link_arrays(given, kind, share), **(more or {})}
     facts: dict[str, Any] = {"kind": kind, "num_classes": NUM_CLASSES if kind == CLASS else 0, "held_out_entries": 0}
     facts["edges"] = {"train/pair": int((arrays["train/weight"] != 0).sum())}

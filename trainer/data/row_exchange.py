@@ -25,7 +25,7 @@ class Owners(Protocol):
     """Which rank owns each vertex: the (n,) int32 array of a partition, or what computes its entries."""
 
     def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
-        """(num_vertices,) int32 ranks of some vertices."""
+        """(num_vertices,) int32 ranks of some vertices. All ranks ask equally often, as an answer may take messages."""
         ...
 
 

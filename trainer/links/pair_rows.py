@@ -54,7 +54,7 @@ class PairRows:
         self._comm, self._place = self.layout.grid.comm, self.layout.place
 
     def owner(self, vertices: NDArray[np.int64]) -> NDArray[np.int32]:
-        """(num_vertices,) int32 the ranks that own some vertices."""
+        """(num_vertices,) int32 the ranks that own some vertices. Collective."""
         return np.zeros(len(vertices), np.int32) if self._owners is None else self._owners[vertices]
 
     def spread(self, output: Tensor) -> Tensor:
@@ -121,7 +121,10 @@ class PairRows:
 
 
 class GridOwners:
-    """Ranks of a process grid that own vertices, computed from their positions."""
+    """Ranks of a process grid that own vertices, computed from their positions.
+
+    Asking is collective if ``orders`` communicate, as those of a partition do.
+    """
 
     def __init__(self, source: Layout, orders: VertexOrders) -> None:
         """Communicates nothing.

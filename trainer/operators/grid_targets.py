@@ -100,12 +100,14 @@ def grid_targets(
         for number in range(len(windows))
     ]
     parts: dict[int, list[Entries]] = {number: [] for number in dict.fromkeys(firsts)}
-    positions = Positions(comm, adjacency, place)
+    orders = AllPositions(comm, adjacency, place)
     for read in read_entries(comm, source, adjacency.num_vertices, weighted=weighted):
         for number, kept in parts.items():
             window = windows[number]
             given = read.transposed if window.transposed else read
-            row, column = (positions.of(order, vertex) for order, vertex in zip(window.orders, given[:2], strict=True))
+            row, column = (
+                orders.positions(order, vertex) for order, vertex in zip(window.orders, given[:2], strict=True)
+            )
             placed = given._replace(row=row, column=column)
             kept.append(routed(comm, placed, *_receivers(placed, announced[:, number]), place))
     numbered = {
@@ -140,12 +142,16 @@ def _receivers(entries: Entries, bounds: NDArray[np.int64]) -> tuple[NDArray[np.
     return np.concatenate(chosen), np.array([len(each) for each in chosen], np.int64)
 
 
-class Positions:
-    """Positions of any vertices in the orders of grid shards."""
+class AllPositions:
+    """Positions of any vertices in the orders of grid shards, whatever the permutation.
+
+    Attributes:
+        num_vertices: of the graph.
+    """
 
     def __init__(self, comm: Communicator, adjacency: GridAdjacency, place: Place) -> None:
         """Prepare to find them. Collective."""
-        self._adjacency = adjacency
+        self._adjacency, self.num_vertices = adjacency, adjacency.num_vertices
         self._directory: VertexDirectory | None = None
         if adjacency.shards.permutation == "partition":
             # Stored by position, and so known by ranges of positions.
@@ -154,7 +160,7 @@ class Positions:
                 comm, n, adjacency.vertex_ids("rows", span), np.arange(*span, dtype=np.int64), place
             )
 
-    def of(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
         """(num_ids,) int64 positions in an order. Collective."""
         if self._directory is not None:
             return self._directory.find(vertex)

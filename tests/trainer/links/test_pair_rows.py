@@ -18,6 +18,7 @@ from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.open_shards import OwnRowShard, SharedGridShards
 from gnnloom.trainer.links.pair_rows import GridOwners, PairRows
+from gnnloom.trainer.operators.grid_targets import AllPositions
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
 from gnnloom.trainer.place.place import Place
 from support.problems import Problem, problem
@@ -50,7 +51,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     catalog = Catalog(tmp_path_factory.mktemp("catalog"))
     for given in (GIVEN, TINY):
         given.store(catalog, 1, 2, 3, 4)
-        given.store_grid(catalog, "double", "none", grid=(2, 2))
+        given.store_grid(catalog, "double", "none", "partition", grid=(2, 2))
     return catalog
 
 
@@ -162,7 +163,7 @@ def test_rows_of_row_shards_stay_where_they_are(catalog: Catalog, given: Problem
 
 
 @pytest.mark.parametrize(("given", "dim"), [(GIVEN, 5), (TINY, 1)], ids=["graph", "tiny"])
-@pytest.mark.parametrize("permutation", ["double", "none"])
+@pytest.mark.parametrize("permutation", ["double", "none", "partition"])
 @pytest.mark.parametrize(("algorithm", "grid"), ON_GRIDS)
 def test_rows_of_grids_are_spread_over_all_ranks(
     catalog: Catalog, algorithm: str, grid: tuple[int, ...], permutation: str, given: Problem, dim: int
@@ -172,6 +173,7 @@ def test_rows_of_grids_are_spread_over_all_ranks(
     def build(comm: Communicator) -> tuple[Operator, Any]:
         opened = SharedGridShards(dataset.grid_shards(None, permutation=permutation), ReadCounter())
         operator = operator_on(comm, algorithm, ALGORITHMS[algorithm].settled_grid(grid, ranks), opened)
-        return operator, GridOwners(operator.layout(2), operator.adjacency)
+        orders = AllPositions(comm, operator.adjacency, operator.grid.place)
+        return operator, GridOwners(operator.layout(2), orders)
 
     check(given, dim, on_thread_ranks(ranks, on_rank(given, dim, build)))

@@ -74,6 +74,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "tensor3d-1": {"algorithm": "tensor3d", "grid": (1, 1, 1)},
     "tensor3d-4": {"algorithm": "tensor3d", "grid": (1, 4, 1)},
     "tensor3d-8": {"algorithm": "tensor3d", "grid": (2, 2, 2)},
+    "by-part-4": {"algorithm": "summa", "grid": (2, 2), "permutation": "partition"},
 }
 
 

@@ -35,6 +35,7 @@ from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.decoders.registry import decoder_kind
 from gnnloom.trainer.links.pair_rows import EvenOwners, GridOwners, PairRows
 from gnnloom.trainer.operators.exclusion import ExcludingOperator
+from gnnloom.trainer.operators.grid_targets import AllPositions
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.global_generator import Draws, derived_seed
@@ -274,7 +275,7 @@ class PairObjective(Objective):
         return replace(read, sets=sets, rows=rows, read=read.sets)
 
     def _owners(self, operator: Operator, layout: Layout) -> Any:
-        """The rank of every vertex; None for one rank."""
+        """The rank of every vertex; None for one rank. Collective."""
         if layout.grid.comm.size == 1:
             return None
         if layout.place.rehearses:
@@ -282,7 +283,8 @@ class PairObjective(Objective):
         shards = self.given.shards
         if isinstance(shards, RowShards):
             return map_part_members(self.given.dataset.partition(key=shards.artifact.inputs["partition"])).part
-        return GridOwners(layout, getattr(operator, "adjacency"))  # noqa: B009 - all operators on grids have it
+        adjacency = getattr(operator, "adjacency")  # noqa: B009 - all operators on grids have it
+        return GridOwners(layout, AllPositions(layout.grid.comm, adjacency, layout.place))
 
     # Steps
 
