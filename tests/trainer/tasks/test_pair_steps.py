@@ -20,6 +20,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.storage.samplers.kind import ALL
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.negatives import Positives, UniformNegatives
+from gnnloom.trainer.tasks.objectives import links
 from gnnloom.trainer.training.loop import train
 from support.dense_models import DenseModel
 from support.lone import LoneCommunicator
@@ -244,3 +245,36 @@ def test_a_decoder_of_the_user_begins_as_the_scalar_product_and_learns(one_store
     assert abs(own[1] - usual[1]) > 1e-6
     (learned,) = [array for name, array in stored.parameters("own").items() if "decoder" in name]
     assert not np.array_equal(learned, np.eye(len(learned)))
+
+
+def test_the_last_evaluation_scores_every_pair_once(one_stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    scored, score = list[int](), links.score_all
+
+    def counting(rows: Any, vectors: Tensor, decoder: Decoder, pairs: NDArray[np.int64]) -> Tensor:
+        # Memory is forecast by evaluating shapes alone.
+        if not rows.layout.place.rehearses:
+            scored.append(len(pairs))
+        return score(rows, vectors, decoder, pairs)
+
+    monkeypatch.setattr(links, "score_all", counting)
+    result = one_stored.train("once", epochs=2, eval_every=1)
+    # Without stored negatives, every pair has one.
+    evaluation = sorted(2 * [len(one_stored.links.pair(split)) for split in ("valid", "test")])
+    assert sorted(scored) == sorted(2 * evaluation)
+    assert sum(result["score_distribution"]["positive"]) == len(one_stored.links.pair("test"))
+
+
+def test_ends_of_training_pairs_are_prepared_once(one_stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, ends = list[int](), links._TrainingEnds
+
+    class Counting(ends):  # type: ignore[misc, valid-type]
+        def __init__(self, labels: Any, num_pairs: int) -> None:
+            if not labels.placed_rows.layout.place.rehearses:
+                made.append(num_pairs)
+            super().__init__(labels, num_pairs)
+
+    monkeypatch.setattr(links, "_TrainingEnds", Counting)
+    one_stored.train("degree", epochs=2, link_batch=20, negative_sampler="degree")
+    assert made == [len(one_stored.links.pair("train"))]
+    one_stored.train("uniform", epochs=1, link_batch=20)
+    assert len(made) == 1

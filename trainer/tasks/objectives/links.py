@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
@@ -21,10 +21,17 @@ from gnnloom.trainer.links.baselines import baseline_figures, list_figures, pool
 from gnnloom.trainer.links.distribution import score_distribution
 from gnnloom.trainer.links.filtered import filtered_ranks
 from gnnloom.trainer.links.losses import LOSSES
-from gnnloom.trainer.links.negatives import NegativeSampler, Positives, UniformNegatives, make_negative_sampler
+from gnnloom.trainer.links.negatives import (
+    DegreeNegatives,
+    NegativeSampler,
+    Positives,
+    UniformNegatives,
+    make_negative_sampler,
+)
 from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
 from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
+from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.tasks.objectives.objective import Metrics, StepLoss, TaskContext
 from gnnloom.trainer.tasks.objectives.pairs import (
@@ -47,15 +54,39 @@ from gnnloom.trainer.tasks.task import PREFIXES, Task
 _FILTERED_HITS = (1, 3, 10)
 
 
+#: Scores of pairs and of their negatives.
+_Scored = tuple[Tensor, Tensor]
+
+
+class _KeptScores:
+    """Scores of the test pairs, from the details of an evaluation to its metrics, which need the same."""
+
+    def __init__(self) -> None:
+        self._of: Tensor | None = None
+        self._scored: _Scored | None = None
+
+    def put(self, of: Tensor, scored: _Scored) -> None:
+        """Keep the scores of some vectors."""
+        self._of, self._scored = of, scored
+
+    def take(self, of: Tensor) -> _Scored | None:
+        """The scores of these vectors, if they are kept; nothing is kept any more."""
+        found = self._scored if self._of is of else None
+        self._of = self._scored = None
+        return found
+
+
 @dataclass(frozen=True)
 class Links(PairObjective):
     """Scores say how likely a pair is an edge.
 
     Attributes:
         graph: tells what is an edge; None if nothing asks.
+        kept: what the details of an evaluation leave to its metrics.
     """
 
     graph: WholeGraph | None = None
+    kept: _KeptScores = field(default_factory=_KeptScores, compare=False)
 
     @classmethod
     def of(cls, task: Task, context: TaskContext) -> Self:
@@ -67,6 +98,12 @@ class Links(PairObjective):
         if not context.options["strict_negatives"]:
             return objective
         return replace(objective, graph=map_whole_graph(context.dataset.graph(context.shards.artifact.inputs["graph"])))
+
+    def placed(self, labels: Labels, operator: Operator) -> Labels:
+        found = of_pairs(super().placed(labels, operator))
+        if self.given.options["negative_sampler"] != DegreeNegatives.name:
+            return found
+        return replace(found, ends=_TrainingEnds(found, self.pairs.num_pairs[TRAIN]))
 
     def loss(self, layout: Layout, labels: Labels, split: str = TRAIN) -> StepLoss:
         if split != TRAIN:
@@ -101,8 +138,11 @@ class Links(PairObjective):
         placed = of_pairs(labels)
 
         def measure(scores: Tensor) -> dict[str, float | None]:
-            rows = placed.placed_rows.spread(scores)
-            found = [self._figures(placed, rows, PREFIXES[prefix]) for prefix in self.task.judge.prefixes]
+            rows, known = placed.placed_rows.spread(scores), {TEST: self.kept.take(scores)}
+            splits = [PREFIXES[prefix] for prefix in self.task.judge.prefixes]
+            found = [
+                self._figures(placed, split, known.get(split) or self._scored(placed, rows, split)) for split in splits
+            ]
             return {
                 f"{prefix}_{figure.name}": figures.get(figure.name)
                 for figure in self.task.figures
@@ -111,14 +151,17 @@ class Links(PairObjective):
 
         return measure
 
-    def _figures(self, labels: PairLabels, rows: Tensor, split: str) -> dict[str, float | None]:
+    def _figures(self, labels: PairLabels, split: str, scored: _Scored) -> dict[str, float | None]:
         """What is reported of a split, without the prefix. Collective."""
-        layout, pairs = labels.placed_rows.layout, labels.sets[split]
+        layout = labels.placed_rows.layout
         comm, place = layout.grid.comm, layout.place
-        positive, negative = self._scores(labels, rows, pairs), self._scores_of_negatives(labels, rows, split)
         if self.pairs.num_negatives(split):
-            return list_figures(ListRanks.of_scores(comm, place, positive, negative))
-        return pool_figures(PoolRanks.of(comm, place, positive, negative))
+            return list_figures(ListRanks.of_scores(comm, place, *scored))
+        return pool_figures(PoolRanks.of(comm, place, *scored))
+
+    def _scored(self, labels: PairLabels, rows: Tensor, split: str) -> _Scored:
+        """Scores of a split's pairs and of their negatives. Collective."""
+        return self._scores(labels, rows, labels.sets[split]), self._scores_of_negatives(labels, rows, split)
 
     def _scores_of_lists(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
         """(num_pairs, num_negatives + num_replaced) scores of the negatives of each pair. Collective."""
@@ -148,18 +191,14 @@ class Links(PairObjective):
         """
         placed = of_pairs(labels)
         grid, rows = placed.placed_rows.layout.grid, placed.placed_rows.spread(scores)
+        scored = self._scored(placed, rows, TEST)
+        self.kept.put(scores, scored)
         found = {
             "baselines": baseline_figures(self.pairs, TEST, grid.comm, grid.place, self.given.counter),
-            "score_distribution": self._distribution(placed, rows),
+            "score_distribution": score_distribution(grid.comm, grid.place, *scored),
             "filtered": self._filtered(placed, rows) if self.given.options["filtered_ranks"] else {},
         }
         return {name: figures for name, figures in found.items() if figures}
-
-    def _distribution(self, labels: PairLabels, rows: Tensor) -> dict[str, Any]:
-        """How the scores of test pairs and of their negatives are distributed. Collective."""
-        layout, pairs = labels.placed_rows.layout, labels.sets[TEST]
-        positive, negative = self._scores(labels, rows, pairs), self._scores_of_negatives(labels, rows, TEST)
-        return score_distribution(layout.grid.comm, layout.place, positive, negative)
 
     def _scores_of_negatives(self, labels: PairLabels, rows: Tensor, split: str) -> Tensor:
         """Scores of the negatives of a split: a row for each pair, or of all that its pairs share. Collective."""
@@ -219,7 +258,7 @@ class Links(PairObjective):
             int(options["negatives"]),
             pairs.num_vertices,
             num_pairs=count,
-            read_ends=lambda: _TrainingEnds(labels, count),
+            read_ends=lambda: labels.known_ends,
             symmetric=pairs.symmetric,
         )
 

@@ -33,6 +33,7 @@ from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.decoders.registry import decoder_kind
+from gnnloom.trainer.links.negatives import ReadEnds
 from gnnloom.trainer.links.pair_rows import EvenOwners, GridOwners, PairRows
 from gnnloom.trainer.operators.exclusion import ExcludingOperator
 from gnnloom.trainer.operators.grid_targets import AllPositions
@@ -123,11 +124,13 @@ class PairLabels(Labels):
         sets: by split, and the shared negatives.
         rows: the vectors of both ends; None as long as the pairs are where they were read.
         read: the pairs that this rank has read, once they are elsewhere.
+        ends: finds the vertices at ends of training pairs of any rank; None if nothing asks.
     """
 
     sets: Mapping[str, PairSet]
     rows: PairRows | None = None
     read: Mapping[str, PairSet] = field(default_factory=dict)
+    ends: ReadEnds | None = None
 
     @property
     def placed_rows(self) -> PairRows:
@@ -139,6 +142,17 @@ class PairLabels(Labels):
         if self.rows is None:
             raise ValueError("pairs have to be placed before they are predicted")
         return self.rows
+
+    @property
+    def known_ends(self) -> ReadEnds:
+        """What finds the vertices at ends of training pairs.
+
+        Raises:
+            ValueError: the pairs are where they were read, or nothing was to ask for ends.
+        """
+        if self.ends is None:
+            raise ValueError("pairs have to be placed before negatives are drawn by degree")
+        return self.ends
 
 
 def of_pairs(labels: Labels) -> PairLabels:
