@@ -24,7 +24,7 @@ from gnnloom.trainer.job.launch import rank_environment
 
 TESTS = Path(__file__).resolve().parents[1]
 MPI_PYTHON = (sys.executable, "-m", "mpi4py")
-_SERVER = Path(__file__).with_name("rank_server.py")
+_SERVER, _CLIENT = (Path(__file__).with_name(f"rank_{side}.py") for side in ("server", "client"))
 #: Looked up here, as a test may set another one, whose content goes with the test.
 _TEMPORARY = tempfile.gettempdir()
 
@@ -63,7 +63,7 @@ def rank_command(python_path: str = "") -> list[str]:
     Args:
         python_path: of ranks that find other packages, whose server then is one of their own.
     """
-    return [sys.executable, "-I", "-S", str(_SERVER), _server(python_path)[0]]
+    return [sys.executable, "-I", "-S", str(_CLIENT), _server(python_path)[0]]
 
 
 def running_ranks() -> list[psutil.Process]:

@@ -1,19 +1,17 @@
 """Forks test ranks from a process that has torch and the kernels loaded, which takes seconds for every new one.
 
 ``python rank_server.py SOCKET`` listens there until its standard input ends, and then removes the socket's folder.
-``python rank_server.py SOCKET ARGUMENTS`` behaves as ``python -m mpi4py ARGUMENTS`` would: it hands its arguments,
-environment and open files to the server, whose child becomes the rank, and ends as that child ends. MPI starts in the
-child, so a rank is as fresh as any.
+What stands for ``python -m mpi4py``, rank_client.py, asks for a child that becomes the rank. MPI starts in the child,
+so a rank is as fresh as any.
 """
 
-import array
 import atexit
 import contextlib
 import ctypes
 import fcntl
 import gc
 import importlib
-import json
+import marshal
 import os
 import pkgutil
 import runpy
@@ -26,8 +24,6 @@ import threading
 import weakref
 from typing import Any
 
-#: Files that a rank inherits: the standard ones, and the connection to MPI's process manager.
-_STANDARD_FILES = (0, 1, 2)
 _LIBC = ctypes.CDLL(None)
 #: Rooms with the classes of algorithms, models, modes, samplers and tasks, of which a rank imports those that it uses.
 _ROOMS = (
@@ -37,24 +33,6 @@ _ROOMS = (
 )  # fmt: skip
 #: Numbers from here on are free in the server, whatever the number of its ranks.
 _ASIDE = 512
-
-
-def become_rank(path: str, arguments: list[str]) -> None:
-    """Have the server start the rank, wait for its end and end in the same way."""
-    files = [*_STANDARD_FILES, *([int(os.environ["PMI_FD"])] if "PMI_FD" in os.environ else [])]
-    request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}  # noqa: PTH109
-    content = json.dumps(request).encode()
-    with socket.socket(socket.AF_UNIX) as server:
-        server.connect(path)
-        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
-        server.sendmsg([len(content).to_bytes(8, "little")], passed)
-        server.sendall(content)
-        # MPI's launcher passes it on to the ranks, which are asked to stop by it.
-        signal.signal(signal.SIGUSR1, lambda number, _: server.sendall(bytes([number])))
-        status = int.from_bytes(server.recv(4), "little", signed=True)
-    if status < 0:
-        os.kill(os.getpid(), -status)
-    sys.exit(status)
 
 
 def serve(path: str) -> None:
@@ -122,7 +100,7 @@ def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> tuple[
     content = b""
     while len(content) < int.from_bytes(size, "little"):
         content += connection.recv(1 << 16)
-    request = json.loads(content)
+    request = marshal.loads(content)
     if any("workflows" in argument or "/tests/support/" in argument for argument in request["arguments"]):
         _load_commands()
     process = os.fork()
@@ -202,8 +180,6 @@ def _end() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        become_rank(sys.argv[1], sys.argv[2:])
     serve(sys.argv[1])
     # Libraries that the rank loads end before this is called; those that the server had loaded have nothing to end.
     _LIBC.on_exit(ctypes.cast(_LIBC._exit, ctypes.c_void_p), None)

@@ -134,8 +134,10 @@ class MpiCommunicator:
     def progress(self, requests: Sequence[Request]) -> None:
         # Requests that have completed are null from then on, and the wait passes over them.
         pending = cast("list[_Request]", list(requests))
-        with self._matched(pending):
+        try:
             MPI.Request.Testsome(cast("list[MPI.Request]", pending))
+        except MPI.Exception as error:
+            raise self._mismatch(pending) from error
 
     def wait(self, requests: Sequence[Request]) -> None:
         started = time.perf_counter()
@@ -163,17 +165,15 @@ class MpiCommunicator:
         Raises:
             MismatchError: MPI cannot complete one.
         """
-        with self._matched(pending):
-            return MPI.Request.Testall(cast("list[MPI.Request]", pending))
-
-    @contextmanager
-    def _matched(self, pending: Sequence[_Request]) -> Iterator[None]:
-        """Report messages that do not fit each other, wherever MPI finds them first."""
-        awaited = [request.transfer for request in pending]
+        # A rank that waits asks thousands of times: a context manager would take longer than the question.
         try:
-            yield
+            return MPI.Request.Testall(cast("list[MPI.Request]", pending))
         except MPI.Exception as error:
-            raise MismatchError(self.traffic.watch.mismatch(awaited)) from error
+            raise self._mismatch(pending) from error
+
+    def _mismatch(self, pending: Sequence[_Request]) -> MismatchError:
+        """The report of messages that do not fit each other, wherever MPI finds them first."""
+        return MismatchError(self.traffic.watch.mismatch([request.transfer for request in pending]))
 
     @staticmethod
     def _transfers(pending: Sequence[_Request]) -> list[Transfer]:
