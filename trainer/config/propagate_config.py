@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gnnloom.storage.format.artifact import artifact_key
 from gnnloom.storage.option import Group
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.fields import Config, option
@@ -80,6 +82,17 @@ class PropagateConfig(Config):
     @staticmethod
     def inputs(shards: RowShards) -> dict[str, str]:
         """Kind to key of what the values are made from; sums are rounded in another order on other shards."""
-        made_from = shards.artifact.inputs
-        kept: dict[str, str] = {kind: made_from[kind] for kind in ("graph", "vertices") if kind in made_from}
-        return kept | {"shards": shards.artifact.key}
+        return _inputs(shards.artifact.key, shards.artifact.inputs)
+
+    def key(self, shards: str, made_from: Mapping[str, str]) -> str:
+        """Key of the values on row shards.
+
+        Args:
+            shards: key of the shards.
+            made_from: kind to key of what the shards are made from.
+        """
+        return artifact_key("propagated", self.parameters(), _inputs(shards, made_from))
+
+
+def _inputs(shards: str, made_from: Mapping[str, str]) -> dict[str, str]:
+    return {kind: made_from[kind] for kind in ("graph", "vertices") if kind in made_from} | {"shards": shards}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -65,19 +66,42 @@ def plan_of(
         BudgetError: the memory is too small for any.
         InputError: the matrix has no columns.
     """
-    what, num_columns = propagation_of(config), PROPAGABLE[config.of].width(shards)
+    num_columns = PROPAGABLE[config.of].width(shards)
     if not num_columns or not shards.num_vertices:
         raise InputError(f"{shards.artifact.path}: the {config.of} has no columns or no vertices to propagate")
+    return plan_for(config, shards.num_vertices, num_columns, sizes, memory, threads)
+
+
+def plan_for(
+    config: PropagateConfig, num_vertices: int, num_columns: int, sizes: Sequence[RankSizes], memory: int, threads: int
+) -> Planned:
+    """The plan for sizes, of shards that need not exist.
+
+    Args:
+        num_columns: of the matrix.
+        memory: bytes per rank.
+        threads: per rank.
+
+    Raises:
+        BudgetError: the memory is too small for any.
+    """
+    what = propagation_of(config)
     plan = plan_memory(
         sizes,
-        shards.num_vertices,
+        num_vertices,
         num_columns,
         memory,
         adjacency=config.adjacency,
         matrices=what.matrices,
         threads=threads,
     )
-    return Planned(plan, sizes, shards.num_vertices, num_columns, len(what.stored))
+    return Planned(plan, sizes, num_vertices, num_columns, len(what.stored))
+
+
+def of_this_machine(config: PropagateConfig) -> tuple[int, int]:
+    """Memory and threads of each rank, if all ranks are on this machine."""
+    memory = free_memory(config.ranks) if config.memory is None else config.memory
+    return memory, config.threads or max(1, len(os.sched_getaffinity(0)) // config.ranks)
 
 
 def free_memory(ranks: int) -> int:

@@ -20,7 +20,7 @@ from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.descriptors import code_of_named, load_named
 from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, LaunchError
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact, artifact_key
+from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.option import options_of
@@ -30,7 +30,7 @@ from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
-from gnnloom.trainer.config.propagation_plan import Planned, free_memory, plan_of
+from gnnloom.trainer.config.propagation_plan import Planned, of_this_machine, plan_of
 from gnnloom.trainer.config.propagation_plan import summary as summary_of_steps
 from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -166,11 +166,9 @@ def prepare_propagation(config: PropagateConfig) -> tuple[Path, Planned]:
     dataset = Catalog(config.catalog).dataset(config.dataset)
     shard = ROW_SHARDS.open(dataset, config, 0, config.ranks, ReadCounter()).shard
     PROPAGABLE[config.of].open(shard)
-    memory = free_memory(config.ranks) if config.memory is None else config.memory
-    threads = config.threads or max(1, len(os.sched_getaffinity(0)) // config.ranks)
-    planned = plan_of(config, shard.shards, rank_sizes(shard.shards), memory, threads)
-    key = artifact_key("propagated", config.parameters(), config.inputs(shard.shards))
-    return dataset.path / "propagated" / key, planned
+    planned = plan_of(config, shard.shards, rank_sizes(shard.shards), *of_this_machine(config))
+    artifact = shard.shards.artifact
+    return dataset.path / "propagated" / config.key(artifact.key, artifact.inputs), planned
 
 
 def launch_propagation(config: PropagateConfig) -> dict[str, Any]:

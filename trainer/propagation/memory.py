@@ -11,7 +11,7 @@ import numpy as np
 from gnnloom.storage.artifacts.propagated import COLUMNS, num_blocks, stored_chunk_rows
 from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS
 from gnnloom.storage.errors import BudgetError
-from gnnloom.storage.format.arrays import CHUNK_BYTES
+from gnnloom.storage.format.arrays import CHUNK_BYTES, default_chunk_rows
 from gnnloom.storage.machine_memory import memory_text
 from gnnloom.storage.shards.row_shards import RowShard, RowShards
 
@@ -24,6 +24,21 @@ BASE_BYTES: Final = 288 << 20
 _ENOUGH_COLUMNS: Final = 32
 #: Bytes of a number of a dense matrix.
 _FLOAT: Final = 4
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """An array with a number for each entry of the adjacency."""
+
+    num_entries: int
+    chunk_rows: int
+    itemsize: int
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Of what holds some of it if it is on disk."""
+        held = min(self.num_entries, BLOCK_ENTRIES) + 2 * self.chunk_rows
+        return NUM_BUFFERS * held * self.itemsize if self.num_entries else 0
 
 
 @dataclass(frozen=True)
@@ -57,29 +72,61 @@ class RankSizes:
         entries = [own, halo]
         if shard.shards.weighted:
             entries += [shard.array(f"{name}/data") for name in ("own", "halo")]
-        num_rows, num_halo = len(shard.array("vertex")), len(shard.array("halo_vertex"))
-        sent = shard.array("send_row")
-        buffers = [
-            NUM_BUFFERS * (min(len(each), BLOCK_ENTRIES) + 2 * each.chunk_rows) * each.dtype.itemsize
-            if len(each)
-            else 0
-            for each in entries
-        ]
+        return cls._counted(
+            num_rows=len(shard.array("vertex")),
+            num_halo=len(shard.array("halo_vertex")),
+            num_sent=len(shard.array("send_row")),
+            nnz=len(own) + len(halo),
+            entries=[_Entries(len(each), each.chunk_rows, each.dtype.itemsize) for each in entries],
+            has_halo=len(halo) > 0,
+            sent_bytes=shard.array("send_row").dtype.itemsize,
+            is_sorted=shard.shards.reorder == "none",
+            weighted=shard.shards.weighted,
+        )
+
+    @classmethod
+    def expected(
+        cls, *, num_rows: int, num_halo: int, num_sent: int, nnz: int, dtype: np.dtype[Any], is_sorted: bool,
+        weighted: bool,
+    ) -> RankSizes:  # fmt: skip
+        """Those of a shard that need not exist: its sizes, where all entries are in one block.
+
+        Args:
+            dtype: of column ids.
+            is_sorted: the rows are in the order of the ids.
+        """
+        kinds = [dtype, np.dtype(np.float32)] if weighted else [dtype]
+        return cls._counted(
+            num_rows=num_rows,
+            num_halo=num_halo,
+            num_sent=num_sent,
+            nnz=nnz,
+            entries=[_Entries(nnz, default_chunk_rows((nnz,), kind), kind.itemsize) for kind in kinds],
+            has_halo=num_halo > 0,
+            sent_bytes=dtype.itemsize,
+            is_sorted=is_sorted,
+            weighted=weighted,
+        )
+
+    @classmethod
+    def _counted(
+        cls, *, num_rows: int, num_halo: int, num_sent: int, nnz: int, entries: Sequence[_Entries], has_halo: bool,
+        sent_bytes: int, is_sorted: bool, weighted: bool,
+    ) -> RankSizes:  # fmt: skip
         # Row pointers of the blocks that have entries, ids and factors; sorted ids and their order if the rows are not
         # in the order of the ids; ids of the halo; rows sent, with their factors.
-        per_row = 8 * (1 + (len(halo) > 0)) + 8 + _FLOAT + (0 if shard.shards.reorder == "none" else 16)
-        index = num_rows * per_row + num_halo * 8 + len(sent) * (sent.dtype.itemsize + _FLOAT)
+        per_row = 8 * (1 + has_halo) + 8 + _FLOAT + (0 if is_sorted else 16)
         return cls(
             num_rows=num_rows,
             num_halo=num_halo,
-            num_sent=len(sent),
-            nnz=len(own) + len(halo),
+            num_sent=num_sent,
+            nnz=nnz,
             # Weights are converted to float32 once, and row pointers added up once.
-            adjacency_bytes=sum(len(each) * each.dtype.itemsize for each in entries)
+            adjacency_bytes=sum(each.num_entries * each.itemsize for each in entries)
             + 8 * num_rows
-            + (_FLOAT * (len(own) + len(halo)) if shard.shards.weighted else 0),
-            stream_bytes=sum(buffers),
-            index_bytes=index,
+            + (_FLOAT * nnz if weighted else 0),
+            stream_bytes=sum(each.buffer_bytes for each in entries),
+            index_bytes=num_rows * per_row + num_halo * 8 + num_sent * (sent_bytes + _FLOAT),
         )
 
 

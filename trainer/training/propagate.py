@@ -14,7 +14,7 @@ import torch
 from gnnloom.storage.artifacts.propagated import facts_of
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.agreement import together
@@ -113,7 +113,7 @@ def _writing(
             if comm.rank == 0:
                 # While another process makes the artifact, this waits, and so do the other ranks.
                 return held.enter_context(ArtifactWriter.begin(dataset.path, "propagated", parameters, inputs, scratch))
-            key = artifact_key("propagated", parameters, inputs)
+            key = config.key(shard.shards.artifact.key, shard.shards.artifact.inputs)
             return ArtifactWriter(dataset.path / "propagated" / key, "propagated", key)
 
         writer = together(comm, lock)
