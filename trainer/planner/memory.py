@@ -36,14 +36,17 @@ _COPIES = {"adam": 3, "sgd": 1}
 _SCORES = 4
 
 
-def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjection:
+def project_new_training(config: TrainConfig, shards: ShardSizes, num_inputs: int = 1) -> TrainProjection:
     """Estimate a new training on shards that need not exist yet. Reads nothing.
+
+    Args:
+        num_inputs: matrices of as many columns as there are features that are the input of the model.
 
     Raises:
         InputError: the algorithm states no footprint.
     """
     axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
-    options = config.options_of_model(shards.num_features, shards.num_outputs)
+    options = config.options_of_model(shards.num_features, shards.num_outputs, num_inputs)
     if isinstance(shards, RowSizes):
         found = [_Rank.of_row_shard(shards, rank, config, options) for rank in shards.ranks]
         read = max(shards.ranks, key=lambda rank: rank.nonzeros).read_bytes
@@ -104,7 +107,8 @@ class _Rank:
         width, first = options.dims[0] * word, layers[0]
         batch, size = config.mode_kind.batch, np.dtype(config.dtype).itemsize
         sizes = batch(config.own_mode_options(), len(options.pairs), rows) if batch is not None and n else None
-        stays = first.held * n * width
+        # Rows are read from disk, a batch at a time.
+        stays = 0.0 if config.mode_kind.reads_rows else first.held * n * width
         kept = first.product * n * width if options.input_is_kept else 0.0
         copies = _COPIES[config.optimizer]
         trained = 2 * copies * first.held * n * options.dims[0] * size if config.input_is_trained else 0
@@ -113,7 +117,7 @@ class _Rank:
         self.batches = 0 if sizes is None else _prepared(config, sizes, width)
         weights = (2 * copies + 2) * _num_weights(config, options) * size
         # While they load, a rank's share of the features is split off, and multiplied with the first matrix.
-        loading = 2 * stays + kept + first.arriving_bytes(n * width)
+        loading = 2 * stays + kept + (0.0 if config.mode_kind.reads_rows else first.arriving_bytes(n * width))
         held = layers if sizes is None else _shares(sizes, n)
         peak = kept + _layer_peak(
             config, config.ranks, options, held, n * word, (entries if sizes is None else sizes.nonzeros[0]) * word
@@ -128,8 +132,8 @@ class _Rank:
     def of_row_shard(cls, shards: RowSizes, rank: RankSizes, config: TrainConfig, options: ModelOptions) -> _Rank:
         n = max(1, shards.num_vertices)
         share, work = rank.own / n, config.model_kind.work or UNKNOWN
-        # The transpose of an undirected graph is the same matrix; attention needs none.
-        matrices = 1 if shards.symmetric or work.attends else 2
+        # The transpose of an undirected graph is the same matrix; attention needs none, and models on rows no matrix.
+        matrices = 0 if config.model_kind.is_rowwise else 1 if shards.symmetric or work.attends else 2
         footprint = Footprint(
             rows=share, held=share, product=share, received=(rank.halo + rank.sent) / n, adjacency=1.0, pointers=0.0
         )
