@@ -33,8 +33,8 @@ def run(
     Args:
         recipe: a file, or the name of a recipe that comes with gnnloom.
         settings: values that override the recipe's, such as ``{"train.epochs": 200}``.
-        first, until: first and last stage to run: ``graph``, ``vertices``, ``partition``, ``shards``, ``samples``,
-            ``train`` or ``predict``.
+        first, until: first and last stage to run: ``graph``, ``vertices``, ``links``, ``partition``, ``shards``,
+            ``samples``, ``propagated``, ``train`` or ``predict``.
         cluster: where to run the stages before training: ``local``, ``mpi``, the address of a Dask scheduler, or its
             file; by default ``mpi`` inside an MPI job, and otherwise ``local``.
         catalog: folder of the datasets, unless the recipe names one.

@@ -16,12 +16,14 @@ from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
+from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.sections import (
     CatalogSection,
     ClusterSection,
     DatasetSection,
     PredictSection,
+    PropagateSection,
     SamplesSection,
     ShardsSection,
     SlurmSection,
@@ -60,7 +62,7 @@ class Recipe:
         source_name: the file it was read from.
         links: edges that are held out of the graph that the later stages read; None if none are.
         partition: None if the shards need no partition.
-        train: None if the recipe stops at the shards.
+        train: None if the recipe stops before the training.
         predict: None if nothing is predicted.
     """
 
@@ -73,6 +75,7 @@ class Recipe:
     partition: PartitionOptions | None
     shards: ShardsSection
     samples: SamplesSection
+    propagate: PropagateSection
     train: TrainConfig | None
     predict: PredictSection | None
     cluster: ClusterSection
@@ -108,6 +111,7 @@ class Recipe:
             _partition(document, train, shards, mistakes),
             shards,
             _samples(document, train, mistakes),
+            _propagate(document, train, shards, mistakes),
             train,
             _predict(document, mistakes),
             document.build("cluster", ClusterSection),
@@ -126,6 +130,20 @@ class Recipe:
         if self.train is None:
             raise InputError(f"{self.source_name}: the recipe has no section [train], so nothing is trained; add one")
         return self.train
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks that propagate and train, as many as there are parts."""
+        if self.train is not None:
+            return self.train.ranks
+        return self.partition.parts if self.partition is not None else TrainConfig.ranks
+
+    @property
+    def propagation(self) -> PropagateConfig | None:
+        """What is propagated, on whichever shards; None if nothing is."""
+        if not self.propagate.steps:
+            return None
+        return self.propagate.options(str(self.catalog.resolve()), self.dataset.name, self.num_ranks)
 
     @property
     def dataset_path(self) -> Path:
@@ -187,6 +205,7 @@ def section_kinds() -> dict[str, type[Any]]:
         "partition": PartitionOptions,
         "shards": ShardsSection,
         "samples": SamplesSection,
+        "propagate": PropagateSection,
         "train": TrainConfig,
         "predict": PredictSection,
         "cluster": ClusterSection,
@@ -276,6 +295,25 @@ def _samples(document: Document, train: TrainConfig | None, mistakes: Mistakes) 
             section.options(train)
         except InputError as error:
             raise InputError(f"{where}: [samples] {error}") from error
+    return section
+
+
+def _propagate(
+    document: Document, train: TrainConfig | None, shards: ShardsSection, mistakes: Mistakes
+) -> PropagateSection:
+    section = document.build("propagate", PropagateSection)
+    if not section.steps:
+        return section
+    with mistakes.noted():
+        if shards.layout == "grid":
+            where = document.where("propagate", "steps")
+            raise InputError(f"{where}: [propagate] reads row shards, and this recipe makes grid shards")
+        if train is not None:
+            try:
+                section.check_training(train)
+            except InputError as error:
+                key = str(error).partition(":")[0]
+                raise InputError(f"{document.where('propagate', key)}: [propagate] {error}") from error
     return section
 
 

@@ -82,7 +82,11 @@ _PURPOSES = {
         "What each rank reads; the algorithm decides the layout. `reorder` is for row shards, all else for grids."
     ),
     "samples": "Batches drawn ahead of training; see `gnnloom sample`.",
-    "train": "Model, algorithm and training. A recipe without this section stops at the shards.",
+    "propagate": (
+        "Products of the adjacency with the features, made on the ranks of the training; see `gnnloom propagate`."
+        ' `[train] mode = "rows"` reads them.'
+    ),
+    "train": "Model, algorithm and training. A recipe without this section stops before it.",
     "predict": "Predict the class of every vertex after training, if the section exists.",
     "cluster": "Where the stages before training run; options of the command override it.",
     "slurm": "Sizes of the batch jobs that `gnnloom run --emit slurm` writes.",

@@ -92,16 +92,17 @@ class RecipeRequest:
                 f" {', '.join(stage.name for stage in asked.stages)}"
             )
         # Any number of ranks can prepare.
-        if ranks is not None and asked.needs_training:
-            wanted, comm = asked.config.ranks, ranks.comm
+        if ranks is not None and asked.needs_ranks:
+            wanted, comm = recipe.num_ranks, ranks.comm
             if comm is None:
                 # A missing launcher is found now rather than after hours of preparation.
                 chosen_transport().launcher(wanted)
             # These ranks become the trainer's, which cannot be more or fewer.
             elif wanted != comm.size:
+                section, key = ("partition", "parts") if recipe.train is None else ("train", "ranks")
                 raise InputError(
-                    f"{recipe.source_name}: [train] ranks = {wanted}, but this MPI job has {comm.size}: start {wanted}"
-                    f" ranks, or use --set train.ranks={comm.size}, or prepare only with --until shards"
+                    f"{recipe.source_name}: [{section}] {key} = {wanted}, but this MPI job has {comm.size}: start"
+                    f" {wanted} ranks, or use --set {section}.{key}={comm.size}, or prepare only with --until shards"
                 )
         return Assignment(recipe, asked, options, self.restart)
 

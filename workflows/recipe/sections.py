@@ -13,13 +13,17 @@ from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import check_options, option, option_field, options_of, parse_bytes
+from gnnloom.trainer.config.propagate_config import PropagateConfig
+from gnnloom.trainer.config.propagation_plan import propagation_of
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import FEATURES
+from gnnloom.trainer.modes.registry import MODES
 from gnnloom.workflows.interop.tables import check_file
 
 #: Least bytes per core in a batch script. Less would be written as 0M, which asks Slurm for all memory of a node.
 _LEAST_MEMORY = 1 << 20
-_INGEST, _GRID = options_of(IngestOptions), options_of(GridOptions)
+_INGEST, _GRID, _PROPAGATE = options_of(IngestOptions), options_of(GridOptions), options_of(PropagateConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +116,75 @@ class SamplesSection:
             replace=train.replace,
             cache_memory=_parse_memory(self.cache_memory),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropagateSection:
+    """``[propagate]``: products of the adjacency with the features, before training (see :class:`PropagateConfig`)."""
+
+    steps: int = option(
+        0, "Number of products: A X to A^K X; 0 propagates nothing.", least=0, most=_PROPAGATE["steps"].most
+    )
+    of: str = option_field(_PROPAGATE["of"])
+    normalization: str = option_field(_PROPAGATE["normalization"])
+    ppr: float | None = option_field(_PROPAGATE["ppr"])
+    memory: str | None = option(
+        None,
+        "Memory per rank, such as `3G`, which decides how many columns are multiplied at a time; by default most of"
+        " what is free.",
+    )
+    adjacency: str = option_field(_PROPAGATE["adjacency"])
+    threads: int = option_field(_PROPAGATE["threads"])
+    wait_timeout: float = option_field(_PROPAGATE["wait_timeout"])
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.steps:
+            # Building the options checks them.
+            self.options("", "", 1)
+            return
+        for name, given in options_of(type(self)).items():
+            if getattr(self, name) != given.default:
+                raise InputError(f"{name}: has no effect without steps; remove the key, or set [propagate] steps")
+
+    def options(self, catalog: str, dataset: str, ranks: int, **given: str | None) -> PropagateConfig:
+        """Return the options of the stage.
+
+        Args:
+            catalog: folder of the dataset.
+            ranks: number of row shards.
+            given: further fields.
+
+        Raises:
+            InputError: a value is not allowed.
+        """
+        own = {name: getattr(self, name) for name in _PROPAGATE if name in type(self).__dataclass_fields__}
+        settled = {"catalog": catalog, "dataset": dataset, "ranks": ranks, **given}
+        return PropagateConfig(**{**own, "memory": self.memory and _parse_memory(self.memory), **settled})
+
+    def check_training(self, train: TrainConfig) -> None:
+        """Check that a training reads what is propagated.
+
+        Raises:
+            InputError: it does not.
+        """
+        if not train.mode_kind.reads_rows:
+            raise InputError(
+                f"steps: mode {train.mode} reads no propagated values; remove the key, or set [train] mode ="
+                f" {' or '.join(repr(name) for name, kind in MODES.items() if kind.reads_rows)}"
+            )
+        if train.propagated is not None:
+            raise InputError("steps: [train] propagated names values already; remove one of the two keys")
+        if self.of != "feature":
+            raise InputError(f"of: a training reads propagated features, and not of = {self.of!r}")
+        stored = propagation_of(self.options("", "", 1)).stored
+        missing = sorted(set(train.steps) - {FEATURES, *stored})
+        if missing or (train.steps and not any(train.steps)):
+            shown = ", ".join(map(str, stored))
+            raise InputError(
+                f"steps: [train] steps = {list(train.steps)}, but the section stores {shown}; {FEATURES} are the"
+                " features alone"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,13 +17,16 @@ from gnnloom.storage.errors import IncompleteError, InputError, NotFoundError
 from gnnloom.storage.format.artifact import MANIFEST
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.sections import SamplesSection
+from gnnloom.workflows.recipe.sections import PropagateSection, SamplesSection
 from gnnloom.workflows.recipe.trained_run import is_predicted, is_trained, name_run, run_of
 
-#: Names of all stages in order. A recipe may have no vertex data, links, partition, samples, training or prediction.
-STAGES = ("graph", "vertices", "links", "partition", "shards", "samples", "train", "predict")
-#: Stages that train; those before them prepare, on a Dask cluster.
+#: Names of all stages in order, artifacts by their kind. A recipe may have no vertex data, links, partition, samples,
+#: propagated values, training or prediction.
+STAGES = ("graph", "vertices", "links", "partition", "shards", "samples", "propagated", "train", "predict")
+#: Stages that make a run, and no artifact.
 TRAINING = ("train", "predict")
+#: Stages of the ranks; those before them prepare, on a Dask cluster.
+ON_RANKS = ("propagated", *TRAINING)
 
 
 @dataclass(frozen=True)
@@ -64,21 +67,26 @@ class RecipeStages:
 
     @property
     def preparation(self) -> tuple[Stage, ...]:
-        """The stages before training."""
-        return tuple(stage for stage in self.stages if stage.name not in TRAINING)
+        """The stages before those of the ranks."""
+        return tuple(stage for stage in self.stages if stage.name not in ON_RANKS)
 
     @property
-    def training(self) -> tuple[Stage, ...]:
-        """Training and prediction."""
-        return tuple(stage for stage in self.stages if stage.name in TRAINING)
+    def on_ranks(self) -> tuple[Stage, ...]:
+        """Propagation, training and prediction."""
+        return tuple(stage for stage in self.stages if stage.name in ON_RANKS)
+
+    @property
+    def artifacts(self) -> tuple[Stage, ...]:
+        """The stages that make an artifact."""
+        return tuple(stage for stage in self.stages if stage.name not in TRAINING)
 
     @property
     def needs_preparation(self) -> bool:
         return any(not stage.is_done for stage in self.preparation)
 
     @property
-    def needs_training(self) -> bool:
-        return any(not stage.is_done for stage in self.training)
+    def needs_ranks(self) -> bool:
+        return any(not stage.is_done for stage in self.on_ranks)
 
     def within(self, first: str | None, last: str | None) -> RecipeStages:
         """Keep the stages from ``first`` to ``last``.
@@ -120,6 +128,9 @@ def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Reci
     stages = [replace(stage, is_done=stage.is_done and (stage.name != "links" or has_graph)) for stage in stages]
     if recipe.train is not None and "samples" in keys:
         recipe = replace(recipe, train=replace(recipe.train, samples=keys["samples"]), samples=SamplesSection())
+    if recipe.train is not None and "propagated" in keys:
+        train = replace(recipe.train, propagated=keys["propagated"])
+        recipe = replace(recipe, train=train, propagate=PropagateSection())
     config = name_run(recipe, keys["shards"]) if recipe.train is not None else None
     if config is not None:
         run = run_of(recipe, config)
@@ -156,6 +167,8 @@ def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
         # One rank owns all vertices, so its samples do not depend on a partition.
         read = ("graph", "vertices", *(("partition",) if recipe.sampled.ranks > 1 else ()))
         keys["samples"] = samples_key({kind: read_keys[kind] for kind in read if kind in keys}, recipe.sampled)
+    if recipe.propagation is not None:
+        keys["propagated"] = recipe.propagation.key(keys["shards"], read_keys)
     return keys
 
 

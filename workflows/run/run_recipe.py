@@ -15,6 +15,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import run_of
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.recipe.sections import PredictSection
@@ -60,8 +61,11 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
         with cluster_of_ranks(ranks, assignment) as options:
             # The ranks that have served sleep until the client is done, whose failure is everyone's.
             ranks.agree(lambda: None if options is None else work(options))
-    for stage in undone(workload.training):
-        if stage.name == "train":
+    propagation = _propagation(assignment)
+    for stage in undone(workload.on_ranks):
+        if stage.name == "propagated" and propagation is not None:
+            ranks.propagate(propagation)
+        elif stage.name == "train":
             # Before the training, which holds the run's lock until it ends.
             ranks.on_first(lambda: save_recipe(assignment))
             with display.epochs(run_of(workload.config), workload.config.epochs) if ranks.is_first else nullcontext():
@@ -70,6 +74,16 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
             ranks.predict(prediction(assignment))
     ranks.on_first(lambda: write_output(assignment))
     return assignment
+
+
+def _propagation(assignment: Assignment) -> PropagateConfig | None:
+    """The propagation of a recipe on its shards; None if it has none."""
+    found, scratch = assignment.recipe.propagation, assignment.cluster.scratch
+    if found is None:
+        return None
+    return replace(
+        found, shards=assignment.workload.all_keys["shards"], scratch=None if scratch is None else str(scratch)
+    )
 
 
 def _options(request: RecipeRequest, assignment: Assignment) -> dict[str, Any]:

@@ -101,6 +101,9 @@ def _values(recipe: Recipe, name: str, copy: Path) -> dict[str, str]:
         "JOBS": shlex.quote(str(copy.parent)),
         "CATALOG": shlex.quote(str(recipe.catalog.expanduser().resolve())),
         "RANKS": str(ranks),
+        # The last stage that workers run, and the first one of the ranks.
+        "PREPARED": "samples" if recipe.sampled is not None else "shards",
+        "BEGINS": "propagated" if recipe.propagate.steps else "train",
         "NODES": str(_nodes(ranks, slurm.ranks_per_node)),
         "PREPARE_RANKS": str(prepare_ranks),
         "PREPARE_NODES": str(_nodes(prepare_ranks, slurm.ranks_per_node)),

@@ -117,7 +117,7 @@ def summary(assignment: Assignment) -> dict[str, Any]:
     """Return the keys and digests of the artifacts that the stages made, and the result of the run."""
     recipe, workload = assignment.recipe, assignment.workload
     dataset = Catalog(recipe.catalog)[recipe.dataset.name]
-    digests = {stage.name: Artifact(dataset.path / stage.name / stage.key).digest for stage in workload.preparation}
+    digests = {stage.name: Artifact(dataset.path / stage.name / stage.key).digest for stage in workload.artifacts}
     keys = {stage.name: stage.key for stage in workload.stages}
     result = Run.open(dataset, workload.config.run_name).result() if "train" in workload else {}
     return {"dataset": dataset.name, "catalog": str(dataset.path.parent), "keys": keys, "digests": digests, **result}

@@ -13,5 +13,5 @@
 
 # The seed is part of a run's name, so every task writes its own run.
 seed=(--set "train.seed=$SLURM_ARRAY_TASK_ID" @ARRAY_SETTINGS@)
-run_on_ranks --from train "${seed[@]}"
+run_on_ranks --from @BEGINS@ "${seed[@]}"
 write_report "${seed[@]}" || echo "no report was written" >&2

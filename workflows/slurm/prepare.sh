@@ -9,4 +9,4 @@
 @BEGIN@
 
 # One rank is the scheduler, one the client, the others are workers. Finished tasks are kept when the job begins again.
-run_on_ranks --until shards
+run_on_ranks --until @PREPARED@

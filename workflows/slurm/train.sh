@@ -11,5 +11,5 @@
 @REPORT@
 
 # The training continues from its last checkpoint.
-run_on_ranks --from train
+run_on_ranks --from @BEGINS@
 write_report || echo "no report was written" >&2

@@ -196,7 +196,7 @@ def test_a_stale_output_file_is_rewritten_without_starting_ranks(
     out.write_bytes(b"something else")
     again = RecipeRequest(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",))
     monkeypatch.setattr("subprocess.Popen", None)
-    assert not run_recipe(again, NewRanks(), Display()).workload.needs_training
+    assert not run_recipe(again, NewRanks(), Display()).workload.needs_ranks
     assert np.array_equal(np.load(out), np.zeros(120, np.int32))
 
 

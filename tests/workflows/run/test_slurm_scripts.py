@@ -215,3 +215,21 @@ def test_names_with_shell_syntax_do_no_harm_in_a_script(tmp_path: Path) -> None:
     assert f"predict.out={out.removesuffix('.npy')}-3.npy" in "\n".join(calls)
     assert jobs.recipe.name == "recipe--touch-harm.jobs.toml"
     assert not list(tmp_path.rglob("harm*"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "prepared", "begins"),
+    [
+        ((), "shards", "train"),
+        (("train.mode=neighbor", "train.fanout=3,3", "samples.epochs=2"), "samples", "train"),
+        (("train.mode=rows", "train.model=sign", "propagate.steps=2"), "shards", "propagated"),
+    ],
+    ids=["plain", "samples", "propagated"],
+)
+def test_jobs_divide_the_stages_between_workers_and_ranks(
+    tmp_path: Path, settings: tuple[str, ...], prepared: str, begins: str
+) -> None:
+    found = texts(emit(tmp_path, *settings))
+    assert f"--until {prepared}\n" in found["prepare.sh"]
+    for name in ("train.sh", "array.sh"):
+        assert f"--from {begins}" in found[name]

@@ -29,6 +29,7 @@ from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 from gnnloom.workflows.recipe.request import Assignment
 from gnnloom.workflows.recipe.stages import Stage
 
+_PLACES = MappingProxyType({"disk": "on disk", "memory": "in memory"})
 #: What a projection assumes of a partition that does not exist yet.
 _RANDOM_PARTS = "exchange as for random parts, an upper bound"
 
@@ -138,6 +139,19 @@ def _samples(stage: Stage, inputs: StageInputs) -> Projection:
     return Projection(stage.name, stage.key, False, memory, note=note)
 
 
+def _propagated(stage: Stage, inputs: StageInputs) -> Projection:
+    plan = inputs.propagation
+    if plan is None:
+        return Projection(stage.name, stage.key, False, note="features not read yet")
+    found = plan.described()
+    at_a_time, passes, place = (found[name] for name in ("columns_at_a_time", "passes", "adjacency"))
+    note = f"{at_a_time} columns at a time in {passes} passes, adjacency {_PLACES[place]}"
+    note += f"; {_RANDOM_PARTS}" if inputs.expects_random_parts else ""
+    return Projection(
+        stage.name, stage.key, False, found["peak_memory"], found["bytes_written"], found["temporary_bytes"], None, note
+    )
+
+
 def _train(stage: Stage, inputs: StageInputs) -> Projection:
     plan = _training(inputs)
     note = f"{plan.ranks} ranks" + (f"; {_RANDOM_PARTS}" if inputs.expects_random_parts else "")
@@ -156,7 +170,9 @@ def _predict(stage: Stage, inputs: StageInputs) -> Projection:
 
 def _training(inputs: StageInputs) -> TrainProjection:
     config = inputs.assignment.workload.config
-    return project_training(config) if inputs.has_shards else project_new_training(config, inputs.shards)
+    if inputs.has_inputs_of_training:
+        return project_training(config)
+    return project_new_training(config, inputs.shards, inputs.num_inputs)
 
 
 _PROJECTIONS: Mapping[str, Callable[[Stage, StageInputs], Projection]] = MappingProxyType(
@@ -167,6 +183,7 @@ _PROJECTIONS: Mapping[str, Callable[[Stage, StageInputs], Projection]] = Mapping
         "partition": _partition,
         "shards": _shards,
         "samples": _samples,
+        "propagated": _propagated,
         "train": _train,
         "predict": _predict,
     }

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.preparation import preparation_phases
@@ -33,6 +36,9 @@ from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.storage.shards.row_shards import RowShards
+from gnnloom.trainer.config.propagation_plan import Planned, of_this_machine, plan_for, plan_of, propagation_of
+from gnnloom.trainer.propagation.memory import RankSizes as PropagationSizes
+from gnnloom.trainer.propagation.memory import rank_sizes
 from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
@@ -264,8 +270,52 @@ class StageInputs:
         return known_work(self._dataset, layout, self._stored_graph.artifact.key)[0]
 
     @cached_property
-    def has_shards(self) -> bool:
-        return self._stored("shards") is not None
+    def has_inputs_of_training(self) -> bool:
+        """Whether everything that the training reads is there."""
+        keys = self.assignment.workload.all_keys
+        return all(self._stored(kind) is not None for kind in ("shards", "samples", "propagated") if kind in keys)
+
+    @property
+    def num_inputs(self) -> int:
+        """Matrices of as many columns as there are features that are the input of the model."""
+        given, propagation = self.recipe.training, self.recipe.propagation
+        if propagation is None:
+            return 1
+        return len(given.steps) or 1 + len(propagation_of(propagation).stored)
+
+    @property
+    def propagation(self) -> Planned | None:
+        """What the ranks will do that propagate; None if it is not known how many columns there are.
+
+        Raises:
+            BudgetError: the memory is too small.
+        """
+        config, shards = self.recipe.propagation, self._stored("shards")
+        if config is None:
+            return None
+        memory, threads = of_this_machine(config)
+        if shards is not None:
+            stored = RowShards(shards)
+            return plan_of(config, stored, rank_sizes(stored), memory, threads)
+        columns = self.vertices.num_features if config.of == "feature" else self.vertices.num_classes
+        if not columns:
+            return None
+        parts = self.parts
+        sizes = [
+            PropagationSizes.expected(
+                num_rows=own,
+                num_halo=halo,
+                num_sent=sent,
+                nnz=nonzeros,
+                dtype=self._index_dtype,
+                is_sorted=self.recipe.shards.reorder == "none",
+                weighted=self.graph.weighted,
+            )
+            for own, halo, sent, nonzeros in zip(
+                parts.vertices, parts.received, parts.sent, parts.nonzeros, strict=True
+            )
+        ]
+        return plan_for(config, self.graph.num_vertices, columns, sizes, memory, threads)
 
     @cached_property
     def shards(self) -> ShardSizes:
@@ -297,8 +347,13 @@ class StageInputs:
             symmetric=graph.symmetric,
             weighted=graph.weighted,
             ranks=tuple(RankSizes(*sizes, read) for sizes in ranks),
-            index_bytes=index_dtype(max(map(sum, zip(parts.vertices, parts.received, strict=True)))).itemsize,
+            index_bytes=self._index_dtype.itemsize,
         )
+
+    @property
+    def _index_dtype(self) -> np.dtype[Any]:
+        """The dtype of column ids of row shards."""
+        return index_dtype(max(map(sum, zip(self.parts.vertices, self.parts.received, strict=True))))
 
     def _grid_shards(self) -> GridSizes:
         graph, vertices = self.graph, self.vertices
