@@ -1,7 +1,7 @@
 """A^3 X of an R-MAT graph: columns in blocks from and to disk, and the same products with everything in memory.
 
     python tests/benchmarks/bench_propagate.py [--scale small|full] [--rmat N] [--dim N] [--memory SIZE] [--rounds N]
-        [--group FOLDER] [--catalog FOLDER] [--only-disk]
+        [--group FOLDER] [--catalog FOLDER] [--dataset NAME] [--only-disk]
 
 One rank with a thread per core multiplies three times. ``gnnloom propagate`` gets ``--memory``, by default what 16
 columns at a time need with the adjacency on disk, and stores every step; it reads the features, and the adjacency if
@@ -12,7 +12,8 @@ include the start.
 
 ``--group`` is the folder of a control group whose limit then holds for all processes of ``propagate`` and for the pages
 that they read and write. The figures are seconds per nonzero and column. Prints a table and lines ``RESULT name value
-unit``. ``--catalog`` keeps the graph, and drops the steps.
+unit``. ``--catalog`` keeps the graph, and drops the steps. ``--dataset`` takes another graph of that catalog, which has
+row shards for one rank. In a temporary catalog, the features are on disk once, in the shards, while steps are made.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--group", type=Path, help="folder of a control group with a limit of memory")
     parser.add_argument("--catalog", type=Path, help="folder that keeps the graph [default: a temporary one]")
+    parser.add_argument("--dataset", help="a dataset of the catalog instead of an R-MAT graph")
     parser.add_argument("--folder", type=Path, help="folder for the temporary catalog [default: the system's]")
     parser.add_argument("--only-disk", action="store_true", help="leave out the side in memory, which may not fit")
     parser.add_argument("--in-memory", nargs=2, metavar=("CATALOG", "NAME"), help=argparse.SUPPRESS)
@@ -67,12 +69,7 @@ def main() -> None:
     # Two matrices of 16 columns, and what a rank has of each row.
     memory = options.memory or BASE_BYTES + (128 << 20) + (2 * 4 * 16 + 24) * (1 << rmat)
     with catalog_in(options.catalog, options.folder) as catalog:
-        name = f"rmat-{rmat}-{dim}"
-        dataset = gnnloom.generate(
-            name, "rmat", catalog=catalog, workers=0, scale=rmat, edge_factor=EDGE_FACTOR, memory="1G"
-        )
-        gnnloom.features(dataset, "random", workers=0, dim=dim, classes=CLASSES)
-        row_shards(dataset, 1, "block")
+        name = options.dataset or _generated(catalog, rmat, dim, is_kept=options.catalog is not None)
         sides: dict[str, Callable[[], Figures]] = {
             "propagate": lambda: _propagate(catalog, name, memory, options.group)
         }
@@ -84,7 +81,21 @@ def main() -> None:
         for _ in range(rounds):
             for side, measure in sides.items():
                 found[side].append(measure())
-    _report(rmat, dim, memory, found)
+    _report(options.dataset or f"R-MAT {rmat}", memory, found)
+
+
+def _generated(catalog: Path, rmat: int, dim: int, *, is_kept: bool) -> str:
+    """The name of the dataset with the graph and its row shards."""
+    name = f"rmat-{rmat}-{dim}"
+    dataset = gnnloom.generate(
+        name, "rmat", catalog=catalog, workers=0, scale=rmat, edge_factor=EDGE_FACTOR, memory="1G"
+    )
+    gnnloom.features(dataset, "random", workers=0, dim=dim, classes=CLASSES)
+    row_shards(dataset, 1, "block")
+    if not is_kept:
+        # The shards have them, too.
+        dataset.remove_artifact("vertices", dataset.vertices().artifact.key, force=True)
+    return name
 
 
 def _propagate(catalog: Path, name: str, memory: int, group: Path | None) -> Figures:
@@ -144,11 +155,12 @@ def _multiply_in_memory(catalog: str, name: str) -> None:
     print(json.dumps({"wall": wall, "processor": processor, "peak": peak_memory(), "seconds": wall}))
 
 
-def _report(rmat: int, dim: int, memory: int, found: Mapping[str, list[Figures]]) -> None:
+def _report(graph: str, memory: int, found: Mapping[str, list[Figures]]) -> None:
     disk = found["propagate"][-1]
     work = STEPS * disk["nonzeros"] * disk["columns"]
-    where = f"{disk['columns_at_a_time']} columns at a time, {disk['passes']} passes, adjacency on {disk['adjacency']}"
-    print(f"\nA^{STEPS} X of R-MAT {rmat} x {dim}, {disk['nonzeros']:,} nonzeros; {memory / 2**20:,.0f} MiB: {where}")
+    where = f"{disk['columns_at_a_time']} at a time, {disk['passes']} passes, adjacency on {disk['adjacency']}"
+    size = f"{disk['nonzeros']:,} nonzeros, {disk['columns']} columns; {memory / 2**20:,.0f} MiB"
+    print(f"\nA^{STEPS} X of {graph}, {size}: {where}")
     print(f"{'':12}{'wall s':>10}{'cpu s':>10}{'MiB':>10}{'ps per nonzero and column':>28}")
     for side, several in found.items():
         wall, processor, peak = (
