@@ -25,11 +25,11 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.links.all_targets import top_targets
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.decoders.registry import decoder_kind
 from gnnloom.trainer.links.pair_rows import PairRows
 from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
-from gnnloom.trainer.links.top import top_targets
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE
@@ -137,7 +137,7 @@ class PairScorer:
     def top(
         self, sources: NDArray[np.int64], count: int, known: Lists
     ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
-        """The best targets of some sources; see :func:`gnnloom.trainer.links.top.top_targets`.
+        """The best targets of some sources; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
 
         Exact. Needs memory for the number of every vertex and for blocks of vectors.
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.links.all_targets import filtered_ranks
 from gnnloom.trainer.links.bilinear import Cosine, DistMult, Dot
 from gnnloom.trainer.links.decoder import Decoder
-from gnnloom.trainer.links.filtered import filtered_ranks
 from gnnloom.trainer.links.perceptron import Perceptron
 from gnnloom.trainer.links.ranking import ListRanks
 from gnnloom.trainer.links.scoring import BlockSizes, Lists, score_all

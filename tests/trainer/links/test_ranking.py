@@ -139,6 +139,25 @@ def test_figures_of_lists_are_those_of_the_evaluator(kind: str) -> None:
     assert_close(found, [float(expected[name].mean()) for name in ("mrr", "hits@1", "hits@3", "hits@10")], dtype="f4")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_figures_are_those_of_the_evaluators_of_ogb(kind: str) -> None:
+    """By the evaluators themselves, where ogb is installed; of tensors, as their branch for NumPy fails."""
+    evaluator = pytest.importorskip("ogb.linkproppred").Evaluator
+    lone, positive, negative = LoneCommunicator(), drawn(kind, 300, 1), drawn(kind, 200, 2)
+    pool, given = PoolRanks.of(lone, PLACE, positive, negative), {"y_pred_pos": positive, "y_pred_neg": negative}
+    for name, count in (("ogbl-ddi", 20), ("ogbl-collab", 50), ("ogbl-ppa", 100)):
+        assert pool.hits(count) == evaluator(name=name).eval(given)[f"hits@{count}"]
+    if kind != "special":
+        # scikit-learn refuses infinite scores.
+        assert_close(pool.auc() or 0, evaluator(name="ogbl-vessel").eval(given)["rocauc"])
+    many = drawn(kind, 300 * 40, 3).view(300, 40)
+    lists = ListRanks.of_scores(lone, PLACE, positive, many)
+    found = evaluator(name="ogbl-citation2").eval({"y_pred_pos": positive, "y_pred_neg": many})
+    expected = [float(found[f"{name}_list"].double().mean()) for name in ("mrr", "hits@1", "hits@3", "hits@10")]
+    # The evaluator computes ranks in float32.
+    assert_close([lists.mean_reciprocal_rank(), *(lists.hits(count) for count in (1, 3, 10))], expected, dtype="f4")
+
+
 def test_what_is_not_a_number_never_helps() -> None:
     lone, nan = LoneCommunicator(), float("nan")
     positive, negative = torch.tensor([nan, 1.0, 3.0]), torch.tensor([2.0, nan, -torch.inf, 0.0])

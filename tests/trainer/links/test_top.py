@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.links.all_targets import top_targets
 from gnnloom.trainer.links.bilinear import Dot
 from gnnloom.trainer.links.scoring import BlockSizes, Lists
-from gnnloom.trainer.links.top import top_targets
 from support.link_targets import NUM_VERTICES, SMALL, known_of, made, targets_of, whole
 from support.thread_ranks import on_thread_ranks
 

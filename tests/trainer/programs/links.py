@@ -15,15 +15,14 @@ from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.links.all_targets import filtered_ranks, top_targets
 from gnnloom.trainer.links.bilinear import Dot
-from gnnloom.trainer.links.filtered import filtered_ranks
 from gnnloom.trainer.links.losses import LOSSES
 from gnnloom.trainer.links.negatives import JointNegatives, NegativeSampler, Positives, UniformNegatives
 from gnnloom.trainer.links.pair_rows import PairRows
 from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
 from gnnloom.trainer.links.scoring import AllTargets, BlockSizes, Lists
-from gnnloom.trainer.links.top import top_targets
 from gnnloom.trainer.place.place import Place
 
 NUM_VERTICES, DIM, NUM_PAIRS = 200, 5, 300

@@ -17,9 +17,9 @@ from gnnloom.storage.matrix.removal import entry_positions
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.links.all_targets import filtered_ranks
 from gnnloom.trainer.links.baselines import baseline_figures, list_figures, pool_figures
 from gnnloom.trainer.links.distribution import score_distribution
-from gnnloom.trainer.links.filtered import filtered_ranks
 from gnnloom.trainer.links.losses import LOSSES
 from gnnloom.trainer.links.negatives import (
     DegreeNegatives,

@@ -1,4 +1,4 @@
-"""The targets with the highest scores for each source, among all vertices but some, such as those already linked."""
+"""Targets among all vertices but some, such as those already linked: the best of a source, and ranks of given ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Request
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.links.scoring import AllTargets, Lists, SourceBlock
+from gnnloom.trainer.links.ranking import Higher, positive_scores
+from gnnloom.trainer.links.scoring import AllTargets, Lists, SourceBlock, score_all
 from gnnloom.trainer.place.arrays import as_array
 
 
@@ -57,6 +58,41 @@ def top_targets(
         found = _gathered(targets, mine)
         vertex[span], score[span] = found.vertex, found.score
     return as_array(vertex), as_array(score)
+
+
+def filtered_ranks(targets: AllTargets, pairs: NDArray[np.int64], known: Lists) -> Higher:
+    """Count the vertices that score higher with a pair's source than its target does. Collective.
+
+    This is the filtered setting of Bordes, Usunier, Garcia-Duran, Weston, Yakhnenko, "Translating Embeddings for
+    Modeling Multi-relational Data" (NIPS 2013), section 4.2: the source itself and its known targets do not count, and
+    equal scores share the middle of their places. Scores have the same bits wherever they are computed, and the
+    ranks' counts are integers, so the result is exact, ties included, and the same on any number of ranks.
+
+    Args:
+        pairs: (num_pairs, 2) int64 this rank's sources and targets, any number of them.
+        known: known targets of every pair's source; the pair's own target may be among them.
+
+    Returns:
+        Counts for this rank's pairs; see :class:`gnnloom.trainer.links.ranking.ListRanks`.
+    """
+    comm, place = targets.comm, targets.place
+    score = positive_scores(score_all(targets.pair_rows, targets.rows, targets.decoder, pairs))
+    found = np.zeros((2, len(pairs)), np.int64)
+    for block in targets.blocks(pairs[:, 0], known, pairs[:, 1]):
+        own = slice(*block.span)
+        limit = place.empty((len(block.rows),), score.dtype)
+        if block.rank == comm.rank:
+            limit.copy_(score[own])
+        comm.broadcast(limit, block.rank, Kind.METRICS)
+        counts, column = place.zeros((2, len(limit)), torch.int64), limit.unsqueeze(1)
+        for _, scores in targets.scores(block, torch.inf):
+            # Vertices that do not count have a score that is not a number, which is neither above nor as high.
+            counts[0] += (scores > column).sum(1)
+            counts[1] += (scores >= column).sum(1)
+        comm.all_reduce(counts, Kind.METRICS)
+        if block.rank == comm.rank:
+            found[:, own] = counts
+    return Higher(*found)
 
 
 def _none(targets: AllTargets, num_sources: int, count: int) -> _Found:
