@@ -52,6 +52,9 @@ POOLS: Final[Mapping[str, str]] = {VALID: "valid_pool", TEST: "test_pool"}
 #: Without another number, a step takes one of so many parts of the training pairs. All of them at once would leave
 #: nothing to multiply with.
 _PARTS: Final = 10
+#: Steps that a rehearsal takes of an epoch. They are alike, but what a step keeps is there while the next one begins,
+#: and its tensors differ a little from those before, so that they leave gaps in the workspace.
+_REHEARSED: Final = 2
 #: Number of the decoder among what is created with a seed.
 _OF_DECODER: Final = 1
 
@@ -322,8 +325,7 @@ class PairObjective(Objective):
         step_of = order.forward(pairs.number) // size
         excluding = _excluding(operator) if self.given.options["exclude_targets"] else None
         try:
-            # The steps of a rehearsal are alike.
-            for step in range(1 if operator.grid.place.rehearses else self.num_steps):
+            for step in range(min(self.num_steps, _REHEARSED) if operator.grid.place.rehearses else self.num_steps):
                 if excluding is not None:
                     choose = _of_step(order, size, step)
                     # A rank may find that the weights that are left cannot be normalized.

@@ -84,7 +84,7 @@ class RankMemory:
         return self.workspace + self.adjacency + self.batches + self.others
 
 
-def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
+def rehearse(opened: OpenedRun, rank: int, *, is_warm: bool = False) -> RankMemory | None:
     """The memory of a rank; None if the training cannot be rehearsed, see :func:`why_unknown`. Communicates nothing.
 
     Assumes that all vertices are in the training split, or for batches of training vertices, that the rank owns as
@@ -93,19 +93,16 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
 
     Args:
         opened: by any rank, with the options that samples or a partition decide.
+        is_warm: this process has rehearsed another rank of the same training.
     """
-    config, kind = opened.config, opened.config.mode_kind
+    config = opened.config
     if why_unknown(config) is not None:
         return None
     try:
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
         with np.errstate(all="ignore"), seeded(config.seed), _one_thread():
-            # Once without counting, so that what is imported is not counted. Batches load numba's kernels in their
-            # first step, which takes twice as long while allocations are traced.
-            with Unperformed(first := _unwritten(config)):
-                uncounted = _Rehearsal(opened, rank, first)
-                if kind.is_sampled:
-                    uncounted.mode.train_epoch(0, uncounted.update)
+            if not is_warm:
+                _import_all(opened, rank)
             with _unwritten(config) as memory, Unperformed(memory):
                 return _Rehearsal(opened, rank, memory).run()
     except GnnloomError:
@@ -114,6 +111,19 @@ def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
     except Exception as error:  # noqa: BLE001
         logger.info("run %s: its memory is not known: %s: %s", config.run_name, type(error).__name__, error)
         return None
+
+
+def _import_all(opened: OpenedRun, rank: int) -> None:
+    """Rehearse without counting, so that what is imported is not counted."""
+    config = opened.config
+    with Unperformed(memory := _unwritten(config)):
+        uncounted = _Rehearsal(opened, rank, memory)
+        # Batches and pairs load numba's kernels in their first step, which takes twice as long while allocations are
+        # traced; pairs load others when they are ranked.
+        if config.mode_kind.is_sampled or config.on_pairs:
+            uncounted.mode.train_epoch(0, uncounted.update)
+        if config.on_pairs and config.evaluates:
+            uncounted.evaluate()
 
 
 def why_unknown(config: TrainConfig) -> str | None:
@@ -219,7 +229,7 @@ class _Rehearsal:
             # as buffers, is there in the epochs after it.
             is_last = epoch == _EPOCHS - 1
             if self.config.evaluates if is_last else 0 < self.config.eval_every < self.config.epochs:
-                self._evaluate()
+                self.evaluate()
             checkpoint = self._checkpoint()
         model.eval()
         if self.config.save_embeddings:
@@ -241,7 +251,8 @@ class _Rehearsal:
             getattr(self.shards.shards, "read_shares", (0.0, 0.0)),
         )
 
-    def _evaluate(self) -> None:
+    def evaluate(self) -> None:
+        """Take the memory of the scores of the whole graph and of their metrics for the moment."""
         self.session.model.eval()
         with torch.no_grad():
             scores = self.mode.scores()
