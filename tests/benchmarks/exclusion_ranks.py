@@ -5,8 +5,9 @@ python -m mpi4py tests/benchmarks/exclusion_ranks.py CONFIGURATION WIDTH ROUNDS
 CONFIGURATION is a training's, as JSON, with algorithm p2p; its shards and its model are used. An epoch is one step of
 two layers of WIDTH columns, forward and backward, with Adam; the features' product is not kept, as it changes with what
 is excluded. Prints JSON, figures of the busiest rank: medians over the rounds of the seconds of both epochs
-(``excluding``, ``whole``), of their processor seconds, and of the seconds that the choice of the pairs takes; medians
-of the ratios within a round (``ratio``); the peak memory of each rank.
+(``excluding``, ``whole``), of their processor seconds, and of the seconds that the choice of the pairs takes, which is
+longer in the first step of an epoch (``first choice``); medians of the ratios within a round (``ratio``); the peak
+memory of each rank.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.meters import peak_memory
 from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.target_edges import PairsOfStep
 from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.options import ModelOptions
@@ -70,7 +73,11 @@ def main(content: str, width: str, rounds: str) -> None:
     model = MODELS[config.model].load()(operator, options, Dropout(0.0, 0, place), 0)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     started = time.perf_counter()
-    operator.prepare_targets(GraphPairs(dataset))
+    pairs = GraphPairs(dataset)
+    operator.prepare_targets(pairs)
+    step_of = partial(_step_of, KeyedPermutation(pairs.num_pairs, 0))
+    # Loads the compiled permutation.
+    step_of(np.arange(1))
     found: dict[str, list[float]] = defaultdict(list, {"prepare": [time.perf_counter() - started]})
     generator = torch.Generator().manual_seed(comm.rank)
     shape = operator.layout(0).num_rows, dim
@@ -86,7 +93,7 @@ def main(content: str, width: str, rounds: str) -> None:
         for name in ("whole", "excluding"):
             comm.barrier()
             begun, worked = time.perf_counter(), time.process_time()
-            operator.exclude(None if name == "whole" else partial(_chosen, number % SHARE))
+            operator.exclude(None if name == "whole" else PairsOfStep(step_of, number % SHARE, SHARE))
             chosen = time.perf_counter() - begun
             step()
             worked = time.process_time() - worked
@@ -96,6 +103,8 @@ def main(content: str, width: str, rounds: str) -> None:
                 found[name].append(time.perf_counter() - begun)
                 found[f"{name} processor"].append(worked)
                 found[f"{name} choice"].append(chosen)
+            else:
+                found[f"{name} first choice"].append(chosen)
     for name in ("", " processor"):
         both = zip(found[f"excluding{name}"], found[f"whole{name}"], strict=True)
         found[f"ratio{name}"] = [excluding / whole for excluding, whole in both]
@@ -106,10 +115,9 @@ def main(content: str, width: str, rounds: str) -> None:
         print(json.dumps(report | {"memory": figures[:, -1].tolist()}))
 
 
-def _chosen(number: int, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Pseudo-random tenths of the pairs."""
-    mixed = (numbers * 0x9E3779B1) & 0xFFFFFFFF
-    return (mixed >= number << 28) & (mixed < (number << 28) + (1 << 32) // SHARE)
+def _step_of(order: KeyedPermutation, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Random tenths of the pairs, as a training takes them."""
+    return order.forward(numbers) * SHARE // order.size
 
 
 if __name__ == "__main__":

@@ -27,10 +27,30 @@ from gnnloom.trainer.place.place import Place
 #: Says of (k,) int64 numbers of pairs which ones a step excludes, as (k,) bool. All ranks say the same of a number.
 Chosen = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 
+#: From (k,) int64 numbers of pairs, the (k,) int64 number of the step of an epoch that takes each.
+StepOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 #: Pairs that a choice is asked about at a time.
 _CHOSEN_AT_ONCE: Final = 1 << 16
 #: Pairs that a rank reads at a time, and sends on before it reads more.
 _PAIRS_READ: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class PairsOfStep:
+    """The choice of what one of the steps of an epoch takes; see :data:`Chosen`.
+
+    Attributes:
+        step_of: the same object in all steps of an epoch, so that each pair is looked up once an epoch.
+        step: number of the step.
+        num_steps: of the epoch.
+    """
+
+    step_of: StepOf
+    step: int
+    num_steps: int
+
+    def __call__(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.equal(self.step_of(numbers), self.step)
 
 
 class PairSource(Protocol):
@@ -209,6 +229,8 @@ class TargetEntries:
         self._of_number = of_number[order].astype(index_dtype(len(self._number)))
         self._weight = None if entries.weight is None else entries.weight[order]
         self._offset = np.searchsorted(block[order], np.arange(len(shapes) + 1))
+        # The steps of the entries' pairs, and what said so, of the last epoch.
+        self._step, self._step_of = np.empty(0, np.uint8), None
         # Not found again in every step, as pairs seldom occur twice.
         self._repeats = bool(self._is_repeated(np.arange(len(order))).any())
 
@@ -229,12 +251,21 @@ class TargetEntries:
 
     def _kept(self, choose: Chosen) -> NDArray[np.int64]:
         """Positions of the entries whose pairs are chosen."""
-        # Some at a time, so that what the choice computes stays in the caches.
-        is_chosen = np.empty(len(self._number), bool)
+        if not isinstance(choose, PairsOfStep):
+            return np.flatnonzero(self._asked(choose, np.dtype(bool)))
+        if self._step_of is not choose.step_of:
+            self._step = self._asked(choose.step_of, step_dtype(choose.num_steps))
+            self._step_of = choose.step_of
+        return np.flatnonzero(self._step == choose.step)
+
+    def _asked(self, ask: Callable[[NDArray[np.int64]], NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """(num_entries,) what is said of the pair of each entry."""
+        # Some at a time, so that what is computed of them stays in the caches.
+        answer = np.empty(len(self._number), dtype)
         for start in range(0, len(self._number), _CHOSEN_AT_ONCE):
             numbers = self._number[start : start + _CHOSEN_AT_ONCE]
-            is_chosen[start : start + len(numbers)] = choose(numbers)
-        return np.flatnonzero(is_chosen[self._of_number])
+            answer[start : start + len(numbers)] = ask(numbers)
+        return answer[self._of_number]
 
     def _is_repeated(self, kept: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(len(kept),) bool, whether an entry is the same as the one before it."""
@@ -245,6 +276,11 @@ class TargetEntries:
         first = np.searchsorted(kept, self._offset[:-1])
         found[first[first < len(kept)]] = False
         return found
+
+
+def step_dtype(num_steps: int) -> np.dtype[Any]:
+    """The smallest dtype that holds the number of any step."""
+    return np.min_scalar_type(max(0, num_steps - 1))
 
 
 def remaining_degree(degree: NDArray[np.float64], excluded: NDArray[np.float64]) -> NDArray[np.float64]:

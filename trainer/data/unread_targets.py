@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.csr import index_dtype
-from gnnloom.trainer.data.target_edges import Chosen, ExcludedEntries, PairSource
+from gnnloom.trainer.data.target_edges import Chosen, ExcludedEntries, PairsOfStep, PairSource, step_dtype
 from gnnloom.trainer.place.arrays import as_array, tensor_dtype
 from gnnloom.trainer.place.place import Place
 
@@ -41,6 +41,7 @@ class UnreadTargets:
         self._place, self._shapes, self._weighted = place, shapes, weighted
         self._counts = [round(share * directions * source.num_pairs) for share in shares]
         self._num_pairs, count = source.num_pairs, sum(self._counts)
+        self._steps = self._ids(0)
         widths = [max((shape[side] for shape in shapes), default=0) for side in (0, 1)]
         # They arrive, are joined, and are numbered and sorted by an order of their own.
         momentary = [self._ids(count) for _ in range(2 * (3 + weighted) + 3)]
@@ -61,6 +62,9 @@ class UnreadTargets:
         share = float(np.mean(choose(asked))) if len(asked) else 0.0
         # Whether each pair is chosen, whether each entry is, and the positions of these.
         count = len(self)
+        if isinstance(choose, PairsOfStep):
+            # The step of each entry is kept.
+            self._steps = self._ids(count * step_dtype(choose.num_steps).itemsize // 8)
         momentary = [self._ids(count // 8), self._ids(count // 8), self._ids(round(share * count))]
         found = [
             ExcludedEntries(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.data.target_edges import Entries, TargetEntries, remaining_degree
+from gnnloom.trainer.data.target_edges import Entries, PairsOfStep, TargetEntries, remaining_degree
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 from gnnloom.trainer.operators.operator import LayerPlan
 from gnnloom.trainer.operators.p2p import PointToPoint
@@ -41,6 +42,27 @@ def test_an_entry_of_several_chosen_pairs_is_excluded_once_from_each_block() -> 
     # Without the first of the two, the second one stands for the entry.
     first, _ = targets.chosen(lambda numbers: np.equal(numbers, 3))
     assert first.row_sums().tolist() == [0, 4]
+
+
+def test_steps_of_an_epoch_take_what_a_choice_takes_and_look_up_every_pair_once() -> None:
+    rng = np.random.default_rng(0)
+    row, column, number = (rng.integers(0, bound, 300) for bound in (20, 30, 90))
+    targets = TargetEntries(Entries(row, column, number, None), rng.integers(0, 2, 300), [(20, 30), (20, 30)])
+    asked = list[int]()
+
+    def in_order(order: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        asked.extend(numbers.tolist())
+        return order[numbers]
+
+    for num_steps in (3, 90, 300):
+        step_of = partial(in_order, rng.permutation(300) % num_steps)
+        taken = [targets.chosen(PairsOfStep(step_of, step, num_steps)) for step in (1, 0, 2)]
+        assert sorted(asked) == np.unique(number).tolist()
+        for step, blocks in zip((1, 0, 2), taken, strict=True):
+            expected = targets.chosen(partial(PairsOfStep.__call__, PairsOfStep(step_of, step, num_steps)))
+            for mine, other in zip(blocks, expected, strict=True):
+                assert (mine.row.tolist(), mine.column.tolist()) == (other.row.tolist(), other.column.tolist())
+        asked.clear()
 
 
 def test_a_row_whose_entries_are_all_excluded_has_degree_zero_whatever_was_rounded() -> None:

@@ -29,6 +29,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
 from gnnloom.trainer.data.open_shards import VertexRows
+from gnnloom.trainer.data.target_edges import PairsOfStep
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.decoder import Decoder
@@ -322,16 +323,20 @@ class PairObjective(Objective):
         labels = loss.labels  # type: ignore[attr-defined]
         pairs, size = labels.sets[TRAIN], self.step_pairs
         order = self.order(epoch)
-        step_of = order.forward(pairs.number) // size
+
+        def step_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+            return order.forward(numbers) // size
+
+        own_step = step_of(pairs.number)
         excluding = _excluding(operator) if self.given.options["exclude_targets"] else None
         try:
             for step in range(min(self.num_steps, _REHEARSED) if operator.grid.place.rehearses else self.num_steps):
                 if excluding is not None:
-                    choose = _of_step(order, size, step)
+                    choose = PairsOfStep(step_of, step, self.num_steps)
                     # A rank may find that the weights that are left cannot be normalized.
                     together(operator.grid.comm, partial(excluding.exclude, choose))
                 count = min(size, self.pairs.num_pairs[TRAIN] - step * size)
-                yield self._whole_loss(labels, pairs.take(step_of == step), Step(TRAIN, count, epoch), step)
+                yield self._whole_loss(labels, pairs.take(own_step == step), Step(TRAIN, count, epoch), step)
         finally:
             if excluding is not None:
                 excluding.exclude(None)
@@ -443,11 +448,6 @@ def routed_pairs(comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], p
     found = pairs.changed(exchanged)
     # Pairs of a source follow each other, so its vector stays in the caches.
     return found.take(np.lexsort((found.number, found.source)))
-
-
-def _of_step(order: KeyedPermutation, size: int, step: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
-    """Tells which pairs a step takes, from their numbers."""
-    return lambda numbers: order.forward(numbers) // size == step
 
 
 def _excluding(operator: Operator) -> ExcludingOperator:
