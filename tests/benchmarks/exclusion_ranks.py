@@ -68,7 +68,7 @@ def main(content: str, width: str, rounds: str) -> None:
     shards, place = dataset.row_shards(key=config.shards), Place(getattr(torch, config.feature_dtype))
     multiplies = config.model != "gat"
     operator = PointToPoint(comm, shards.shard(comm.rank), NORMALIZATION[config.model], place, multiplies=multiplies)
-    own = {"heads": 4, "negative_slope": 0.2} if config.model == "gat" else {}
+    own = {"heads": 4, "negative_slope": 0.2, "attention": "v1"} if config.model == "gat" else {}
     options = ModelOptions((dim, dim, dim), own=own)
     model = MODELS[config.model].load()(operator, options, Dropout(0.0, 0, place), 0)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

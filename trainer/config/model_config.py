@@ -12,7 +12,7 @@ from gnnloom.storage.option import Group, option_field, options_of, parse_named
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.fields import Config, option, own_values, shared_option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
-from gnnloom.trainer.models.kind import ModelKind
+from gnnloom.trainer.models.kind import ModelKind, ModelWork
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.models.registry import MODELS, model_kind
 
@@ -27,8 +27,8 @@ _MOST_COLUMNS = 1 << 20
 _option = partial(option, group=Group.MODEL)
 
 
-def _model_option(name: str) -> Any:
-    return option_field(shared_option(MODELS, "model", name, Group.MODEL), free=False)
+def _model_option(name: str, *, free: bool = False) -> Any:
+    return option_field(shared_option(MODELS, "model", name, Group.MODEL), free=free)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,7 @@ class ModelConfig(Config):
     unit_embedding: bool = _option(False, "Scale each vertex's embedding to length 1 before the last layer")
     heads: int = _model_option("heads")
     negative_slope: float = _model_option("negative_slope")
+    attention: str = _model_option("attention", free=True)
     normalization: str = _option(
         "auto",
         "Normalization of the adjacency; auto: the model's usual one",
@@ -154,6 +155,12 @@ class ModelConfig(Config):
         """Bytes of a number of the features, the activations and their gradients."""
         return {"bfloat16": 2, "float32": 4, "float64": 8}[self.feature_dtype]
 
+    @property
+    def model_work(self) -> ModelWork | None:
+        """What the layers of the model compute and keep; None if it is not known."""
+        kind = self.model_kind
+        return None if kind.work is None else kind.work_with(kind.work, self.own_model_options())
+
     def own_model_options(self) -> dict[str, Any]:
         """The options of the model by name, with defaults filled in.
 
@@ -223,7 +230,16 @@ class ModelConfig(Config):
 
 _FIELDS = frozenset(ModelConfig.__dataclass_fields__)
 #: What gnnloom's models do between and in their layers.
-_BETWEEN_LAYERS = ("bias", "norm", "residual", "unit_embedding", "product_order", "heads", "negative_slope")
+_BETWEEN_LAYERS = (
+    "bias",
+    "norm",
+    "residual",
+    "unit_embedding",
+    "product_order",
+    "heads",
+    "negative_slope",
+    "attention",
+)
 
 
 def settled_normalization(model: str, normalization: str) -> str:

@@ -76,7 +76,7 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 #: Free fields that decide the result if they are given. The names of runs are those that they had before there were
 #: such fields.
-_IF_GIVEN = ("mode_options", "embed", "draw_once", "propagated", "steps")
+_IF_GIVEN = ("mode_options", "embed", "draw_once", "propagated", "steps", "attention")
 
 
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
@@ -279,7 +279,8 @@ class TrainConfig(
         """Names of the fields that determine the result."""
         decides = {field.name for field in dataclasses.fields(self) if not field.metadata["free"]}
         decides |= {"ranks"} if self.mode_kind.ranks_decide else set()
-        decides |= {name for name in _IF_GIVEN if getattr(self, name)} | self.task_options
+        options = options_of(type(self))
+        decides |= {name for name in _IF_GIVEN if getattr(self, name) != options[name].default} | self.task_options
         return decides | ({"eval_every"} if self.lr_follows_evaluations else set())
 
     def changes_since(self, before: TrainConfig) -> list[str]:

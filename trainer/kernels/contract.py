@@ -143,8 +143,10 @@ class Attended(NamedTuple):
 
     Attributes:
         values: (num_columns, heads, dim) values z of the columns.
-        source: (num_columns, heads) scores s of the columns, of the dtype of sums.
-        target: (num_rows, heads) scores t of the rows, likewise.
+        source: (num_columns, heads) scores s of the columns, of the dtype of sums. Of dynamic attention (heads, dim)
+            vectors a, likewise.
+        target: (num_rows, heads) scores t of the rows, likewise. Of dynamic attention (num_rows, heads, dim) values t
+            of the rows, of the dtype of the values.
     """
 
     values: Tensor
@@ -178,7 +180,7 @@ class SoftmaxGradient(NamedTuple):
     Attributes:
         rows: (num_rows, 4, heads) of the dtype of sums: the target score, the maximum over all columns, the inverse of
             the total, and the sum over the features of the output times its gradient. What an entry needs of its row is
-            in one place.
+            in one place. Of dynamic attention (num_rows, 3, heads), without the target score.
         output: (num_rows, heads, dim) gradient of the output, of the dtype of the values.
     """
 
@@ -196,6 +198,11 @@ class EdgeSoftmax(Protocol):
         weight_ij = exp(e_ij) / sum over k of exp(e_ik)
         out_i = sum over j of weight_ij z_j
 
+    Dynamic attention has other scores, for which t_i is a vector (Brody, Alon, Yahav, "How Attentive are Graph
+    Attention Networks?", ICLR 2022, equation 7):
+
+        e_ij = a . LeakyReLU(z_j + t_i)
+
     Values and outputs have one dtype, scores that of its sums. ``progress`` is called now and then, as in
     :class:`SparseProduct`. The number of threads changes no bit of a result, and neither does the processor for the
     kernels in C.
@@ -203,6 +210,11 @@ class EdgeSoftmax(Protocol):
 
     @property
     def nnz(self) -> int: ...
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the scores are those of dynamic attention."""
+        ...
 
     def accumulate(
         self,
@@ -226,7 +238,7 @@ class EdgeSoftmax(Protocol):
     def gradients(
         self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress = None
     ) -> None:
-        """Write the gradients of the columns' values and scores, and this pattern's part of that of the target scores.
+        """Write the gradients of what the columns have, and this pattern's part of the gradients of the rest.
 
         Args:
             result: is overwritten.
@@ -245,6 +257,19 @@ def num_column_ranges(nnz: int, num_rows: int) -> int:
     and head, so there are no more ranges than entries in a row.
     """
     return 1 << (max(1, min(nnz // max(1, num_rows), _MOST_COLUMN_RANGES)).bit_length() - 1)
+
+
+#: See :func:`num_vector_ranges`.
+_MOST_VECTOR_RANGES: Final = 64
+_VECTOR_RANGE_ENTRIES: Final = 4096
+
+
+def num_vector_ranges(nnz: int) -> int:
+    """Number of ranges whose parts of the vectors' gradients in dynamic attention are formed apart, and added in order.
+
+    It depends on the pattern alone, so that the number of threads changes no bit.
+    """
+    return max(1, min(nnz // _VECTOR_RANGE_ENTRIES, _MOST_VECTOR_RANGES))
 
 
 class HeadsStep(IntEnum):

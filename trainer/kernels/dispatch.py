@@ -159,23 +159,24 @@ def has_c_kernels() -> bool:
     return chosen_library() is not None
 
 
-def edge_softmax(pattern: CSR, negative_slope: float, place: Place) -> EdgeSoftmax:
+def edge_softmax(pattern: CSR, negative_slope: float, place: Place, *, dynamic: bool = False) -> EdgeSoftmax:
     """Prepare a pattern for attention of its rows over its columns; weights are ignored.
 
     Args:
         negative_slope: slope of the LeakyReLU below 0.
+        dynamic: with the scores of GATv2.
     """
     if place.rehearses:
-        return UnperformedSoftmax(pattern, place)
+        return UnperformedSoftmax(pattern, place, dynamic=dynamic)
     library = chosen_library()
     # Importing numba takes 0.4 s and 60 MB; transposing a pattern needs it, or a missing C library.
     if library is not None:
         from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax  # noqa: PLC0415
 
-        return CEdgeSoftmax(library, pattern, negative_slope, place)
+        return CEdgeSoftmax(library, pattern, negative_slope, place, dynamic=dynamic)
     from gnnloom.trainer.kernels.numba_attention import NumbaEdgeSoftmax  # noqa: PLC0415 - likewise
 
-    return NumbaEdgeSoftmax(pattern, negative_slope, place)
+    return NumbaEdgeSoftmax(pattern, negative_slope, place, dynamic=dynamic)
 
 
 def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:

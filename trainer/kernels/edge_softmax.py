@@ -5,6 +5,7 @@ each pattern adds to a running maximum, sum and weighted sum, which are scaled d
 (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018). The adjoint computes the weights again from
 the maximum and the sum, so nothing of the size of the edges is stored. It visits every entry once, column by column:
 one row of the output's gradient is fetched for the gradients of the column and for that of the row's target score.
+In dynamic attention, a row's gradient is as wide as a column's, so the adjoint also visits every entry row by row.
 """
 
 from __future__ import annotations
@@ -12,32 +13,60 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import IntEnum
 
+import torch
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
-from gnnloom.trainer.kernels.contract import Attended, Progress, SoftmaxGradient, SoftmaxState, num_column_ranges
+from gnnloom.trainer.kernels.contract import (
+    Attended,
+    Progress,
+    SoftmaxGradient,
+    SoftmaxState,
+    num_column_ranges,
+    num_vector_ranges,
+)
+from gnnloom.trainer.kernels.elementwise import add_in_order
 from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import RowRange
 
 
+class Sweep(IntEnum):
+    """A pass over all entries of the adjoint; the numbers are those of attention.h."""
+
+    #: Column by column, for the gradients of its value and score, and the parts of those of all target scores.
+    COLUMNS = 1
+    #: Dynamic attention: column by column, for the gradients of its value.
+    DYNAMIC_COLUMNS = 3
+    #: Dynamic attention: row by row, for the gradients of its value.
+    DYNAMIC_ROWS = 4
+
+
 class PatternSoftmax(ABC):
     """What the implementations of :class:`gnnloom.trainer.kernels.contract.EdgeSoftmax` share."""
 
-    def __init__(self, pattern: CSR, negative_slope: float, place: Place) -> None:
+    def __init__(self, pattern: CSR, negative_slope: float, place: Place, *, dynamic: bool = False) -> None:
         """Prepare a pattern and its transpose; weights are ignored."""
         threads = place.threads
-        self.nnz, self._place, self._slope = pattern.nnz, place, negative_slope
+        self.nnz, self._place, self._slope, self.is_dynamic = pattern.nnz, place, negative_slope, dynamic
         self._indptr, self._indices = pattern.indptr, pattern.indices
         # The gradient of a column sums over its rows. With the transpose, one thread sums a whole column, in one order.
         by_column = transposed(replace(pattern, data=None))
         self._column_indptr, self._rows = by_column.indptr, by_column.indices
         self._row_ranges = threads.balanced_ranges(self._indptr)
         self._row_slices = threads.slices(self._row_ranges, self._indptr)
-        num_ranges = num_column_ranges(pattern.nnz, pattern.num_rows)
-        self._column_ranges = threads.balanced_ranges(self._column_indptr, num_ranges)
+        if dynamic:
+            num_ranges = num_vector_ranges(pattern.nnz)
+            self._sweeps = {
+                Sweep.DYNAMIC_COLUMNS: threads.balanced_ranges(self._column_indptr, num_ranges),
+                Sweep.DYNAMIC_ROWS: threads.balanced_ranges(self._indptr, num_ranges),
+            }
+        else:
+            num_ranges = num_column_ranges(pattern.nnz, pattern.num_rows)
+            self._sweeps = {Sweep.COLUMNS: threads.balanced_ranges(self._column_indptr, num_ranges)}
 
     @abstractmethod
     def _attend(
@@ -53,13 +82,14 @@ class PatternSoftmax(ABC):
         """Compute ranges of rows."""
 
     @abstractmethod
-    def _column_gradients(
-        self, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
+    def _sweep(
+        self, sweep: Sweep, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
     ) -> None:
-        """Compute ranges of columns.
+        """Compute ranges of columns or rows.
 
         Args:
-            result: its ``target`` is (len(ranges), num_rows, heads), which gets the sums over each range.
+            result: one of its tensors gets the sums over each range, so it has a dimension more: ``target`` is
+                (len(ranges), num_rows, heads), or in dynamic attention ``source`` (len(ranges), heads, dim) float64.
         """
 
     def accumulate(
@@ -71,33 +101,60 @@ class PatternSoftmax(ABC):
         begins: bool = True,
         progress: Progress = None,
     ) -> None:
-        _check(given, state[:2], () if output is None else (output,))
+        self._check(given, state[:2], () if output is None else (output,))
         slices = self._row_slices if progress else [self._row_ranges]
         self._attend(given, state, output, begins=begins, slices=slices, progress=progress)
 
     def gradients(
         self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress = None
     ) -> None:
-        of_target = result.target
-        _check(given, (gradient.rows, result.source, of_target), (gradient.output, result.values))
+        sums, values = [gradient.rows, result.source], [gradient.output, result.values]
+        (values if self.is_dynamic else sums).append(result.target)
+        self._check(given, sums, values)
+        if self.is_dynamic:
+            self._dynamic_gradients(given, gradient, result, progress)
+        else:
+            self._static_gradients(given, gradient, result, progress)
+
+    def _static_gradients(
+        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress
+    ) -> None:
         # Several columns add to the same row: threads have parts of their own, which are summed in one order.
-        ranges, step = self._column_ranges, self._place.threads.num_threads
+        ranges, step, of_target = self._sweeps[Sweep.COLUMNS], self._place.threads.num_threads, result.target
         parts = self._place.empty((min(step, len(ranges)), *of_target.shape), of_target.dtype)
         of_target.zero_()
         for start in range(0, len(ranges), step):
             some = ranges[start : start + step]
-            self._column_gradients(given, gradient, result._replace(target=parts[: len(some)]), some)
+            self._sweep(Sweep.COLUMNS, given, gradient, result._replace(target=parts[: len(some)]), some)
             for part in parts[: len(some)]:
                 of_target += part
             if progress is not None:
                 progress()
 
+    def _dynamic_gradients(
+        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress
+    ) -> None:
+        total = self._place.zeros(result.source.shape, torch.float64)
+        for sweep, ranges in self._sweeps.items():
+            parts = self._place.empty((len(ranges), *total.shape), total.dtype)
+            step = len(ranges) if progress is None else self._place.threads.num_threads
+            for start in range(0, len(ranges), max(1, step)):
+                some = slice(start, start + step)
+                self._sweep(sweep, given, gradient, result._replace(source=parts[some]), ranges[some])
+                if progress is not None:
+                    progress()
+            add_in_order(total, parts, self._place)
+        result.source.copy_(total)
 
-def _check(given: Attended, sums: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Raise ValueError if tensors are of another dtype, or not contiguous."""
-    dtype = given.values.dtype
-    scores = given.source, given.target, *sums
-    for name, expected, tensors in (("scores", sum_dtype(dtype), scores), ("values", dtype, (given.values, *values))):
-        for tensor in tensors:
-            if tensor.dtype != expected or not tensor.is_contiguous():
-                raise ValueError(f"attention: {name} are {tensor.dtype}, not contiguous {expected}")
+    def _check(self, given: Attended, sums: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+        """Raise ValueError if tensors are of another dtype, or not contiguous."""
+        dtype = given.values.dtype
+        scores = (given.source,) if self.is_dynamic else given[1:]
+        stored = (given.values, given.target) if self.is_dynamic else given[:1]
+        for name, expected, tensors in (
+            ("scores", sum_dtype(dtype), (*scores, *sums)),
+            ("values", dtype, (*stored, *values)),
+        ):
+            for tensor in tensors:
+                if tensor.dtype != expected or not tensor.is_contiguous():
+                    raise ValueError(f"attention: {name} are {tensor.dtype}, not contiguous {expected}")

@@ -21,7 +21,7 @@ from gnnloom.trainer.kernels.contract import (
     SoftmaxGradient,
     SoftmaxState,
 )
-from gnnloom.trainer.kernels.edge_softmax import PatternSoftmax
+from gnnloom.trainer.kernels.edge_softmax import PatternSoftmax, Sweep
 from gnnloom.trainer.kernels.numba_rows import narrowed, widened
 from gnnloom.trainer.place.arrays import array_dtype, as_array
 from gnnloom.trainer.place.threads import RowRange, Threads
@@ -32,7 +32,7 @@ Dense = NDArray[Any]
 class _Arrays(NamedTuple):
     """An :class:`Attended` as arrays, and the slope of the LeakyReLU below 0, of the dtype of sums.
 
-    For gradients, ``target`` are the ``rows`` of a :class:`SoftmaxGradient`.
+    For static gradients, ``target`` are the ``rows`` of a :class:`SoftmaxGradient`.
     """
 
     values: Dense
@@ -66,24 +66,34 @@ class NumbaEdgeSoftmax(PatternSoftmax):
         attended, result = self._arrays(given), given.values[:0] if output is None else output
         sums = _State(as_array(state.maximum), as_array(state.total), as_array(state.weighted), as_array(result))
 
+        accumulate = _accumulate_dynamic if self.is_dynamic else _accumulate
+
         def kernel(start: int, stop: int) -> None:
-            _accumulate(self._indptr, self._indices, attended, sums, begins, start, stop)
+            accumulate(self._indptr, self._indices, attended, sums, begins, start, stop)
 
         for ranges in slices:
             self._place.threads.run(kernel, ranges)
             if progress is not None:
                 progress()
 
-    def _column_gradients(
-        self, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
+    def _sweep(
+        self, sweep: Sweep, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
     ) -> None:
-        attended, output = self._arrays(given._replace(target=gradient.rows)), as_array(gradient.output)
-        of_values, of_source, parts = (as_array(tensor) for tensor in result)
-        part_of = {start: part for (start, _), part in zip(ranges, parts, strict=True)}
-        shared = self._column_indptr, self._rows, attended, output, of_values, of_source
+        numbers, output = as_array(gradient.rows), as_array(gradient.output)
+        of_values, of_source, of_target = (as_array(tensor) for tensor in result)
+        parts = {start: number for number, (start, _) in enumerate(ranges)}
 
         def kernel(start: int, stop: int) -> None:
-            _column_gradients(*shared, part_of[start], start, stop)
+            number, by_column = parts[start], (self._column_indptr, self._rows)
+            if sweep is Sweep.COLUMNS:
+                attended = self._arrays(given._replace(target=gradient.rows))
+                _column_gradients(*by_column, attended, output, of_values, of_source, of_target[number], start, stop)
+                return
+            shared = self._arrays(given), numbers, output
+            if sweep is Sweep.DYNAMIC_COLUMNS:
+                _dynamic_columns(*by_column, *shared, of_values, of_source[number], start, stop)
+            else:
+                _dynamic_rows(self._indptr, self._indices, *shared, of_target, of_source[number], start, stop)
 
         self._place.threads.run(kernel, ranges)
 
@@ -232,6 +242,132 @@ def _column_gradients(
         for head in range(heads):
             for each in range(dim):
                 of_values[column, head, each] = narrowed(sums[head, each], of_values[column, head, each])
+
+
+@njit(cache=True, nogil=True)
+def _dynamic_score(value: Dense, target: Dense, vector: Dense, slope: Any) -> Any:
+    """The score of one entry and head: a . LeakyReLU(z + t)."""
+    score = vector.dtype.type(0)
+    for each in range(len(vector)):
+        total = widened(value[each]) + widened(target[each])
+        score += vector[each] * _leaky(total, total, slope)
+    return score
+
+
+@njit(cache=True, nogil=True)
+def _accumulate_dynamic(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    attended: _Arrays,
+    state: _State,
+    begins: bool,
+    start: int,
+    stop: int,
+) -> None:
+    values, vector, target, slope = attended
+    maximum, total, weighted, output = state
+    heads, dim = values.shape[1], values.shape[2]
+    sums, factor = np.empty((heads, dim), total.dtype), np.empty(heads, total.dtype)
+    for row in range(start, stop):
+        for head in range(heads):
+            if begins:
+                maximum[row, head], total[row, head] = -np.inf, 0
+            before = maximum[row, head]
+            for entry in range(indptr[row], indptr[row + 1]):
+                score = _dynamic_score(values[indices[entry], head], target[row, head], vector[head], slope)
+                maximum[row, head] = max(maximum[row, head], score)
+            factor[head] = 1 if before == maximum[row, head] else np.exp(before - maximum[row, head])
+            total[row, head] *= factor[head]
+        if begins:
+            sums[:] = 0
+        else:
+            _scaled(weighted[row], factor, sums)
+        for entry in range(indptr[row], indptr[row + 1]):
+            column = indices[entry]
+            for head in range(heads):
+                # Computed again, as a row with many entries would need memory for all of their scores.
+                score = _dynamic_score(values[column, head], target[row, head], vector[head], slope)
+                weight = np.exp(score - maximum[row, head])
+                total[row, head] += weight
+                for each in range(dim):
+                    sums[head, each] += weight * widened(values[column, head, each])
+        _finish(sums, total[row], weighted, output, row)
+
+
+@njit(cache=True, nogil=True)
+def _dynamic_columns(
+    column_indptr: NDArray[np.int64],
+    rows: NDArray[Any],
+    attended: _Arrays,
+    numbers: Dense,
+    output: Dense,
+    of_values: Dense,
+    of_vector: Dense,
+    start: int,
+    stop: int,
+) -> None:
+    values, vector, target, slope = attended
+    heads, dim = values.shape[1], values.shape[2]
+    sums, slopes = np.empty((heads, dim), vector.dtype), np.empty((heads, dim), vector.dtype)
+    of_vector[:] = 0
+    for column in range(start, stop):
+        sums[:] = 0
+        slopes[:] = 0
+        for entry in range(column_indptr[column], column_indptr[column + 1]):
+            row = rows[entry]
+            for head in range(heads):
+                value = values[column, head]
+                score = _dynamic_score(value, target[row, head], vector[head], slope)
+                weight = np.exp(score - numbers[row, 0, head]) * numbers[row, 1, head]
+                of_weight = -numbers[row, 2, head]
+                for each in range(dim):
+                    of_weight += widened(value[each]) * widened(output[row, head, each])
+                for each in range(dim):
+                    sums[head, each] += weight * widened(output[row, head, each])
+                    total = widened(value[each]) + widened(target[row, head, each])
+                    slopes[head, each] += _leaky(weight * of_weight, total, slope)
+        for head in range(heads):
+            for each in range(dim):
+                found = sums[head, each] + vector[head, each] * slopes[head, each]
+                of_vector[head, each] += widened(values[column, head, each]) * slopes[head, each]
+                of_values[column, head, each] = narrowed(found, of_values[column, head, each])
+
+
+@njit(cache=True, nogil=True)
+def _dynamic_rows(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    attended: _Arrays,
+    numbers: Dense,
+    output: Dense,
+    of_target: Dense,
+    of_vector: Dense,
+    start: int,
+    stop: int,
+) -> None:
+    values, vector, target, slope = attended
+    heads, dim = values.shape[1], values.shape[2]
+    slopes = np.empty((heads, dim), vector.dtype)
+    of_vector[:] = 0
+    for row in range(start, stop):
+        slopes[:] = 0
+        for entry in range(indptr[row], indptr[row + 1]):
+            for head in range(heads):
+                value = values[indices[entry], head]
+                score = _dynamic_score(value, target[row, head], vector[head], slope)
+                weight = np.exp(score - numbers[row, 0, head]) * numbers[row, 1, head]
+                of_weight = -numbers[row, 2, head]
+                for each in range(dim):
+                    of_weight += widened(value[each]) * widened(output[row, head, each])
+                for each in range(dim):
+                    total = widened(value[each]) + widened(target[row, head, each])
+                    slopes[head, each] += _leaky(weight * of_weight, total, slope)
+        for head in range(heads):
+            for each in range(dim):
+                # LeakyReLU(u) is its slope times u = z + t: the parts of z and t are added by column and by row.
+                of_vector[head, each] += widened(target[row, head, each]) * slopes[head, each]
+                found = vector[head, each] * slopes[head, each]
+                of_target[row, head, each] = narrowed(found, of_target[row, head, each])
 
 
 @njit(cache=True, nogil=True)

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import Attended, RowReader, RowsOnDisk, num_column_ranges
+from gnnloom.trainer.kernels.contract import Attended, RowReader, RowsOnDisk, num_column_ranges, num_vector_ranges
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL, UNLIMITED
@@ -272,9 +272,10 @@ def unperformed_by_columns(matrix: CSR, num_parts: int) -> Sequence[UnperformedP
 class UnperformedSoftmax:
     """See :class:`gnnloom.trainer.kernels.contract.EdgeSoftmax`; leaves every output as it is."""
 
-    def __init__(self, pattern: CSR, place: Place) -> None:
+    def __init__(self, pattern: CSR, place: Place, *, dynamic: bool = False) -> None:
         """Keep the memory of the pattern and of its transpose."""
-        self.nnz, self._num_ranges = pattern.nnz, num_column_ranges(pattern.nnz, pattern.num_rows)
+        self.nnz, self.is_dynamic = pattern.nnz, dynamic
+        self._num_parts = min(place.threads.num_threads, num_column_ranges(pattern.nnz, pattern.num_rows))
         self._place, empty = place, _empty(pattern)
         transposed = (pattern.num_columns + 1, np.int64), (pattern.nnz, index_dtype(pattern.num_rows))
         self._kept = pattern, *(empty((count,), np.dtype(kind)) for count, kind in transposed)
@@ -283,11 +284,12 @@ class UnperformedSoftmax:
         """Compute nothing."""
 
     def gradients(self, *given: Any) -> None:
-        """Take the memory of the parts of the target scores' gradient."""
+        """Take the memory of the parts of the sum that ranges of columns or rows form apart."""
         result: Attended = given[2]
-        of_target = result.target
-        num_parts = min(self._place.threads.num_threads, self._num_ranges)
-        self._place.empty((num_parts, *of_target.shape), of_target.dtype)
+        if self.is_dynamic:
+            self._place.empty((2 * num_vector_ranges(self.nnz), *result.source.shape), torch.float64)
+        else:
+            self._place.empty((self._num_parts, *result.target.shape), result.target.dtype)
 
 
 class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]

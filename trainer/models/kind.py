@@ -19,12 +19,14 @@ class Widths:
         inner: of H W, its first product with a weight.
         after: of its output.
         bias: layers have biases.
+        own: the model's own options.
     """
 
     before: Sequence[int]
     inner: Sequence[int]
     after: Sequence[int]
     bias: bool
+    own: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _same_inner(after: Sequence[int], options: Mapping[str, Any]) -> Sequence[int]:  # noqa: ARG001
@@ -67,6 +69,10 @@ class ModelWork:
 UNKNOWN = ModelWork(weights=2, kept=2, passing=3)
 
 
+def _same_work(work: ModelWork, options: Mapping[str, Any]) -> ModelWork:  # noqa: ARG001
+    return work
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelKind(Placed):
     """A model that can be chosen.
@@ -87,6 +93,7 @@ class ModelKind(Placed):
         takes_steps: its input are the features and what was propagated of them, which only modes of rows read.
         work: what its layers compute and keep, for planning. None if it is not known: the planner then refuses the
             model, and its memory is projected as the most that one of gnnloom's takes.
+        work_with: changes ``work`` to what it is with some options of the model's own.
         options: the model's own options by name. Those of gnnloom's models are fields of ModelConfig; all others are
             given as ``--model-options name=value``.
         on_edges: the model is a module of torch that takes the edges of a batch, and runs in modes that give them.
@@ -104,6 +111,7 @@ class ModelKind(Placed):
     is_rowwise: bool = False
     takes_steps: bool = False
     work: ModelWork | None = None
+    work_with: Callable[[ModelWork, Mapping[str, Any]], ModelWork] = _same_work
     options: Mapping[str, Option] = field(default_factory=dict)
     on_edges: bool = False
     read_options: Callable[[Sequence[str]], dict[str, Any]] | None = None

@@ -13,6 +13,11 @@ from gnnloom.trainer.operators.operator import LayerPlan
 HEAD_OPTIONS: Final[Mapping[str, Option]] = {
     "heads": Option(default=4, help="Number of attention heads, which share the hidden width", least=1),
     "negative_slope": Option(default=0.2, help="Slope of the attention's LeakyReLU for negative values", below=1.0),
+    "attention": Option(
+        default="v1",
+        help="Attention of GAT (v1), or of GATv2 (v2), where each vertex ranks its neighbors in its own order",
+        choices=("v1", "v2"),
+    ),
 }
 
 

@@ -1,7 +1,8 @@
 """Attention of a rank's rows over their own and halo columns, as one differentiable operation.
 
-Velickovic et al., "Graph Attention Networks" (ICLR 2018), section 2.1, over row shards. The softmax runs over all
-stored in-neighbors, including a stored self loop, like PyG's GATConv with ``add_self_loops=False``.
+Velickovic et al., "Graph Attention Networks" (ICLR 2018), section 2.1, over row shards, and the dynamic attention of
+Brody, Alon, Yahav, "How Attentive are Graph Attention Networks?" (ICLR 2022). The softmax runs over all stored
+in-neighbors, including a stored self loop, like PyG's GATConv and GATv2Conv with ``add_self_loops=False``.
 """
 
 from __future__ import annotations
@@ -34,10 +35,18 @@ from gnnloom.trainer.place.place import Place
 class Attention:
     """The pattern of a rank's rows, prepared for attention; sums and gradients are in the workspace."""
 
-    def __init__(self, matrix: ShardMatrix[Any], negative_slope: float, place: Place, traffic: Traffic) -> None:
-        own, halo = matrix.in_memory()
-        self.own = edge_softmax(own, negative_slope, place)
-        self.halo = edge_softmax(halo, negative_slope, place)
+    def __init__(
+        self,
+        matrix: ShardMatrix[Any],
+        negative_slope: float,
+        place: Place,
+        traffic: Traffic,
+        *,
+        dynamic: bool = False,
+    ) -> None:
+        self.own, self.halo = (
+            edge_softmax(pattern, negative_slope, place, dynamic=dynamic) for pattern in matrix.in_memory()
+        )
         self.place, self.traffic = place, traffic
 
 
@@ -52,17 +61,17 @@ class NeighborRows:
 
     def __init__(self, matrix: ShardMatrix[Any], exchange: HaloExchange | None, grid: ProcessGrid) -> None:
         self.matrix, self.exchange, self._grid = matrix, exchange, grid
-        self._prepared: dict[float, Attention] = {}
+        self._prepared: dict[tuple[float, bool], Attention] = {}
         self._excluded: tuple[ExcludedEntries, ExcludedEntries] | None = None
-        self._without: dict[float, Attention] = {}
+        self._without: dict[tuple[float, bool], Attention] = {}
 
-    def attention(self, negative_slope: float) -> Attention:
+    def attention(self, negative_slope: float, *, dynamic: bool = False) -> Attention:
         """Attention over these rows, prepared once, or once for every step that excludes entries."""
-        prepared = self._prepared if self._excluded is None else self._without
-        if negative_slope not in prepared:
-            given = self._grid.place, self._grid.comm.traffic
-            prepared[negative_slope] = Attention(self._present(), negative_slope, *given)
-        return prepared[negative_slope]
+        prepared, key = self._prepared if self._excluded is None else self._without, (negative_slope, dynamic)
+        if key not in prepared:
+            given = negative_slope, self._grid.place, self._grid.comm.traffic
+            prepared[key] = Attention(self._present(), *given, dynamic=dynamic)
+        return prepared[key]
 
     def exclude(self, excluded: tuple[ExcludedEntries, ExcludedEntries] | None) -> None:
         """Attend to all but some entries of the own and the halo columns from now on; None for all."""
@@ -106,28 +115,24 @@ class Attending:
         self.begun: tuple[SoftmaxState, Tensor | None] | None = None
         self.gradient: SoftmaxGradient | None = None
 
-    def begin(self, own: Tensor, source: Tensor, target: Tensor) -> Tensor:
+    def begin(self, own: Attended) -> Tensor:
         """Sum over the rank's own columns.
 
         Args:
-            own: (num_columns, heads, dim) values of the rank's vertices.
-            source: (num_columns, heads) their scores as sources, of the dtype of sums.
-            target: (num_rows, heads) likewise, scores as targets of those that the rows belong to.
+            own: of the rank's vertices as columns, and of those that the rows belong to.
 
         Returns:
             (1,) a token for :meth:`finish`, by which autograd knows that it comes later.
         """
-        result: Tensor = _Own.apply(self, own, source, target)  # type: ignore[no-untyped-call]
+        result: Tensor = _Own.apply(self, *own)  # type: ignore[no-untyped-call]
         return result
 
-    def finish(self, begun: Tensor, halo: Tensor, source: Tensor, target: Tensor) -> Tensor:
+    def finish(self, begun: Tensor, halo: Attended) -> Tensor:
         """Add the halo's contribution, and normalize.
 
         Args:
             begun: the token that :meth:`begin` returned.
-            halo: (num_halo, heads, dim) values of the halo's vertices.
-            source: (num_halo, heads) their scores as sources.
-            target: (num_rows, heads) as in :meth:`begin`.
+            halo: of the halo's vertices as columns; what the rows have is the same as in :meth:`begin`.
 
         Returns:
             (num_rows, heads, dim) sums of the columns' values, weighted by attention.
@@ -135,7 +140,7 @@ class Attending:
         Raises:
             ValueError: called without :meth:`begin`, or twice.
         """
-        result: Tensor = _Halo.apply(self, begun, halo, source, target)  # type: ignore[no-untyped-call]
+        result: Tensor = _Halo.apply(self, begun, *halo)  # type: ignore[no-untyped-call]
         return result
 
 
@@ -188,13 +193,15 @@ class _Halo(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         *saved, maximum, total, output = ctx.saved_tensors
         halo, place = Attended(*saved), ctx.step.attention.place
-        gradient = place.contiguous(gradient)
-        rows = place.empty((len(maximum), 4, maximum.shape[1]), maximum.dtype)
-        rows[:, 0], rows[:, 1] = halo.target, maximum
-        torch.reciprocal(total, out=rows[:, 2])
+        gradient, is_dynamic = place.contiguous(gradient), ctx.step.attention.halo.is_dynamic
+        rows = place.empty((len(maximum), 3 if is_dynamic else 4, maximum.shape[1]), maximum.dtype)
+        if not is_dynamic:
+            rows[:, 0] = halo.target
+        rows[:, -3] = maximum
+        torch.reciprocal(total, out=rows[:, -2])
         # By linearity, the sum over a row's edges of weight times (z times gradient) is the output times the gradient:
         # no extra pass over the edges.
-        rows[:, 3] = head_sums(gradient, output, place)
+        rows[:, -1] = head_sums(gradient, output, place)
         ctx.step.gradient = SoftmaxGradient(rows, gradient)
         with ctx.step.attention.traffic.timing(SPMM):
             # The gradient of the token makes autograd visit the own columns next; they use `step.gradient`.

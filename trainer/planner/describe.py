@@ -108,7 +108,7 @@ def work_of(config: TrainConfig) -> ModelWork:
             f"mode {config.mode}: its epochs depend on the batches that are drawn, and the planner knows only mode"
             f" {planned}; `gnnloom train --mode {config.mode} --plan` projects memory and disk space"
         )
-    work = config.model_kind.work
+    work = config.model_work
     if work is None:
         known = ", ".join(name for name, kind in MODELS.items() if kind.work is not None)
         raise InputError(f"model {config.model}: the planner knows only {known}")
@@ -135,7 +135,7 @@ def workload(
     before, after = options.dims[:-1], options.dims[1:]
     inner = tuple(known.inner(after, options.own))
     size = np.dtype(config.dtype).itemsize
-    matrices, vectors = known.parameters(Widths(before, inner, after, options.bias))
+    matrices, vectors = known.parameters(Widths(before, inner, after, options.bias, options.own))
     forward, back = exchanges or (None, None)
     return Workload(
         num_vertices=graph.num_vertices,

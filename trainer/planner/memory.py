@@ -131,7 +131,7 @@ class _Rank:
     @classmethod
     def of_row_shard(cls, shards: RowSizes, rank: RankSizes, config: TrainConfig, options: ModelOptions) -> _Rank:
         n = max(1, shards.num_vertices)
-        share, work = rank.own / n, config.model_kind.work or UNKNOWN
+        share, work = rank.own / n, config.model_work or UNKNOWN
         # The transpose of an undirected graph is the same matrix; attention needs none, and models on rows no matrix.
         matrices = 0 if config.model_kind.is_rowwise else 1 if shards.symmetric or work.attends else 2
         footprint = Footprint(
@@ -210,7 +210,7 @@ def _layer_peak(
         column: bytes of one column of a whole dense matrix.
         entries: bytes of one number per nonzero of this rank.
     """
-    model = config.model_kind.work or UNKNOWN
+    model = config.model_work or UNKNOWN
     # Sums of several products are float32, and then rounded.
     sums = 3 if config.precision == "bf16" and num_ranks > 1 else 1
     # Beside the output itself, which features a layer lets through is one bit each.
@@ -241,5 +241,5 @@ def _layer_peak(
 
 
 def _num_weights(config: ModelConfig, options: ModelOptions) -> int:
-    weights = (config.model_kind.work or UNKNOWN).weights
+    weights = (config.model_work or UNKNOWN).weights
     return sum(weights * before * after + after for before, after in options.pairs)

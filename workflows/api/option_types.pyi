@@ -188,6 +188,7 @@ class TrainKeywords(TypedDict, total=False):
     unit_embedding: bool
     heads: int
     negative_slope: float
+    attention: str
     normalization: str
     train_features: bool
     embed: int

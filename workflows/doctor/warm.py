@@ -321,11 +321,15 @@ def _call_attention(pattern: CSR, place: Place) -> None:
     shared, source, target = head_scores(values.requires_grad_(), vector, vector, 2, place)
     (shared.sum() + source.sum() + target.sum()).backward()  # type: ignore[no-untyped-call]
     given = Attended(values.detach(), source.detach(), target.detach())
-    softmax, output = edge_softmax(pattern, 0.2, place), torch.empty_like(given.values)
-    state = SoftmaxState.empty(torch.empty((2, 1, 4), dtype=place.sum_dtype), 2, 1, place)
-    softmax.accumulate(given, state, output)
-    rows = torch.stack([given.target, *state[:2], head_sums(output, given.values, place)], 1)
-    softmax.gradients(given, SoftmaxGradient(rows, output), Attended(*(tensor.clone() for tensor in given)))
+    output, state = torch.empty_like(given.values), torch.empty((2, 1, 4), dtype=place.sum_dtype)
+    sums = SoftmaxState.empty(state, 2, 1, place)
+    for attended in (given, Attended(given.values, vector, given.values)):
+        dynamic = attended.source is vector
+        softmax = edge_softmax(pattern, 0.2, place, dynamic=dynamic)
+        softmax.accumulate(attended, sums, output)
+        numbers = [*sums[:2], head_sums(output, given.values, place)]
+        rows = torch.stack(numbers if dynamic else [given.target, *numbers], 1)
+        softmax.gradients(attended, SoftmaxGradient(rows, output), Attended(*(tensor.clone() for tensor in attended)))
 
 
 def _cached_kernels() -> dict[tuple[str, str], Any]:

@@ -43,6 +43,7 @@ class Case:
         dense: (num_rows, own + halo columns) the pattern.
         num_own: leading columns, of the first pattern.
         scale: of the scores.
+        dynamic: scores are those of GATv2.
     """
 
     dense: NDArray[np.bool_]
@@ -53,20 +54,25 @@ class Case:
     scale: float
     wide: bool
     seed: int
+    dynamic: bool = False
 
     def patterns(self) -> list[tuple[CSR, slice]]:
         parts = slice(0, self.num_own), slice(self.num_own, self.dense.shape[1])
         return [(_csr(self.dense[:, part], wide=self.wide), part) for part in parts]
 
     def tensors(self) -> list[Tensor]:
-        """Values, source and target scores, and the gradient of the output; none begins where a vector would."""
+        """What is attended, and the gradient of the output; none begins where a vector would."""
         (rows, columns), heads, dim = self.dense.shape, self.heads, self.dim
         rng, sums = np.random.default_rng(self.seed), torch.float32 if self.dtype == torch.bfloat16 else self.dtype
-        shapes = (columns, heads, dim), (columns, heads), (rows, heads), (rows, heads, dim)
+        given: tuple[tuple[tuple[int, ...], float, torch.dtype], ...]
+        if self.dynamic:
+            # The scale of a score is that of its vector, times the root of the width.
+            vector = (heads, dim), self.scale / dim**0.5, sums
+            given = vector, ((rows, heads, dim), 1, self.dtype)
+        else:
+            given = ((columns, heads), self.scale, sums), ((rows, heads), self.scale, sums)
         found = []
-        for shape, scale, dtype in zip(
-            shapes, (1, self.scale, self.scale, 1), (self.dtype, sums, sums, self.dtype), strict=True
-        ):
+        for shape, scale, dtype in ((columns, heads, dim), 1, self.dtype), *given, ((rows, heads, dim), 1, self.dtype):
             memory = torch.empty(int(np.prod(shape)) + 1, dtype=dtype)
             memory[1:] = torch.from_numpy(rng.standard_normal(shape).ravel() * scale)
             found.append(memory[1:].view(shape))
@@ -88,43 +94,55 @@ def cases(draw: st.DrawFn) -> Case:
     dtype = draw(st.sampled_from([torch.float32, torch.float64, torch.bfloat16]))
     heads, dim = draw(st.integers(1, 11)), draw(st.sampled_from(WIDTHS))
     scale = draw(st.sampled_from([1.0, 30.0, 1000.0]))
-    return Case(dense, own, heads, dim, dtype, scale, draw(st.booleans()), seed)
+    return Case(dense, own, heads, dim, dtype, scale, draw(st.booleans()), seed, draw(st.booleans()))
 
 
-def _implementations(pattern: CSR, num_threads: int) -> list[EdgeSoftmax]:
+def _implementations(pattern: CSR, num_threads: int, *, dynamic: bool = False) -> list[EdgeSoftmax]:
     """In numba, then in C for every instruction set of this processor."""
     place = Place(num_threads=num_threads)
-    in_c = [CEdgeSoftmax(chosen, pattern, SLOPE, place) for chosen in library.all_libraries()]
-    return [NumbaEdgeSoftmax(pattern, SLOPE, place), *in_c]
+    in_c = [CEdgeSoftmax(chosen, pattern, SLOPE, place, dynamic=dynamic) for chosen in library.all_libraries()]
+    return [NumbaEdgeSoftmax(pattern, SLOPE, place, dynamic=dynamic), *in_c]
 
 
 def _computed(case: Case, number: int, num_threads: int) -> list[Tensor]:
-    """The output, and the gradients of values, source and target scores, by one of the implementations."""
+    """The output, and the gradients of what is attended, by one of the implementations."""
     values, source, target, gradient = case.tensors()
     rows, place = len(target), Place()
     shape = rows, case.heads, case.dim
-    patterns = [(_implementations(pattern, num_threads)[number], part) for pattern, part in case.patterns()]
+    patterns = [
+        (_implementations(pattern, num_threads, dynamic=case.dynamic)[number], part)
+        for pattern, part in case.patterns()
+    ]
     state = SoftmaxState.empty(torch.full(shape, torch.nan, dtype=source.dtype), rows, case.heads, place)
     output = torch.full(shape, torch.nan, dtype=values.dtype)
     for begins, (softmax, part) in zip((True, False), patterns, strict=True):
-        given = Attended(values[part], source[part], target)
+        given = Attended(values[part], source if case.dynamic else source[part], target)
         softmax.accumulate(given, state, None if begins else output, begins=begins, progress=None)
     along = head_sums(gradient, output, place)
-    of_rows = SoftmaxGradient(torch.stack([target, state.maximum, 1 / state.total, along], 1), gradient)
-    of_values, of_source = torch.empty_like(values), torch.empty_like(source)
-    of_target = torch.zeros_like(target)
+    scores = [] if case.dynamic else [target]
+    of_rows = SoftmaxGradient(torch.stack([*scores, state.maximum, 1 / state.total, along], 1), gradient)
+    of_values, of_source, of_target = torch.empty_like(values), torch.zeros_like(source), torch.zeros_like(target)
     for softmax, part in patterns:
-        partly = torch.full_like(target, torch.nan)
-        given = Attended(values[part], source[part], target)
-        softmax.gradients(given, of_rows, Attended(of_values[part], of_source[part], partly))
+        of_scores, partly = (torch.full_like(tensor, torch.nan) for tensor in (source, target))
+        given = Attended(values[part], source if case.dynamic else source[part], target)
+        softmax.gradients(given, of_rows, Attended(of_values[part], of_scores[: len(given.source)], partly))
+        # A vector has parts of both patterns, and a column's score one.
+        of_source[slice(None) if case.dynamic else part] += of_scores[: len(given.source)]
         of_target += partly
     return [output, of_values, of_source, of_target]
 
 
 def _expected(case: Case) -> list[NDArray[np.float64]]:
     values, source, target, gradient = (tensor.double().numpy() for tensor in case.tensors())
-    scores = target[:, None] + source[None]
-    activated, pattern = np.where(scores > 0, scores, SLOPE * scores), case.dense[:, :, None]
+    if case.dynamic:
+        total = target[:, None] + values[None]
+        slopes = np.where(total > 0, 1, SLOPE)
+        activated = np.einsum("hd,ijhd->ijh", source, slopes * total)
+    else:
+        total = target[:, None] + source[None]
+        slopes = np.where(total > 0, 1, SLOPE)
+        activated = slopes * total
+    pattern = case.dense[:, :, None]
     masked: NDArray[np.float64] = np.where(pattern, activated, -np.inf)
     has_columns = np.diff(_csr(case.dense).indptr)[:, None] > 0
     highest = np.where(has_columns, masked.max(1), 0)
@@ -132,8 +150,12 @@ def _expected(case: Case) -> list[NDArray[np.float64]]:
     weights /= np.maximum(weights.sum(1, keepdims=True), 1)
     of_weights = np.einsum("ihd,jhd->ijh", gradient, values)
     of_scores = weights * (of_weights - (weights * of_weights).sum(1, keepdims=True))
-    of_scores *= np.where(scores > 0, 1, SLOPE)
     output, of_values = (np.einsum("ijh,jhd->ihd", weights, values), np.einsum("ijh,ihd->jhd", weights, gradient))
+    if case.dynamic:
+        of_total = of_scores[..., None] * source * slopes
+        of_vectors = np.einsum("ijh,ijhd->hd", of_scores, slopes * total)
+        return [output, of_values + of_total.sum(0), of_vectors, of_total.sum(1)]
+    of_scores *= slopes
     return [output, of_values, of_scores.sum(0), of_scores.sum(1)]
 
 
@@ -160,9 +182,10 @@ def test_the_number_of_threads_changes_no_bit(case: Case) -> None:
         assert all(torch.equal(*pair) for pair in zip(alone, shared, strict=True))
 
 
-def test_without_openmp_a_pool_of_threads_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_without_openmp_a_pool_of_threads_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch, dynamic: bool) -> None:
     dense = np.random.default_rng(0).random((60, 90)) < 0.4
-    case = Case(dense, 70, 4, 32, torch.float32, 1.0, False, 1)
+    case = Case(dense, 70, 4, 32, torch.float32, 1.0, False, 1, dynamic)
     expected = [_computed(case, number, 3) for number in range(1, 1 + len(library.all_libraries()))]
     monkeypatch.setattr(library, "_openmp_team", lambda: None)
     for number, before in enumerate(expected, 1):

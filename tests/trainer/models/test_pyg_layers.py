@@ -35,9 +35,11 @@ def _model(given: Problem, kind: str, folder: Path, threads: int = 1) -> Model:
     dataset = given.store(Catalog(folder / "catalog"), 1)
     shard = dataset.row_shards(parts=1).shard(0)
     place = Place(torch.float64, threads)
-    normalization = settled_normalization(kind, "auto")
+    normalization = settled_normalization(kind.removesuffix("v2"), "auto")
     operator = PointToPoint(MpiCommunicator(MPI.COMM_SELF), shard, normalization, place)
-    options = ModelOptions(dims=DIMS, own={"heads": HEADS, "negative_slope": 0.2})
+    own = {"heads": HEADS, "negative_slope": 0.2, "attention": "v2" if kind == "gatv2" else "v1"}
+    kind = kind.removesuffix("v2")
+    options = ModelOptions(dims=DIMS, own=own)
     model: Model = MODELS[kind].load()(operator, options, Dropout(0.0, 0, place), 5)
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
@@ -63,6 +65,14 @@ NAMES = {
         "source_attention": "att_src",
         "target_attention": "att_dst",
     },
+    "gatv2": {
+        "weights": "lin_l.weight",
+        "source_biases": "lin_l.bias",
+        "target_weights": "lin_r.weight",
+        "target_biases": "lin_r.bias",
+        "attention": "att",
+        "biases": "bias",
+    },
 }
 
 
@@ -79,7 +89,8 @@ def _pyg_layer(kind: str, before: int, after: int, last: bool) -> torch.nn.Modul
         inner, outer = torch.nn.Linear(before, width), torch.nn.Linear(width, after)
         layer = pyg.GINConv(torch.nn.Sequential(inner, torch.nn.ReLU(), outer), train_eps=True)
     else:
-        layer = pyg.GATConv(before, after if last else after // HEADS, HEADS, concat=not last, add_self_loops=False)
+        attention = pyg.GATv2Conv if kind == "gatv2" else pyg.GATConv
+        layer = attention(before, after if last else after // HEADS, HEADS, concat=not last, add_self_loops=False)
     return layer
 
 
@@ -117,7 +128,7 @@ def test_scores_and_gradients_equal_those_of_pyg(tmp_path: Path, name: str, kind
     for number, layer in enumerate(layers):
         expected = layer(expected, edges)
         if number < len(layers) - 1:
-            expected = torch.nn.functional.elu(expected) if kind == "gat" else torch.relu(expected)
+            expected = torch.nn.functional.elu(expected) if "gat" in kind else torch.relu(expected)
     assert_close(found.detach(), expected.detach(), steps=len(layers))
     weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     torch.autograd.backward([(found * weight).sum()])
@@ -133,10 +144,11 @@ def test_scores_and_gradients_equal_those_of_pyg(tmp_path: Path, name: str, kind
         assert_close(parameter.grad, gradient, steps=len(layers), message=ours)
 
 
-def test_threads_do_not_change_a_bit_of_attention(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["gat", "gatv2"])
+def test_threads_do_not_change_a_bit_of_attention(tmp_path: Path, kind: str) -> None:
     results = []
     for threads in (1, 3):
-        model = _model(PROBLEMS["directed"], "gat", tmp_path / str(threads), threads)
+        model = _model(PROBLEMS["directed"], kind, tmp_path / str(threads), threads)
         feature = torch.tensor(PROBLEMS["directed"].feature).double().requires_grad_()
         model(Inputs(feature)).square().sum().backward()
         results.append([feature.grad, *(parameter.grad for parameter in model.parameters())])

@@ -16,6 +16,10 @@
 enum gnnloom_attention_step {
     GNNLOOM_ATTEND = 0,  /* row by row: weights of the entries, and the weighted sums of the columns' values */
     GNNLOOM_COLUMNS = 1, /* column by column: gradients of the values and of all scores */
+    /* The same for the scores of GATv2, a . LeakyReLU(z_j + t_i) with values z_j and t_i. */
+    GNNLOOM_ATTEND_V2 = 2,
+    GNNLOOM_COLUMNS_V2 = 3, /* column by column: gradients of the values z, and their part of that of a */
+    GNNLOOM_ROWS_V2 = 4,    /* row by row: gradients of the values t, and their part of that of a */
 };
 
 struct gnnloom_attention {
@@ -23,19 +27,24 @@ struct gnnloom_attention {
     const int64_t *offsets;
     const void *ids;
     const void *values; /* (columns, heads, dim) STORED */
-    const void *source; /* (columns, heads) SUM */
+    const void *source; /* (columns, heads) SUM; of GATv2 (heads, dim), the vectors a */
     /* (rows, heads) SUM; in COLUMNS (rows, 4, heads): score, maximum, 1 / total, and the sum over the features of the
-     * output times its gradient. */
+     * output times its gradient. Of GATv2 (rows, heads, dim) STORED, the values t. */
     const void *target;
-    void *maximum;  /* (rows, heads) SUM, of the entries so far */
-    void *total;    /* (rows, heads) SUM of the weights so far */
-    void *weighted; /* (rows, heads, dim) SUM, of weight times value so far */
+    const void *row_numbers; /* (rows, 3, heads) SUM, of gradients of GATv2: the last three of these four */
+    void *maximum;           /* (rows, heads) SUM, of the entries so far */
+    void *total;             /* (rows, heads) SUM of the weights so far */
+    void *weighted;          /* (rows, heads, dim) SUM, of weight times value so far */
     /* (rows, heads, dim) STORED, weighted / total, if these entries are the last ones; else NULL. May be `weighted`. */
     void *output;
     const void *gradient; /* (rows, heads, dim) STORED, of the output */
     void *of_values;      /* (columns, heads, dim) STORED, overwritten */
-    void *of_source;      /* (columns, heads) SUM, overwritten */
-    void *of_target;      /* (ranges, rows, heads) SUM, the sums over each range of columns */
+    void
+        *of_source; /* (columns, heads) SUM, overwritten; of GATv2 (ranges, heads, dim) float64, sums over each range */
+    /* (ranges, rows, heads) SUM, the sums over each range of columns; of GATv2 (rows, heads, dim) STORED, overwritten.
+     */
+    void *of_target;
+    int64_t first_range; /* number of the range that is given first */
     int64_t num_entries;
     int64_t num_rows;
     int64_t heads;

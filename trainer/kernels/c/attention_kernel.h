@@ -117,6 +117,12 @@ INLINE NAME(vector) NAME(fold)(NAME(vector) *vectors) {
     return vectors[0];
 }
 
+/* The LeakyReLU of a score, or what it makes of the score's gradient. */
+INLINE NAME(vector) NAME(leaky)(NAME(vector) value, NAME(vector) score, SUM slope) {
+    const NAME(integers) above = (NAME(integers))(score > 0);
+    return (NAME(vector))((above & (NAME(integers))value) | (~above & (NAME(integers))(value * slope)));
+}
+
 /* First column of a block of a panel. */
 INLINE int64_t NAME(start)(int block, const int blocks, int64_t width) {
     return block == blocks - 1 ? width - COLUMNS : block * COLUMNS;
@@ -232,6 +238,116 @@ INLINE void NAME(gradients)(const struct gnnloom_attention *given, TYPE(entries)
             NAME(store_sums)(sums + head * pitch + block * COLUMNS, total[head * blocks + block]);
 }
 
+/* Entries whose scores of GATv2 are computed together: the loops go over the blocks of a head, and what is the same for
+ * all entries is read once for all of them. */
+enum { NAME(few) = PARTS == 4 ? 1 : PARTS == 2 ? 2 : 4 };
+
+/* Vectors whose lanes are to be summed: one for each lane of entries that follow each other. */
+typedef struct {
+    NAME(vector) vectors[LANES + NAME(few) * 8];
+    SUM *to;
+    int64_t filled;
+} NAME(pending);
+
+/* The vectors of `few` more entries are there, without those of idle lanes: store the sums of what is complete. */
+INLINE void NAME(push)(NAME(pending) *pending, int64_t heads, int64_t lanes, int is_last) {
+    for (int64_t each = 0; each < NAME(few); each++)
+        for (int64_t lane = heads; lane < lanes; lane++)
+            pending->vectors[pending->filled + each * lanes + lane] = (NAME(vector)){0};
+    pending->filled += NAME(few) *lanes;
+    for (; is_last && pending->filled % LANES; pending->filled++)
+        pending->vectors[pending->filled] = (NAME(vector)){0};
+    if (pending->filled < LANES)
+        return;
+    for (int64_t at = 0; at < pending->filled; at += LANES, pending->to += LANES)
+        *(NAME(loose) *)pending->to = NAME(fold)(pending->vectors + at);
+    pending->filled = 0;
+}
+
+/* The scores of GATv2 of some heads of the entries, whose rows in a matrix are added to what the row or column itself
+ * has; if `dots`, also the scalar products of these rows with others. */
+INLINE void NAME(score)(const struct gnnloom_attention *given, TYPE(entries) * entries, const STORED *matrix,
+                        const SUM *fixed, const SUM *vector, const SUM *others, const int dots) {
+    const int64_t dim = given->dim, blocks = (dim + COLUMNS - 1) / COLUMNS, pitch = given->heads * dim;
+    const int64_t heads = entries->heads, lanes = entries->lanes, ahead = ahead_of(heads * dim * (int)sizeof(STORED));
+    NAME(pending) scores = {.to = entries->score, .filled = 0}, products = {.to = entries->dot, .filled = 0};
+    for (int64_t k = 0; k < entries->count; k += NAME(few)) {
+        const STORED *row[NAME(few)], *later[NAME(few)];
+        EACH (each, NAME(few)) {
+            const int64_t entry = entries->first + k + each + ahead;
+            row[each] = matrix + entries->id[k + each] * pitch;
+            later[each] =
+                entry < given->num_entries ? matrix + id_of(given->ids, given->wide_ids, entry) * pitch : row[each];
+        }
+        for (int64_t head = 0; head < heads; head++) {
+            NAME(block) score[NAME(few)], dot[NAME(few)];
+            EACH (each, NAME(few))
+                score[each] = dot[each] = (NAME(block)){{{0}}};
+            for (int64_t block = 0; block < blocks; block++) {
+                const int64_t to = (head * blocks + block) * COLUMNS;
+                const int64_t at = head * dim + (block == blocks - 1 ? dim - COLUMNS : block * COLUMNS);
+                const NAME(block) own = NAME(load_sums)(fixed + to), factor = NAME(load_sums)(vector + to);
+                const NAME(block) other = NAME(load_sums)((dots ? others : fixed) + to);
+                EACH (each, NAME(few)) {
+                    const NAME(block) value = NAME(load)(row[each] + at);
+                    __builtin_prefetch(later[each] + at);
+                    EACH (part, PARTS) {
+                        const NAME(vector) sum = value.part[part] + own.part[part];
+                        score[each].part[part] += factor.part[part] * NAME(leaky)(sum, sum, (SUM)given->slope);
+                        if (dots)
+                            dot[each].part[part] += value.part[part] * other.part[part];
+                    }
+                }
+            }
+            EACH (each, NAME(few)) {
+                scores.vectors[scores.filled + each * lanes + head] = NAME(halved)(score[each]);
+                if (dots)
+                    products.vectors[products.filled + each * lanes + head] = NAME(halved)(dot[each]);
+            }
+        }
+        const int is_last = k + NAME(few) >= entries->count;
+        NAME(push)(&scores, heads, lanes, is_last);
+        if (dots)
+            NAME(push)(&products, heads, lanes, is_last);
+    }
+}
+
+static void NAME(scores)(const struct gnnloom_attention *given, TYPE(entries) * entries, const STORED *matrix,
+                         const SUM *fixed, const SUM *vector, const SUM *others) {
+    if (others)
+        NAME(score)(given, entries, matrix, fixed, vector, others, 1);
+    else
+        NAME(score)(given, entries, matrix, fixed, vector, NULL, 0);
+}
+
+/* Add the gradients of the entries' scores, in place of the scalar products, times the slopes of the LeakyReLU. */
+static void NAME(slopes)(const struct gnnloom_attention *given, const TYPE(entries) * entries, const STORED *matrix,
+                         const SUM *fixed, SUM *sums) {
+    const int64_t dim = given->dim, blocks = (dim + COLUMNS - 1) / COLUMNS, pitch = given->heads * dim;
+    for (int64_t k = 0; k < entries->count; k += NAME(few))
+        for (int64_t head = 0; head < entries->heads; head++) {
+            const STORED *row[NAME(few)];
+            NAME(vector) weight[NAME(few)];
+            EACH (each, NAME(few)) {
+                row[each] = matrix + entries->id[k + each] * pitch + head * dim;
+                weight[each] = (NAME(vector)){0} + entries->dot[(k + each) * entries->lanes + head];
+            }
+            for (int64_t block = 0; block < blocks; block++) {
+                const int64_t to = (head * blocks + block) * COLUMNS;
+                const int64_t at = block == blocks - 1 ? dim - COLUMNS : block * COLUMNS;
+                const NAME(block) own = NAME(load_sums)(fixed + to);
+                NAME(block) total = NAME(load_sums)(sums + to);
+                EACH (each, NAME(few)) {
+                    const NAME(block) value = NAME(load)(row[each] + at);
+                    EACH (part, PARTS)
+                        total.part[part] +=
+                            NAME(leaky)(weight[each], value.part[part] + own.part[part], (SUM)given->slope);
+                }
+                NAME(store_sums)(sums + to, total);
+            }
+        }
+}
+
 /* One function for each number of heads and blocks whose sums fit the registers. */
 #define DEFINE(HEADS, BLOCKS)                                                                                   \
     static void JOIN(NAME(sum), JOIN(HEADS, BLOCKS))(const struct gnnloom_attention *given,                     \
@@ -339,8 +455,8 @@ static void NAME(dots)(const struct gnnloom_heads *given, const void *second, in
     }
 }
 
-static const TYPE(block_kernels)
-    NAME(functions) = {COLUMNS, NAME(kernels), NAME(spread), NAME(resume), NAME(finish), NAME(dots)};
+static const TYPE(block_kernels) NAME(functions) = {COLUMNS,      NAME(kernels), NAME(spread), NAME(resume),
+                                                    NAME(finish), NAME(dots),    NAME(scores), NAME(slopes)};
 
 #undef FOLD
 #undef PICK

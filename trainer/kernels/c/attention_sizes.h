@@ -12,6 +12,7 @@
 typedef struct {
     int64_t first;
     int64_t count;
+    int64_t heads;
     int64_t lanes;
     int64_t id[MOST_ENTRIES];
     SUM score[MOST_NUMBERS] __attribute__((aligned(64)));
@@ -36,6 +37,10 @@ typedef struct {
     void (*resume)(const SUM *row, const SUM *factor, int64_t heads, int64_t dim, SUM *to);
     void (*finish)(const SUM *sums, const SUM *divisor, int64_t heads, int64_t dim, void *row, int wide);
     void (*dots)(const struct gnnloom_heads *given, const void *second, int64_t start, int64_t stop, SUM *to);
+    void (*scores)(const struct gnnloom_attention *given, TYPE(entries) * entries, const STORED *matrix,
+                   const SUM *fixed, const SUM *vector, const SUM *others);
+    void (*slopes)(const struct gnnloom_attention *given, const TYPE(entries) * entries, const STORED *matrix,
+                   const SUM *fixed, SUM *sums);
 } TYPE(block_kernels);
 
 #define BLOCK_BYTES SUM_BYTES
@@ -95,12 +100,6 @@ INLINE NAME(vector) TYPE(exp)(NAME(vector) x) {
     return (NAME(vector))(bits & ~(NAME(integers))(x < least));
 }
 
-/* The LeakyReLU of sums of two scores. */
-INLINE NAME(vector) TYPE(leaky)(NAME(vector) value, NAME(vector) score, SUM slope) {
-    const NAME(integers) above = (NAME(integers))(score > 0);
-    return (NAME(vector))((above & (NAME(integers))value) | (~above & (NAME(integers))(value * slope)));
-}
-
 /* The numbers of the heads of one row, one for each lane, over and over to the end of a block. */
 INLINE NAME(block) TYPE(tiled)(const SUM *numbers, int64_t heads, int64_t lanes) {
     SUM tiled[COLUMNS];
@@ -136,10 +135,11 @@ INLINE void TYPE(clear)(const TYPE(entries) * entries, SUM *numbers) {
         numbers[at] = 0;
 }
 
-/* The ids of some entries. Fetches what later entries have in a matrix of `pitch` numbers for each id. */
+/* The ids of some entries. Fetches what later entries have in a matrix of `pitch` numbers for each id, if there is one.
+ */
 INLINE void TYPE(read)(const struct gnnloom_attention *given, TYPE(entries) * entries, int64_t first, int64_t count,
                        const SUM *matrix, int64_t pitch) {
-    const int64_t last = given->num_entries - MOST_ENTRIES;
+    const int64_t last = matrix ? given->num_entries - MOST_ENTRIES : 0;
     entries->first = first;
     entries->count = count;
     for (int64_t k = 0; k < count; k++) {
@@ -213,7 +213,7 @@ static NAME(block) TYPE(scored)(const struct gnnloom_attention *given, TYPE(entr
         NAME(block) score = NAME(load_sums)(entries->score + block * COLUMNS);
         EACH (part, PARTS) {
             const NAME(vector) sum = score.part[part] + target.part[part];
-            const NAME(vector) found = TYPE(leaky)(sum, sum, (SUM)given->slope);
+            const NAME(vector) found = NAME(leaky)(sum, sum, (SUM)given->slope);
             const NAME(integers) above = (NAME(integers))(found > highest.part[part]);
             score.part[part] = found;
             highest.part[part] =
@@ -344,7 +344,7 @@ static void TYPE(weights)(const struct gnnloom_attention *given, TYPE(entries) *
             const NAME(vector) sum = source.part[part] + score.part[part];
             score.part[part] = sum;
             weight.part[part] =
-                TYPE(exp)(TYPE(leaky)(sum, sum, (SUM)given->slope) - maximum.part[part]) * factor.part[part];
+                TYPE(exp)(NAME(leaky)(sum, sum, (SUM)given->slope) - maximum.part[part]) * factor.part[part];
         }
         NAME(store_sums)(entries->score + block * COLUMNS, score);
         NAME(store_sums)(entries->weight + block * COLUMNS, weight);
@@ -361,7 +361,7 @@ static NAME(block) TYPE(entry_gradients)(const struct gnnloom_attention *given, 
         const NAME(block) along = NAME(load_sums)(entries->along + block * COLUMNS);
         NAME(block) dot = NAME(load_sums)(entries->dot + block * COLUMNS);
         EACH (part, PARTS)
-            dot.part[part] = TYPE(leaky)(weight.part[part] * (dot.part[part] - along.part[part]), score.part[part],
+            dot.part[part] = NAME(leaky)(weight.part[part] * (dot.part[part] - along.part[part]), score.part[part],
                                          (SUM)given->slope);
         NAME(store_sums)(entries->dot + block * COLUMNS, dot);
     }
@@ -403,17 +403,24 @@ INLINE int64_t TYPE(lanes_for)(int64_t heads) {
     return heads <= 2 ? heads : heads <= 4 ? 4 : 8;
 }
 
+#include "attention_v2.h"
+
 static void TYPE(attend)(const struct gnnloom_attention *given, int64_t number, int64_t start, int64_t stop,
                          void *scratch) {
     const TYPE(block_kernels) *const kernels = TYPE(kernels_for)(given->dim);
     TYPE(entries) entries[1];
+    if (given->step >= GNNLOOM_ATTEND_V2) {
+        TYPE(attend_v2)(given, kernels, number, start, stop, entries, scratch);
+        return;
+    }
     SUM *const sums = scratch, *const values = sums + 8 * (given->dim + kernels->columns);
-    SUM *const of_target = (SUM *)given->of_target + number * given->num_rows * given->heads;
+    SUM *const of_target = (SUM *)given->of_target + (given->first_range + number) * given->num_rows * given->heads;
     if (given->step == GNNLOOM_COLUMNS)
         memset(of_target, 0, (size_t)(given->num_rows * given->heads) * sizeof(SUM));
     for (int64_t row = start; row < stop; row++)
         for (int64_t head = 0; head < given->heads; head += 8) {
             const int64_t heads = smaller(8, given->heads - head);
+            entries->heads = heads;
             entries->lanes = TYPE(lanes_for)(heads);
             if (given->step == GNNLOOM_COLUMNS)
                 TYPE(column)(given, kernels, row, head, heads, entries, sums, values, of_target);

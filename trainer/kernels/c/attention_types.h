@@ -55,12 +55,14 @@ INLINE int64_t id_of(const void *ids, int wide, int64_t entry) {
 #define TEMPLATE "attention_sizes.h"
 #include "each_type.h"
 
-/* Room for the sums and the values of 8 heads, which wide heads take from the heap. */
+/* Room for the sums and the values of a few heads, which wide heads take from the heap. */
 #define SCRATCH_BYTES 65536
 
 int ATTEND_ENTRY(const struct gnnloom_attention *given, int64_t number, int64_t start, int64_t stop) {
     double local[SCRATCH_BYTES / sizeof(double)] __attribute__((aligned(64)));
-    const size_t needed = 16 * ((size_t)given->dim + 16) * (given->dtype == GNNLOOM_FLOAT64 ? 8 : 4);
+    /* Of 8 heads, twice or four times; of GATv2 also of all heads, three times. */
+    const size_t rows = given->step < GNNLOOM_ATTEND_V2 ? 16 : 32 + 3 * ((size_t)given->heads + 1);
+    const size_t needed = rows * ((size_t)given->dim + 16) * (given->dtype == GNNLOOM_FLOAT64 ? 8 : 4);
     void *const scratch = needed <= sizeof local ? local : malloc(needed);
     if (!scratch)
         return 0;

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,19 +16,21 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c.calls import bounds_of, num_threads_for
 from gnnloom.trainer.kernels.c.library import DTYPES, AttentionStruct, Library
 from gnnloom.trainer.kernels.contract import Attended, Progress, SoftmaxGradient, SoftmaxState
-from gnnloom.trainer.kernels.edge_softmax import PatternSoftmax
+from gnnloom.trainer.kernels.edge_softmax import PatternSoftmax, Sweep
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import RowRange
 
-#: Steps of attention.h.
-_ATTEND, _COLUMNS = 0, 1
+#: Steps of attention.h: those of :class:`Sweep`, and these.
+_ATTEND, _ATTEND_DYNAMIC = 0, 2
 
 
 class CEdgeSoftmax(PatternSoftmax):
     """See :class:`gnnloom.trainer.kernels.contract.EdgeSoftmax`."""
 
-    def __init__(self, library: Library, pattern: CSR, negative_slope: float, place: Place) -> None:
-        super().__init__(pattern, negative_slope, place)
+    def __init__(
+        self, library: Library, pattern: CSR, negative_slope: float, place: Place, *, dynamic: bool = False
+    ) -> None:
+        super().__init__(pattern, negative_slope, place, dynamic=dynamic)
         self._library = library
         self._indices, self._rows = np.ascontiguousarray(self._indices), np.ascontiguousarray(self._rows)
         self._indptr = np.ascontiguousarray(self._indptr)
@@ -44,7 +45,8 @@ class CEdgeSoftmax(PatternSoftmax):
         slices: list[list[RowRange]],
         progress: Progress,
     ) -> None:
-        described = self._described(given, _ATTEND, self._indptr, self._indices)
+        step = _ATTEND_DYNAMIC if self.is_dynamic else _ATTEND
+        described = self._described(given, step, self._indptr, self._indices)
         described.maximum, described.total, described.weighted = (tensor.data_ptr() for tensor in state)
         described.output, described.begins = None if output is None else output.data_ptr(), begins
         for ranges in slices:
@@ -52,11 +54,14 @@ class CEdgeSoftmax(PatternSoftmax):
             if progress is not None:
                 progress()
 
-    def _column_gradients(
-        self, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
+    def _sweep(
+        self, sweep: Sweep, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
     ) -> None:
-        given = given._replace(target=gradient.rows)
-        described = self._described(given, _COLUMNS, self._column_indptr, self._rows)
+        by_row = self._indptr, self._indices
+        entries = by_row if sweep is Sweep.DYNAMIC_ROWS else (self._column_indptr, self._rows)
+        # Static scores of the rows are among the other numbers of the rows.
+        described = self._described(given if self.is_dynamic else given._replace(target=gradient.rows), sweep, *entries)
+        described.row_numbers = gradient.rows.data_ptr()
         described.gradient, described.num_rows = gradient.output.data_ptr(), len(gradient.output)
         described.of_values, described.of_source, described.of_target = (tensor.data_ptr() for tensor in result)
         self._run(described, ranges)
@@ -86,16 +91,11 @@ class CEdgeSoftmax(PatternSoftmax):
         if num_threads == 1 or self._library.has_threads:
             self._library.attend(described, bounds_of(ranges), num_threads)
             return
-        # Every call takes its range for the first one, so that of its number has to begin at its own part.
-        size = 4 if described.dtype != DTYPES[torch.float64] else 8
-        parts = {start: described.of_target or 0 for start, _ in ranges}
-        if described.step == _COLUMNS:
-            part = described.num_rows * described.heads * size
-            parts = {start: address + number * part for number, (start, address) in enumerate(parts.items())}
+        numbers = {start: number for number, (start, _) in enumerate(ranges)}
 
         def kernel(start: int, stop: int) -> None:
             own = AttentionStruct.from_buffer_copy(described)
-            own.of_target = parts[start] or None
+            own.first_range = numbers[start]
             self._library.attend(own, bounds_of([(start, stop)]))
 
         threads.run(kernel, ranges)

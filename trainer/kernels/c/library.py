@@ -14,7 +14,7 @@ import torch
 VARIABLE: Final = "GNNLOOM_KERNELS"
 
 #: Version of :class:`ProductStruct` and of the functions, as in product.h.
-_ABI: Final = 5
+_ABI: Final = 6
 #: Numbers of the dtypes in product.h.
 DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 #: Names of the instruction sets, in the order of spmm.c.
@@ -78,6 +78,7 @@ class AttentionStruct(ctypes.Structure):
         ("values", ctypes.c_void_p),
         ("source", ctypes.c_void_p),
         ("target", ctypes.c_void_p),
+        ("row_numbers", ctypes.c_void_p),
         ("maximum", ctypes.c_void_p),
         ("total", ctypes.c_void_p),
         ("weighted", ctypes.c_void_p),
@@ -86,6 +87,7 @@ class AttentionStruct(ctypes.Structure):
         ("of_values", ctypes.c_void_p),
         ("of_source", ctypes.c_void_p),
         ("of_target", ctypes.c_void_p),
+        ("first_range", ctypes.c_int64),
         ("num_entries", ctypes.c_int64),
         ("num_rows", ctypes.c_int64),
         ("heads", ctypes.c_int64),

@@ -1,4 +1,4 @@
-"""Graph attention network (Velickovic et al., ICLR 2018).
+"""Graph attention network (Velickovic et al., ICLR 2018), or GATv2 (Brody, Alon, Yahav, ICLR 2022).
 
 Heads are concatenated in hidden layers and averaged in the last one. Dropout applies to the features between layers,
 not to the attention weights.
@@ -6,6 +6,7 @@ not to the attention weights.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Dropout, add_bias, elu, fork, head_mean, head_scores
+from gnnloom.trainer.kernels.dispatch import Attended, Dropout, add_bias, elu, fork, head_mean, head_scores
 from gnnloom.trainer.models.networks.model import Inputs, Model, glorot
 from gnnloom.trainer.models.options import HEAD_OPTIONS, ModelOptions
 from gnnloom.trainer.operators.attention import Attending, NeighborRows
@@ -32,7 +33,11 @@ class NeighborOperator(Operator, Protocol):
 
 
 class GAT(Model):
-    """A weight matrix, a source and a target attention vector per head, and a bias per layer."""
+    """A weight matrix, a source and a target attention vector per head, and a bias per layer.
+
+    With dynamic attention, two weight matrices with biases, for sources and targets, an attention vector per head, and
+    a bias per layer, as in PyG's GATv2Conv.
+    """
 
     normalizations = ("none",)
     needs = frozenset({NEIGHBORS, ONE_LAYOUT})
@@ -60,10 +65,23 @@ class GAT(Model):
         heads, widths = self._heads, [self._head_width(layer) for layer in range(self.num_layers)]
         shapes = [(before, heads * width) for before, width in zip(self.options.dims[:-1], widths, strict=True)]
         self.weights = self.whole_weights(shapes, generator)
-        self.source_attention, self.target_attention = (
-            nn.ParameterList([glorot((heads, width), generator, self.place) for width in widths]) for _ in range(2)
-        )
+        if self._is_dynamic:
+            self.target_weights = self.whole_weights(shapes, generator)
+            self.attention = self._vectors(widths, generator)
+            self.source_biases, self.target_biases = (
+                self.zero_biases(heads * width for width in widths) for _ in range(2)
+            )
+        else:
+            self.source_attention, self.target_attention = (self._vectors(widths, generator) for _ in range(2))
         self.biases = self.zero_biases(self.options.dims[1:])
+
+    def _vectors(self, widths: Sequence[int], generator: torch.Generator) -> nn.ParameterList:
+        """A vector for every head of every layer."""
+        return nn.ParameterList([glorot((self._heads, width), generator, self.place) for width in widths])
+
+    @property
+    def _is_dynamic(self) -> bool:
+        return bool(self.options.own["attention"] == "v2")
 
     @property
     def _heads(self) -> int:
@@ -95,26 +113,51 @@ class GAT(Model):
         fetch = None if rows.exchange is None or inputs.propagated else HaloFetch(rows.exchange)
         # The narrower of H and H W is sent; it arrives while attention runs over the rank's own columns.
         sends_inputs = self.options.propagates_first(layer, weight.shape[1])
+        features, of_targets = fork(features, place) if self._is_dynamic else (features, features)
         features, sent = fork(features, place) if fetch and sends_inputs else (features, features)
-        values = self.operator.transform(features, weight, layer)
+        values = self._values(features, layer)
         values, sent = fork(values, place) if fetch and not sends_inputs else (values, sent)
         begun = fetch.begin(sent) if fetch else inputs.value
-        step = Attending(rows.attention(self.options.own["negative_slope"]), fetch.progress if fetch else None)
-        source, target = self.source_attention[layer], self.target_attention[layer]
-        # With sampled neighbors, the leading vertices only are those of the next layer.
-        num_targets = self.operator.layout(layer + 1).num_rows
-        own, source_score, target_score = head_scores(self._by_head(values), source, target, num_targets, place)
-        target_score, halo_target = fork(target_score, place)
-        attended = step.begin(own, source_score, target_score)
+        attention = rows.attention(self.options.own["negative_slope"], dynamic=self._is_dynamic)
+        step = Attending(attention, fetch.progress if fetch else None)
+        own = self._attended(values, of_targets, layer)
+        target, halo_target = fork(own.target, place)
+        attended = step.begin(own._replace(target=target))
         if rows.exchange is None:
             fetched = place.empty((0, values.shape[1]), values.dtype)
         else:
             fetched = fetch.finish(begun) if fetch else inputs.value
             # What arrived are rows of H, so this rank multiplies them by the weight itself.
             if fetch is None or sends_inputs:
-                fetched = self.operator.transform(fetched, weight, layer)
-        halo, halo_score, _ = head_scores(self._by_head(fetched), source, None, 0, place)
-        return self._joined(step.finish(attended, halo, halo_score, halo_target), layer)
+                fetched = self._values(fetched, layer)
+        halo = self._attended(fetched, None, layer)
+        return self._joined(step.finish(attended, halo._replace(target=halo_target)), layer)
+
+    def _values(self, features: Tensor, layer: int) -> Tensor:
+        """What attention sums: the features of columns times the weight, with dynamic attention plus a bias."""
+        values = self.operator.transform(features, self.weights[layer], layer)
+        return self._biased(values, self.source_biases, layer) if self._is_dynamic else values
+
+    def _biased(self, values: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:
+        return add_bias(values, biases[layer], self.place) if self.options.bias else values
+
+    def _attended(self, values: Tensor, of_targets: Tensor | None, layer: int) -> Attended:
+        """The values and scores of columns, and of the rows if these are the rank's own.
+
+        Args:
+            of_targets: features of the vertices that the rows belong to, before those of the other columns.
+        """
+        by_head, place = self._by_head(values), self.place
+        # With sampled neighbors, the leading vertices only are those of the next layer.
+        num_targets = 0 if of_targets is None else self.operator.layout(layer + 1).num_rows
+        if not self._is_dynamic:
+            target = None if of_targets is None else self.target_attention[layer]
+            return Attended(*head_scores(by_head, self.source_attention[layer], target, num_targets, place))
+        if of_targets is None:
+            return Attended(by_head, self.attention[layer], by_head[:0])
+        rows = self.operator.align(of_targets, *self.operator.product_layouts(layer), of_targets.shape[1])
+        targets = self.operator.transform(rows, self.target_weights[layer], layer)
+        return Attended(by_head, self.attention[layer], self._by_head(self._biased(targets, self.target_biases, layer)))
 
     def _joined(self, output: Tensor, layer: int) -> Tensor:
         """The layer's output from that of every head."""

@@ -171,7 +171,7 @@ def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) 
 
 def process_memory(config: TrainConfig) -> int:
     """Bytes of a rank without any data. Where the kernels in C are not built, every rank takes those of numba too."""
-    kind, work = config.model_kind, config.model_kind.work
+    kind, work = config.model_kind, config.model_work
     # Grids are read with numba; batches, attention, pairs and the start of learned features are computed with it.
     attends = not kind.is_rowwise if work is None else work.attends
     uses_numba = config.mode != "full" or attends or config.embed or config.on_pairs
@@ -193,8 +193,8 @@ def prediction_bytes(shards: ShardSizes, config: ModelConfig, *, embeddings: boo
 
 #: Fields that decide how long an epoch takes.
 _SIZE_FIELDS = (
-    "algorithm", "ranks", "grid", "model", "hidden", "heads", "precision", "norm", "dropout", "input_dropout",
-    "product_order", "train_features", "embed", "threads", "adjacency",
+    "algorithm", "ranks", "grid", "model", "hidden", "heads", "attention", "precision", "norm", "dropout",
+    "input_dropout", "product_order", "train_features", "embed", "threads", "adjacency",
     *(field.name for field in fields(ModeConfig) if not field.metadata["free"]),
 )  # fmt: skip
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Fields of a training that decide what an epoch takes, besides its algorithm.
 MODEL_FIELDS = (
-    "model", "mode", "hidden", "heads", "precision", "norm", "residual", "dropout", "product_order",
+    "model", "mode", "hidden", "heads", "attention", "precision", "norm", "residual", "dropout", "product_order",
     "train_features", "embed", "permutation",
 )  # fmt: skip
 
