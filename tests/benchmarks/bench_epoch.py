@@ -1,7 +1,8 @@
 """An epoch of three layers: gnnloom on one and two ranks, in float32 and bf16, and PyG's layers on the same cores.
 
-    python tests/benchmarks/bench_epoch.py [--scale small|full] [--models gcn,sage,gin,gat] [--graphs rmat,lattice]
-                                           [--widths 64,128,256] [--sides 1,2,1-bf16,2-bf16,1-same,...]
+    python tests/benchmarks/bench_epoch.py [--scale small|medium|full] [--models gcn,sage,gin,gat,gatv2]
+                                           [--graphs rmat,lattice] [--widths 64,128,256]
+                                           [--sides 1,2,1-bf16,2-bf16,1-same,...]
                                            [--rounds N] [--epochs N] [--catalog FOLDER]
 
 128 features, 32 classes, no dropout, the same initial weights, loss and Adam on all sides. Two graphs: R-MAT
@@ -14,8 +15,8 @@ two ranks share the cores, and PyG has a thread per core. All sides have the sam
 memory, which PyG needs to be fast and gnnloom does not. A side that needs more memory than is free is skipped, with a
 word.
 
-The full scale takes GCN at all widths and the other models at 128; the small one has one small R-MAT graph, and fewer
-sides for the other models.
+The full scale takes GCN at all widths and the other models at 128, and the medium one does so on smaller graphs; the
+small one has one small R-MAT graph, and fewer sides for the other models.
 
 Losses of all sides must agree to 1e-4, those of bf16 to 1 %. Processor seconds are those of all ranks together, memory
 that of all ranks. Prints a table for each case, lines ``RESULT name value unit``, and lines ``GOAL`` that say whether a
@@ -41,16 +42,20 @@ GRAPHS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "rmat-11": ({"scale": 11, "edge_factor": 16}, "auto"),
         "lattice-64": ({"size": (64, 64)}, "block"),
     },
+    "medium": {
+        "rmat-15": ({"scale": 15, "edge_factor": 16}, "auto"),
+        "lattice-256": ({"size": (256, 256)}, "block"),
+    },
     "full": {
         "rmat-17": ({"scale": 17, "edge_factor": 16}, "auto"),
         "lattice-1000": ({"size": (1000, 1000)}, "block"),
     },
 }
-MODELS = ("gcn", "sage", "gin", "gat")
+MODELS = ("gcn", "sage", "gin", "gat", "gatv2")
 #: Widths of the hidden layers; those of the other models than GCN are the middle one.
-WIDTHS = {"small": (64,), "full": (64, 128, 256)}
+WIDTHS = {"small": (64,), "medium": (64, 128, 256), "full": (64, 128, 256)}
 #: Rounds and epochs.
-REPEATS = {"small": (1, 5), "full": (2, 6)}
+REPEATS = {"small": (1, 5), "medium": (2, 6), "full": (2, 6)}
 #: Sides of the small scale, of GCN and of the other models.
 SMALL_SIDES = ("1", "2", "1-bf16", "1-same", "csr", "edge_index"), ("1", "edge_index")
 
@@ -68,11 +73,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", choices=GRAPHS, default=os.environ.get("SCALE", "full"))
     parser.add_argument("--models", type=_choices(MODELS), default=MODELS)
-    parser.add_argument("--graphs", type=_choices(("rmat", "lattice")), help="[default: rmat small, both full]")
+    parser.add_argument("--graphs", type=_choices(("rmat", "lattice")), help="[default: rmat small, else both]")
     parser.add_argument("--widths", type=lambda text: tuple(int(item) for item in text.split(",")))
     parser.add_argument("--sides", type=_choices(tuple(SIDES)))
-    parser.add_argument("--rounds", type=int, help="repetitions [default: 1 small, 2 full]")
-    parser.add_argument("--epochs", type=int, help="of each repetition [default: 5 small, 6 full]")
+    parser.add_argument("--rounds", type=int, help="repetitions [default: 1 small, else 2]")
+    parser.add_argument("--epochs", type=int, help="of each repetition [default: 5 small, else 6]")
     parser.add_argument("--catalog", type=Path, help="folder that keeps the graphs [default: a temporary one]")
     parser.add_argument("--folder", type=Path, help="folder for the temporary catalog [default: the system's]")
     return parser.parse_args()

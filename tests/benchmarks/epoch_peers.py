@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from epoch_figures import Clock, report
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
 from torch_geometric.utils import to_torch_csr_tensor
 
 from gnnloom.storage import Catalog
@@ -27,6 +27,7 @@ DRAWN = {
     "sage": ("lin_l.weight", "lin_r.weight"),
     "gin": ("nn.0.weight", "nn.2.weight"),
     "gat": ("lin.weight", "att_src", "att_dst"),
+    "gatv2": ("lin_l.weight", "lin_r.weight", "att"),
 }
 
 
@@ -37,7 +38,7 @@ class Net(nn.Module):
         super().__init__()
         pairs = list(enumerate(pairwise(dims), start=2))
         self.layers = nn.ModuleList([_layer(model, *pair, last=end == len(dims)) for end, pair in pairs])
-        self.activate = nn.functional.elu if model == "gat" else torch.relu
+        self.activate = nn.functional.elu if "gat" in model else torch.relu
         _start_as_gnnloom(self.layers, model, seed)
 
     def forward(self, features: Tensor, edges: Any) -> Tensor:
@@ -59,7 +60,8 @@ def _layer(model: str, before: int, after: int, *, last: bool) -> nn.Module:
         layer = GINConv(network, train_eps=True)
     else:
         width = after if last else after // HEADS
-        layer = GATConv(before, width, HEADS, concat=not last, add_self_loops=False)
+        attention = GATv2Conv if model == "gatv2" else GATConv
+        layer = attention(before, width, HEADS, concat=not last, add_self_loops=False)
     return layer
 
 

@@ -29,6 +29,7 @@ SAME_PRODUCTS: Mapping[str, Mapping[str, Any]] = {
     "sage": {"cache_input_product": False, "product_order": "propagate-first"},
     "gin": {"cache_input_product": False, "product_order": "propagate-first"},
     "gat": {"cache_input_product": False},
+    "gatv2": {"cache_input_product": False},
 }
 #: Memory that Python, torch and PyG take, in bytes.
 _PROGRAM = 1 << 30
@@ -90,7 +91,7 @@ class Side:
         """Why this side cannot train a case here; empty if it can."""
         if self.ranks:
             return ""
-        if case.model == "gat" and self.adjacency != "edge_index":
+        if "gat" in case.model and self.adjacency != "edge_index":
             return "PyG's attention turns every adjacency into edges"
         if self.adjacency == "sparse" and find_spec("torch_sparse") is None:
             return "torch-sparse is not installed"
@@ -105,7 +106,9 @@ class Side:
             return 0
         # Layers that weight their messages keep them for the backward pass; each of a GAT's heads has all classes.
         kept = sum(case.dims[1:])
-        columns = {"gcn": 3 * kept, "gat": 4 * (kept + 3 * case.dims[-1])}.get(case.model, 3 * max(case.dims))
+        wide = kept + 3 * case.dims[-1]
+        # GATv2's scores keep two more matrices of that size, before and after the LeakyReLU.
+        columns = {"gcn": 3 * kept, "gat": 4 * wide, "gatv2": 8 * wide}.get(case.model, 3 * max(case.dims))
         return 4 * columns * Catalog(catalog).dataset(case.graph).graph().nnz + _PROGRAM
 
     def measure(self, case: Case, catalog: Path, epochs: int) -> dict[str, Any]:
@@ -122,7 +125,8 @@ class Side:
             dataset=case.graph,
             shards=case.shards[self.ranks],
             ranks=self.ranks,
-            model=case.model,
+            model=case.model.removesuffix("v2"),
+            attention="v2" if case.model == "gatv2" else "v1",
             hidden=case.dims[1:-1],
             epochs=epochs,
             lr=case.rate,

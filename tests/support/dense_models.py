@@ -1,4 +1,4 @@
-"""GCN, GraphSAGE, GIN and GAT in dense float64 torch with its autograd: the reference for the distributed ones."""
+"""All models in dense float64 torch with its autograd: the reference for the distributed ones."""
 
 from __future__ import annotations
 
@@ -76,10 +76,19 @@ class DenseModel:
         edges = torch.tensor(self.adjacency != 0)
         values = (hidden @ self[f"weights.{layer}"]).chunk(self.heads, dim=1)
         outputs = []
+        is_dynamic = f"attention.{layer}" in self.parameters
+        if is_dynamic:
+            values = (torch.cat(values, 1) + self[f"source_biases.{layer}"]).chunk(self.heads, dim=1)
+            targets = hidden @ self[f"target_weights.{layer}"] + self[f"target_biases.{layer}"]
         for head, value in enumerate(values):
-            source = value @ self[f"source_attention.{layer}"][head]
-            target = value @ self[f"target_attention.{layer}"][head]
-            score = torch.nn.functional.leaky_relu(target[:, None] + source[None, :], self.negative_slope)
+            if is_dynamic:
+                total = targets.chunk(self.heads, dim=1)[head][:, None] + value[None, :]
+                activated = torch.nn.functional.leaky_relu(total, self.negative_slope)
+                score = activated @ self[f"attention.{layer}"][head]
+            else:
+                source = value @ self[f"source_attention.{layer}"][head]
+                target = value @ self[f"target_attention.{layer}"][head]
+                score = torch.nn.functional.leaky_relu(target[:, None] + source[None, :], self.negative_slope)
             attention = score.masked_fill(~edges, -torch.inf).softmax(1)
             outputs.append(torch.where(edges, attention, 0.0).nan_to_num() @ value)
         last = layer == self.num_layers - 1

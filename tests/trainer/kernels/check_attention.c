@@ -217,6 +217,143 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t 
     return wrong;
 }
 
+/* The LeakyReLU, and its derivative. */
+static double slope_at(double score, double slope) {
+    return score > 0 ? 1 : slope;
+}
+
+/* The score of GATv2 of a column and a row, for one head. */
+static double score_of(const void *values, const void *target, const void *vector, int64_t column, int64_t row,
+                       int64_t head, const struct gnnloom_attention *given) {
+    double score = 0;
+    for (int64_t d = 0; d < given->dim; d++) {
+        const double sum = get(values, (column * given->heads + head) * given->dim + d, given->dtype) +
+                           get(target, (row * given->heads + head) * given->dim + d, given->dtype);
+        score += get(vector, head * given->dim + d, sums_of(given->dtype)) * sum * slope_at(sum, given->slope);
+    }
+    return score;
+}
+
+/* The same for the scores of GATv2. */
+static int check_v2(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t dim, int wide) {
+    const int32_t sums = sums_of(dtype);
+    /* Scores are sums over the features, whose rounding errors the exponential function multiplies. */
+    const double eps = dtype == GNNLOOM_BFLOAT16 ? 1.0 / 64 : 1e-3, slope = 0.25;
+    const struct pattern pattern = random_pattern(wide);
+    void *values = random_array(COLUMNS * heads * dim, dtype), *vector = random_array(heads * dim, sums);
+    void *target = random_array(ROWS * heads * dim, dtype), *output = random_array(ROWS * heads * dim, dtype);
+    void *maximum = random_array(ROWS * heads, sums), *total = random_array(ROWS * heads, sums);
+    void *weighted = random_array(ROWS * heads * dim, sums), *numbers = random_array(ROWS * 3 * heads, sums);
+    void *gradient = random_array(ROWS * heads * dim, dtype), *of_values = random_array(COLUMNS * heads * dim, dtype);
+    void *of_target = random_array(ROWS * heads * dim, dtype);
+    double *of_vector = malloc((size_t)(2 * heads * dim) * sizeof *of_vector);
+    double *wanted_values = calloc((size_t)(COLUMNS * heads * dim), sizeof *wanted_values);
+    double *wanted_target = calloc((size_t)(ROWS * heads * dim), sizeof *wanted_target);
+    double *wanted_vector = calloc((size_t)(heads * dim), sizeof *wanted_vector);
+    struct gnnloom_attention given = {.offsets = pattern.offsets,
+                                      .ids = pattern.columns,
+                                      .values = values,
+                                      .source = vector,
+                                      .target = target,
+                                      .row_numbers = numbers,
+                                      .maximum = maximum,
+                                      .total = total,
+                                      .weighted = weighted,
+                                      .gradient = gradient,
+                                      .of_values = of_values,
+                                      .of_source = of_vector,
+                                      .of_target = of_target,
+                                      .num_entries = pattern.entries,
+                                      .num_rows = ROWS,
+                                      .heads = heads,
+                                      .dim = dim,
+                                      .slope = slope,
+                                      .step = GNNLOOM_ATTEND_V2,
+                                      .dtype = dtype,
+                                      .wide_ids = wide,
+                                      .begins = 1};
+    const int64_t bounds[] = {0, 1, ROWS}, column_bounds[] = {0, COLUMNS / 2, COLUMNS};
+    int wrong = 0;
+    /* The same entries twice, once as the first and once as the last ones: weights halve, and sums stay. */
+    wrong |= !gnnloom_attend(&given, bounds, 2, instruction_set, NULL, 1);
+    given.begins = 0, given.output = output;
+    wrong |= !gnnloom_attend(&given, bounds, 2, instruction_set, NULL, 1);
+    double *scores = malloc((size_t)pattern.entries * sizeof *scores);
+    for (int64_t row = 0; row < ROWS; row++)
+        for (int64_t head = 0; head < heads; head++) {
+            const int64_t begin = pattern.offsets[row], end = pattern.offsets[row + 1];
+            double highest = 0, weights = 0;
+            for (int64_t entry = begin; entry < end; entry++) {
+                const int64_t column = id_at(pattern.columns, entry, wide);
+                scores[entry] = score_of(values, target, vector, column, row, head, &given);
+                highest = entry == begin || scores[entry] > highest ? scores[entry] : highest;
+            }
+            for (int64_t entry = begin; entry < end; entry++)
+                weights += scores[entry] = exp(scores[entry] - highest);
+            for (int64_t d = 0; d < dim; d++) {
+                double sum = 0;
+                for (int64_t entry = begin; entry < end; entry++) {
+                    const int64_t column = id_at(pattern.columns, entry, wide);
+                    sum += scores[entry] * get(values, (column * heads + head) * dim + d, dtype);
+                }
+                wrong |= far(get(output, (row * heads + head) * dim + d, dtype), end > begin ? sum / weights : 0, eps);
+            }
+        }
+    /* Gradients with the maxima that were found, but other totals and sums along the features. */
+    for (int64_t at = 0; at < ROWS * heads; at++) {
+        const int64_t place = at / heads * 3 * heads + at % heads;
+        if (sums == GNNLOOM_FLOAT64)
+            ((double *)numbers)[place] = ((double *)maximum)[at];
+        else
+            ((float *)numbers)[place] = ((float *)maximum)[at];
+    }
+    given.step = GNNLOOM_ROWS_V2;
+    wrong |= !gnnloom_attend(&given, bounds, 2, instruction_set, NULL, 1);
+    for (int64_t at = 0; at < heads * dim; at++)
+        wanted_vector[at] = -(of_vector[at] + of_vector[heads * dim + at]);
+    given.step = GNNLOOM_COLUMNS_V2, given.offsets = pattern.column_offsets, given.ids = pattern.rows;
+    wrong |= !gnnloom_attend(&given, column_bounds, 2, instruction_set, NULL, 1);
+    /* Both passes give the gradient of the vectors in part. */
+    for (int64_t at = 0; at < heads * dim; at++)
+        wanted_vector[at] -= of_vector[at] + of_vector[heads * dim + at];
+    for (int64_t column = 0; column < COLUMNS; column++)
+        for (int64_t entry = pattern.column_offsets[column]; entry < pattern.column_offsets[column + 1]; entry++)
+            for (int64_t head = 0; head < heads; head++) {
+                const int64_t row = id_at(pattern.rows, entry, wide), at = row * 3 * heads + head;
+                const int64_t one = (column * heads + head) * dim, other = (row * heads + head) * dim;
+                const double score = score_of(values, target, vector, column, row, head, &given);
+                const double weight = exp(score - get(numbers, at, sums)) * get(numbers, at + heads, sums);
+                double of_weight = -get(numbers, at + 2 * heads, sums);
+                for (int64_t d = 0; d < dim; d++)
+                    of_weight += get(values, one + d, dtype) * get(gradient, other + d, dtype);
+                for (int64_t d = 0; d < dim; d++) {
+                    const double sum = get(values, one + d, dtype) + get(target, other + d, dtype);
+                    const double part = weight * of_weight * slope_at(sum, slope);
+                    wanted_vector[head * dim + d] += part * sum;
+                    wanted_target[other + d] += part * get(vector, head * dim + d, sums);
+                    wanted_values[one + d] +=
+                        weight * get(gradient, other + d, dtype) + part * get(vector, head * dim + d, sums);
+                }
+            }
+    double largest = 1;
+    for (int64_t at = 0; at < COLUMNS * heads * dim; at++)
+        largest = fmax(largest, fabs(wanted_values[at]));
+    for (int64_t at = 0; at < ROWS * heads * dim; at++)
+        largest = fmax(largest, fabs(wanted_target[at]));
+    for (int64_t at = 0; at < COLUMNS * heads * dim; at++)
+        wrong |= far(get(of_values, at, dtype) / largest, wanted_values[at] / largest, eps);
+    for (int64_t at = 0; at < ROWS * heads * dim; at++)
+        wrong |= far(get(of_target, at, dtype) / largest, wanted_target[at] / largest, eps);
+    for (int64_t at = 0; at < heads * dim; at++)
+        wrong |= far(wanted_vector[at] / largest, 0, 10 * eps);
+    void *arrays[] = {pattern.columns, pattern.rows, values,   vector,        target,        output,
+                      maximum,         total,        weighted, numbers,       gradient,      of_values,
+                      of_target,       of_vector,    scores,   wanted_values, wanted_target, wanted_vector};
+    for (size_t at = 0; at < sizeof arrays / sizeof *arrays; at++)
+        free(arrays[at]);
+    return wrong;
+}
+
 int main(void) {
     static const int64_t widths[] = {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 32, 47, 64, 70, 130};
     int checks = 0, failures = 0;
@@ -224,7 +361,8 @@ int main(void) {
         for (int32_t dtype = GNNLOOM_FLOAT32; dtype <= GNNLOOM_BFLOAT16; dtype++)
             for (int64_t heads = 1; heads <= 10; heads++)
                 for (size_t width = 0; width < sizeof widths / sizeof *widths; width++, checks++)
-                    if (check(set, dtype, heads, widths[width], checks % 2)) {
+                    if (check(set, dtype, heads, widths[width], checks % 2) |
+                        check_v2(set, dtype, heads, widths[width], checks % 2)) {
                         failures++;
                         printf("instruction set %d, dtype %d, %d heads of %d: wrong\n", (int)set, (int)dtype,
                                (int)heads, (int)widths[width]);

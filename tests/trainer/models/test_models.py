@@ -1,4 +1,4 @@
-"""GraphSAGE, GIN, GAT and the options of all models equal the dense reference on any number of ranks."""
+"""GraphSAGE, GIN, GAT, GATv2 and the options of all models equal the dense reference on any number of ranks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,13 @@ PROBLEMS = {
         problem("empty-ranks", 40, 100, symmetric=True, crowded=True),
     )
 }
-MODELS = ("sage", "gin", "gat")
+#: Options of the models by name.
+MODELS: dict[str, dict[str, Any]] = {
+    "sage": {"model": "sage"},
+    "gin": {"model": "gin"},
+    "gat": {"model": "gat"},
+    "gatv2": {"model": "gat", "attention": "v2"},
+}
 #: Options of all models, each tried on one of them; residuals need hidden layers of equal width.
 OPTIONS: dict[str, dict[str, Any]] = {
     "gcn-batch": {"model": "gcn", "norm": "batch", "residual": True, "optimizer": "sgd", "lr": 0.2},
@@ -54,8 +60,9 @@ SAVINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "gin-transform-first": ("gin", {"product_order": "transform-first"}),
     "gat-transform-first": ("gat", {"product_order": "transform-first"}),
     "input-gradient": ("gat", {"skip_input_gradient": False}),
+    "gatv2-transform-first": ("gatv2", {"product_order": "transform-first"}),
 }
-REFUSED: list[dict[str, Any]] = [{"model": model, "run": f"{model}-refused"} for model in MODELS]
+REFUSED: list[dict[str, Any]] = [{**MODELS[model], "run": f"{model}-refused"} for model in MODELS]
 
 
 #: Numbers of ranks by problem.
@@ -82,7 +89,7 @@ class Chosen:
 EVERY = Chosen(
     models={model: {"directed": (1, 2, 3, 4, 7), "isolated": (1, 3), "empty-ranks": (2, 7)} for model in MODELS},
     options={run: {"directed": (1, 4), "empty-ranks": (7,)} for run in OPTIONS},
-    dropout=MODELS,
+    dropout=tuple(MODELS),
     halves=("gcn-batch", "gat-layer"),
 )
 #: Every model on every problem, every number of ranks and every option, but not every combination of them.
@@ -91,6 +98,7 @@ FEW = Chosen(
         "sage": {"directed": (1, 3), "isolated": (1,), "empty-ranks": (2,)},
         "gin": {"directed": (1, 3), "isolated": (3,), "empty-ranks": (2,)},
         "gat": {"directed": (1, 3), "isolated": (1,), "empty-ranks": (7,)},
+        "gatv2": {"directed": (1, 3), "isolated": (1,), "empty-ranks": (7,)},
     },
     options={
         "gcn-batch": {"directed": (4,), "empty-ranks": (7,)},
@@ -120,14 +128,14 @@ def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: Any) -
 
 def _starts(catalog: Catalog) -> list[TrainConfig]:
     """Runs whose checkpoints hold the initial weights: at learning rate 0 nothing changes."""
-    all_options: dict[str, dict[str, Any]] = {**{model: {"model": model} for model in MODELS}, **OPTIONS}
+    all_options: dict[str, dict[str, Any]] = {**MODELS, **OPTIONS}
     still: dict[str, Any] = {"lr": 0.0, "epochs": 1}
     return [_config(catalog, "directed", 1, f"{run}-start", **{**given, **still}) for run, given in all_options.items()]
 
 
 def _curves(catalog: Catalog, chosen: Chosen) -> list[TrainConfig]:
     configs = [
-        _config(catalog, name, number, f"{model}-{number}", model=model)
+        _config(catalog, name, number, f"{model}-{number}", **MODELS[model])
         for model, problems in chosen.models.items()
         for name, ranks in problems.items()
         for number in ranks
@@ -143,14 +151,14 @@ def _curves(catalog: Catalog, chosen: Chosen) -> list[TrainConfig]:
 def _variations(catalog: Catalog, chosen: Chosen) -> list[TrainConfig]:
     """Runs of one step whose change is the gradient, with dropout, with savings, and in two halves."""
     configs = []
-    for model in MODELS:
-        step: dict[str, Any] = {"model": model, "optimizer": "sgd", "lr": 1.0, "epochs": 1}
+    for model, chosen_model in MODELS.items():
+        step: dict[str, Any] = {**chosen_model, "optimizer": "sgd", "lr": 1.0, "epochs": 1}
         configs.append(_config(catalog, "directed", 4, f"{model}-step-4", **step))
     for model in chosen.dropout:
-        dropout: dict[str, Any] = {"model": model, "dropout": 0.4}
+        dropout: dict[str, Any] = {**MODELS[model], "dropout": 0.4}
         configs += [_config(catalog, "directed", ranks, f"{model}-dropout-{ranks}", **dropout) for ranks in (1, 4)]
     for switch, (model, options) in SAVINGS.items():
-        configs.append(_config(catalog, "directed", 3, f"{switch}-3", model=model, **options))
+        configs.append(_config(catalog, "directed", 3, f"{switch}-3", **MODELS[model], **options))
     for run in chosen.halves:
         half = _config(catalog, "directed", 4, f"{run}-halves-4", **{**OPTIONS[run], "epochs": EPOCHS // 2})
         configs += [half, replace(half, epochs=EPOCHS)]
@@ -176,7 +184,7 @@ class Results:
 
     def dense(self, name: str, run: str, **options: Any) -> DenseModel:
         """The dense model with a run's parameters; the initial weights are the same for every graph."""
-        kind, adjacency = run.partition("-")[0], PROBLEMS[name].adjacency.toarray()
+        kind, adjacency = run.partition("-")[0].removesuffix("v2"), PROBLEMS[name].adjacency.toarray()
         arrays = self.arrays("directed" if run.endswith("start") else name, run)
         return DenseModel.from_arrays(kind, adjacency, arrays, heads=HEADS, **options)
 
@@ -302,7 +310,7 @@ def _check_bytes(results: Results, name: str, ranks: int, model: str) -> None:
     # of width 6 in both layers. Attention fetches H W of width 6, then H of width 6, as two heads of 3 classes are not
     # narrower; the gradients of what it fetched go back to the owners.
     columns = 6 + 3 if model == "sage" else 6 + 6
-    back = there if model == "gat" else volume(given.adjacency.T.tocsr(), part, ranks)
+    back = there if "gat" in model else volume(given.adjacency.T.tocsr(), part, ranks)
     arrays = results.arrays("directed", f"{model}-1")
     parameters = sum(array.size for key, array in arrays.items() if key.startswith("parameter/"))
     expected = {

@@ -61,6 +61,8 @@ ONE_RANK: dict[str, dict[str, Any]] = {
     "gat": {"model": "gat", "dropout": 0.3},
     "bf16-gat": {"model": "gat", "precision": "bf16", "norm": "layer"},
     "residual-gat": {"model": "gat", "hidden": (8, 8, 8), "residual": True, "bias": False},
+    "gatv2": {"model": "gat", "attention": "v2", "dropout": 0.3},
+    "bf16-gatv2": {"model": "gat", "attention": "v2", "precision": "bf16", "hidden": (8, 8, 8), "residual": True},
     "labels": {"dataset": "labels"},
     "bf16-labels": {"dataset": "labels", "precision": "bf16", "model": "gat"},
     "weighted-labels": {"dataset": "labels", "class_weights": "balanced"},
@@ -74,6 +76,7 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
     "gin": {"model": "gin"},
     "gat": {"model": "gat", "dropout": 0.3},
     "bf16-gat": {"model": "gat", "precision": "bf16", "hidden": (8, 8, 8), "residual": True},
+    "gatv2": {"model": "gat", "attention": "v2", "dropout": 0.3},
     "rows": {"algorithm": "summa", "grid": (2, 1), "norm": "batch"},
     "columns": {"algorithm": "summa", "grid": (1, 2), "norm": "layer", "dropout": 0.3},
     "bf16-columns": {"algorithm": "summa", "grid": (1, 2), "precision": "bf16"},
@@ -81,10 +84,10 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
 }
 #: Cases that, together, have every algorithm, model, precision, norm and kind of labels of all cases.
 FEW_OF_ONE = (
-    "p2p", "broadcast", "bf16-summa", "tensor3d", "transform-first", "gin", "unit-rows", "bf16-gat", "residual",
-    "weighted-labels", "bf16-targets", "mlp",
+    "p2p", "broadcast", "bf16-summa", "tensor3d", "transform-first", "gin", "unit-rows", "bf16-gat", "bf16-gatv2",
+    "residual", "weighted-labels", "bf16-targets", "mlp",
 )  # fmt: skip
-FEW_OF_TWO = ("bf16-gat", "columns", "tensor3d")
+FEW_OF_TWO = ("bf16-gat", "gatv2", "columns", "tensor3d")
 
 
 @pytest.fixture(scope="module")

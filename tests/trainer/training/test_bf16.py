@@ -35,6 +35,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "sage": ("p2p", {"model": "sage"}),
     "gin": ("p2p", {"model": "gin", "lr": 0.002}),
     "gat": ("p2p", {"model": "gat", "heads": 2}),
+    "gatv2": ("p2p", {"model": "gat", "attention": "v2", "heads": 2}),
     "norms": ("tensor3d", {"norm": "layer", "unit_embedding": True, "hidden": (16, 16, 16), "residual": True}),
     "batch-norm": ("summa", {"norm": "batch", "dropout": 0.2}),
     "trained-features": ("p2p", {"train_features": True}),

@@ -39,6 +39,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sage": ("web", {"model": "sage", "norm": "batch", "class_weights": "balanced"}),
     "gin": ("directed", {"model": "gin", "clip_norm": 0.5}),
     "gat": ("web", {"model": "gat", "heads": 2, "dropout": 0.3}),
+    "gatv2": ("directed", {"model": "gat", "attention": "v2", "heads": 2, "dropout": 0.3}),
     "weighted": ("weighted", {}),
     "empty-ranks": ("crowded", {"model": "sage", "batch_size": 7}),
 }
@@ -46,7 +47,7 @@ EPOCHS, SIZE = 3, 20
 #: Numbers of ranks that are compared with one rank, for every case, and few of them.
 SEVERAL: dict[str, tuple[int, ...]] = dict.fromkeys(CASES, (2, 3, 4))
 FEW: dict[str, tuple[int, ...]] = {
-    "gcn": (3,), "sage": (3,), "gin": (2,), "gat": (2,), "weighted": (2,), "empty-ranks": (4,)
+    "gcn": (3,), "sage": (3,), "gin": (2,), "gat": (2,), "gatv2": (3,), "weighted": (2,), "empty-ranks": (4,)
 }  # fmt: skip
 
 

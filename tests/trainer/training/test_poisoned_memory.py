@@ -35,6 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sage": {"dataset": "grid", "model": "sage", "algorithm": "broadcast", "norm": "batch", "residual": True},
     "replicated": {"dataset": "grid", "algorithm": "replicated", "grid": (1, 2), "bias": False},
     "gat": {"dataset": "directed", "model": "gat", "heads": 2, "dropout": 0.2, "residual": True},
+    "gatv2": {"dataset": "directed", "model": "gat", "attention": "v2", "heads": 2, "dropout": 0.2, "residual": True},
     "summa": {"dataset": "grid", "algorithm": "summa", "grid": (1, 2), "unit_embedding": True, "dropout": 0.1},
     "split3d": {
         "dataset": "grid",

@@ -44,6 +44,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "sage": {"model": "sage"},
     "gin": {"model": "gin"},
     "gat": {"model": "gat", "heads": 2},
+    "gatv2": {"model": "gat", "attention": "v2", "heads": 2},
     "norm": {"norm": "layer", "unit_embedding": True},
 }
 

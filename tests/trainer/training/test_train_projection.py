@@ -40,6 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
     "directed": {"dataset": "directed", "hidden": (64, 64, 64), "norm": "batch", "dropout": 0.3},
     "sage": {"model": "sage", "hidden": (96,), "save_embeddings": True},
     "gat": {"model": "gat", "hidden": (32, 32), "heads": 2},
+    "gatv2": {"model": "gat", "attention": "v2", "hidden": (32, 32), "heads": 2},
     "summa": {"algorithm": "summa", "grid": (2, 1), "hidden": (100, 50)},
     "tensor3d": {"algorithm": "tensor3d", "grid": (1, 1, 2), "hidden": (64, 128), "model": "sage"},
     "columns": {"algorithm": "tensor3d", "grid": (1, 2, 1), "hidden": (64, 128)},
