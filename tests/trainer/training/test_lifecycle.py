@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -27,7 +26,7 @@ from gnnloom.trainer.job.stop import EXIT_STOPPED
 from gnnloom.trainer.training.loop import train
 from support.in_process import run_command
 from support.lone import LoneCommunicator
-from support.mpi import TESTS, predicting, rank_command, run_ranks, train_all
+from support.mpi import TESTS, predicting, run_ranks, start_command, train_all
 from support.problems import Problem, problem
 from support.tolerance import assert_close
 
@@ -115,22 +114,10 @@ def test_a_rank_opens_only_its_own_shard(catalog: Catalog) -> None:
     assert others <= lists | {(rank, name) for rank in range(3) for name in ("manifest.json", "zarr.json")}
 
 
-#: The command `gnnloom`, with ranks that this process's server forks: they are quicker to start.
-_COMMAND = """
-import json, sys
-from gnnloom.trainer.job import launch
-from gnnloom.workflows.cli.main import main
-ranks = json.loads(sys.argv.pop(1))
-launch.rank_python = lambda: ranks
-main()
-"""
-
-
 def _begin(catalog: Catalog, run: str, *options: str) -> subprocess.Popen[str]:
     """Begin to train on two ranks."""
     arguments = ["--catalog", str(catalog.root), "train", f"graph/{run}", "--ranks", "2", *options]
-    command = [sys.executable, "-c", _COMMAND, json.dumps(rank_command()), *arguments]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    return start_command(*arguments, stderr=subprocess.PIPE)
 
 
 def test_sigterm_writes_a_checkpoint_and_the_run_can_be_resumed(catalog: Catalog) -> None:
