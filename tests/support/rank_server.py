@@ -63,7 +63,9 @@ def serve(path: str) -> None:
 def _load() -> None:
     """Import what ranks import, at once or for what they train, apart from MPI, which starts when it is imported."""
     import numcodecs  # noqa: F401
+    import torch.utils._device  # noqa: F401
 
+    import gnnloom.trainer.__main__
     import gnnloom.trainer.kernels.c.edge_softmax
     import gnnloom.trainer.planner.candidates
     import gnnloom.trainer.training.loop
