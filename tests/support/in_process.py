@@ -51,17 +51,21 @@ def run_here(command: str) -> None:
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
-def serve(*, alone: bool) -> None:
+def serve(*, alone: bool, ranks: list[str]) -> None:
     """Run every command that standard input holds as a line of JSON, and answer it with a line.
 
     Args:
         alone: train on one rank here, without MPI.
+        ranks: what stands for ``python -m mpi4py`` in the command of ranks, if it is another command.
     """
+    if alone or ranks:
+        launcher: Any = importlib.import_module("gnnloom.trainer.job.launch")
     if alone:
         from support.lone_training import LoneLauncher
 
-        launcher: Any = importlib.import_module("gnnloom.trainer.job.launch")
         launcher._launch = LoneLauncher()
+    if ranks:
+        launcher.rank_python = lambda: ranks
     answers = sys.stdout
     for line in sys.stdin:
         done = run_command(*json.loads(line))
@@ -70,4 +74,4 @@ def serve(*, alone: bool) -> None:
 
 
 if __name__ == "__main__":
-    serve(alone="--alone" in sys.argv)
+    serve(alone=sys.argv[1] == "alone", ranks=sys.argv[2:])

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _TESTS = Path(__file__).resolve().parents[1]
@@ -39,12 +39,13 @@ class InstalledProgram:
 
     Args:
         alone: whether it trains on one rank in its own process, without MPI.
+        ranks: what stands for ``python -m mpi4py`` in the command of ranks, if it is another command.
     """
 
-    def __init__(self, environment: Mapping[str, str], *, alone: bool = False) -> None:
+    def __init__(self, environment: Mapping[str, str], *, alone: bool = False, ranks: Sequence[str] = ()) -> None:
         path = os.pathsep.join([environment["PYTHONPATH"], str(_TESTS)])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.in_process", *(["--alone"] if alone else [])],
+            [sys.executable, "-m", "support.in_process", "alone" if alone else "launching", *ranks],
             env={**environment, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -12,6 +12,7 @@ import pytest
 
 from gnnloom.storage import Catalog
 from support.in_process import run_command
+from support.mpi import rank_command
 from support.plugins import InstalledProgram, install_plugin
 from support.problems import problem
 
@@ -62,7 +63,8 @@ class Installed:
         self.catalog = Catalog(folder / "catalog")
         problem("graph", 30, 90, symmetric=False).store_grid(self.catalog, "double", grid=(2, 2))
         environment = install_plugin(folder / "site", "toy", TOY, "gnnloom.algorithms", "ALGORITHM")
-        self.program = InstalledProgram(environment)
+        # Its ranks are forked from one process that finds the toy, rather than that each imports torch.
+        self.program = InstalledProgram(environment, ranks=rank_command(environment["PYTHONPATH"]))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.program.run("--catalog", str(self.catalog.root), *arguments)
