@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +21,10 @@ from gnnloom.storage.format.artifact import MANIFEST, WORK
 from gnnloom.storage.format.files import read_json
 from gnnloom.storage.upkeep.removal import remove_artifact
 from gnnloom.trainer.propagation.memory import BASE_BYTES, peak_of, rank_sizes
+from support.covering import FEW_OR_EVERY
 from support.graphs import random_adjacency
-from support.mpi import TESTS, run_program, run_ranks
+from support.in_process import run_command
+from support.mpi import TESTS, run_program, run_ranks, start_command
 from support.problems import Problem
 from support.propagated import reference_steps
 
@@ -79,7 +80,14 @@ def check(dataset: Dataset, given: Problem, result: dict[str, Any]) -> None:
     check_artifact(dataset, found.artifact)
 
 
-def test_any_number_of_ranks_stores_the_steps_of_scipy(tmp_path: Path) -> None:
+#: Numbers of ranks of every graph's jobs: more than it has vertices, and ranks without any, among them.
+FEW: dict[str, tuple[int, ...]] = {
+    "directed": (1, 4), "undirected": (2, 3), "weighted": (2, 7), "few": (3, 7), "isolated": (1, 4), "crowded": (3, 7)
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("every", FEW_OR_EVERY)
+def test_any_number_of_ranks_stores_the_steps_of_scipy(tmp_path: Path, every: bool) -> None:
     catalog = Catalog(tmp_path / "catalog")
     jobs, problems = [], []
     ways: list[dict[str, Any]] = [
@@ -89,10 +97,12 @@ def test_any_number_of_ranks_stores_the_steps_of_scipy(tmp_path: Path) -> None:
         {"of": "label", "normalization": "mean"},
     ]
     for number, given in enumerate(PROBLEMS):
-        dataset = given.store(catalog, *RANKS)
-        for place, ranks in enumerate(RANKS):
-            # Every graph in every way, and every number of ranks too.
-            jobs.append(config(dataset, ranks, **ways[(number + place) % len(ways)]))
+        chosen = RANKS if every else FEW[given.name]
+        dataset = given.store(catalog, *chosen)
+        for place, ranks in enumerate(chosen):
+            # Every graph in every way, and every number of ranks too; of the few, all of these, but not of each other.
+            way = number + place if every else len(jobs)
+            jobs.append(config(dataset, ranks, **ways[way % len(ways)]))
             problems.append(given)
     results = run_program(max(RANKS), "propagate_all", tmp_path, jobs)
     for job, given, result in zip(jobs, problems, results, strict=True):
@@ -121,8 +131,23 @@ def stored(dataset: Dataset, key: str) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in files}
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_the_bytes_are_the_same_in_less_memory_and_after_interruptions_anywhere(tmp_path: Path, ranks: int) -> None:
+#: Where a rank is killed, and when for the so-manieth time.
+POINTS = ("columns.write", "chunk.written", "task.end.propagated", "manifest.write.propagated")
+KILLS = tuple((point, nth) for point in POINTS for nth in (1, 2, 4))
+FEW_KILLS = tuple(zip(POINTS, (4, 2, 1, 1), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "kills"),
+    [
+        pytest.param(1, KILLS, id="1"),
+        pytest.param(3, FEW_KILLS, id="3"),
+        pytest.param(3, KILLS, marks=pytest.mark.long, id="3-every"),
+    ],
+)
+def test_the_bytes_are_the_same_in_less_memory_and_after_interruptions_anywhere(
+    tmp_path: Path, ranks: int, kills: tuple[tuple[str, int], ...]
+) -> None:
     given = PROBLEMS[1]
     dataset = given.store(Catalog(tmp_path / "calm"), ranks)
     job = config(dataset, ranks)
@@ -150,8 +175,7 @@ def test_the_bytes_are_the_same_in_less_memory_and_after_interruptions_anywhere(
     # Killed at several moments, each time a bit later, with more or less memory.
     other = given.store(Catalog(tmp_path / "killed"), ranks)
     path, program = tmp_path / "killed.json", TESTS / "trainer" / "programs" / "propagate_all.py"
-    points = ["columns.write", "chunk.written", "task.end.propagated", "manifest.write.propagated"]
-    for number, (point, nth) in enumerate((point, nth) for point in points for nth in (1, 2, 4)):
+    for number, (point, nth) in enumerate(kills):
         memory = least if number % 2 or point == "columns.write" else 1 << 40
         rank = 0 if point.startswith(("task", "manifest")) else number % ranks
         fault = f"{point}:SIGKILL:nth={nth}:rank={rank}"
@@ -231,13 +255,11 @@ def test_a_command_that_is_asked_to_stop_keeps_what_is_done(tmp_path: Path) -> N
     blocks = -(-given.feature.shape[1] // COLUMNS)
     dataset = given.store(Catalog(tmp_path / "catalog"), 2)
     least = least_memory(dataset, 2)
-    command = [str(Path(sys.executable).with_name("gnnloom")), "--catalog", str(tmp_path / "catalog")]
-    words = ["propagate", given.name, "--ranks", "2", "--steps", str(STEPS), "--threads", "1", "--adjacency", "disk"]
-    words += ["--memory", str(least), "--json"]
+    words = ["--catalog", str(tmp_path / "catalog"), "propagate", given.name, "--ranks", "2", "--steps", str(STEPS)]
+    words += ["--threads", "1", "--adjacency", "disk", "--memory", str(least), "--json"]
     # After the first record, the next one takes a second longer, so that the request comes before the last columns.
     slow = {**os.environ, "GNNLOOM_FAULT": "task.begin.propagated:slow:nth=2"}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([*command, *words], env=slow, **pipes) as process:
+    with start_command(*words, env=slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         ends = time.monotonic() + 120
         while not list(dataset.path.glob("propagated/*/.work/records/[!.]*.json")):
             assert process.poll() is None, process.communicate()
@@ -249,7 +271,9 @@ def test_a_command_that_is_asked_to_stop_keeps_what_is_done(tmp_path: Path) -> N
     assert "finished columns are kept" in said
     records = [path.name for path in dataset.path.glob("propagated/*/.work/records/[!.]*.json")]
     assert 1 < len(records) < blocks
-    done = subprocess.run([*command, *words], check=True, **pipes)
+    # In this process, which is quicker.
+    done = run_command(*words)
+    assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["state"], result["reused"]) == ("finished", False)
     check(dataset, given, result)
@@ -258,12 +282,11 @@ def test_a_command_that_is_asked_to_stop_keeps_what_is_done(tmp_path: Path) -> N
 def test_two_commands_at_the_same_time_make_the_steps_once(tmp_path: Path) -> None:
     given = PROBLEMS[0]
     dataset = given.store(Catalog(tmp_path / "catalog"), 1)
-    command = [str(Path(sys.executable).with_name("gnnloom")), "--catalog", str(tmp_path / "catalog")]
-    words = [*command, "propagate", given.name, "--threads", "1", "--json"]
+    words = ["--catalog", str(tmp_path / "catalog"), "propagate", given.name, "--threads", "1", "--json"]
     # So that the second one comes while the first one works.
     slow = {**os.environ, "GNNLOOM_FAULT": "task.begin.propagated:slow:nth=1"}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": slow}
-    processes = [subprocess.Popen(words, **pipes) for _ in range(2)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": slow}
+    processes = [start_command(*words, **pipes) for _ in range(2)]
     results = []
     for process in processes:
         printed, said = process.communicate(timeout=240)
