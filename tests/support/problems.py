@@ -74,7 +74,7 @@ class Problem:
                 weighted=self.weighted,
             )
 
-    def store_grid(self, catalog: Catalog, *permutations: str, grid: tuple[int, int] = (3, 4)) -> Dataset:
+    def store_grid(self, catalog: Catalog, *permutations: str, grid: tuple[int, int] = (3, 2)) -> Dataset:
         """Store the graph and its grid shards."""
         dataset = catalog.create(self.name)
         graph = store_graph(dataset, self.adjacency, symmetric=self.symmetric, weighted=self.weighted)

@@ -64,9 +64,10 @@ EVERY = {
 }
 
 
-def store(catalog: Catalog, given: Problem, *, steps: int = STEPS) -> Dataset:
-    dataset = given.store_grid(catalog, "double")
-    given.store_rows(dataset, *RANKS)
+def store(catalog: Catalog, given: Problem, *ranks: int, steps: int = STEPS) -> Dataset:
+    """Store the graph, its vertices, row shards for one rank and other numbers of ranks, and propagated features."""
+    dataset = given.store_grid(catalog)
+    given.store_rows(dataset, *sorted({1, *ranks}))
     if steps:
         values = reference_steps(given.adjacency, given.feature, steps, "symmetric")
         store_propagated(dataset, dataset.graph().artifact.key, values)
@@ -148,8 +149,8 @@ class Job:
 
     def __init__(self, folder: Path, cases: Mapping[str, Mapping[str, tuple[int, ...]]]) -> None:
         self.catalog, self.cases = Catalog(folder / "catalog"), cases
-        for given in PROBLEMS.values():
-            store(self.catalog, given)
+        for name, given in PROBLEMS.items():
+            store(self.catalog, given, *(ranks for every in cases[name].values() for ranks in every))
         configs = [config(self.catalog, name, f"{case}-{ranks}", ranks, **CASES[case][0]) for name, case, ranks in self]
         starts = [
             config(self.catalog, name, f"{case}-start", **{**CASES[case][0], "epochs": 1, "lr": 0.0})
@@ -208,7 +209,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def test_losses_and_checkpoints_are_the_same_on_any_ranks_and_after_an_interruption(
     catalog: Catalog, tmp_path: Path
 ) -> None:
-    store(catalog, PROBLEMS["directed"])
+    store(catalog, PROBLEMS["directed"], 3)
     runs = [
         config(catalog, "directed", f"{name}-{ranks}", ranks, epochs=6, keep=9, **options)
         for name, options in OPTIONS.items()
@@ -351,7 +352,7 @@ def test_sign_without_propagated_values_says_how_to_make_them(catalog: Catalog) 
 
 def test_a_row_that_is_not_finite_is_named(catalog: Catalog) -> None:
     given = PROBLEMS["directed"]
-    dataset = given.store_grid(catalog, "double")
+    dataset = given.store_grid(catalog)
     values = reference_steps(given.adjacency, given.feature, 1, "symmetric")
     vertex = int(np.flatnonzero(given.training)[-1])
     values[0][vertex, 3] = np.inf
