@@ -49,7 +49,7 @@ LAYOUTS: tuple[Layout, ...] = (
 def config(catalog: Catalog, run: str, name: str = "bare", **options: Any) -> TrainConfig:
     """A training in float64 on one thread that learns its features; ``options`` override."""
     fixed: dict[str, Any] = {"hidden": (8,), "epochs": EPOCHS, "threads": 1, "precision": "float64", "seed": SEED}
-    fixed |= {"embed": WIDTH, "eval_every": 0, "checkpoint_every": 1}
+    fixed |= {"embed": WIDTH, "eval_every": 0}
     return TrainConfig(catalog=str(catalog.root), dataset=name, run=run, **{**fixed, **options})
 
 

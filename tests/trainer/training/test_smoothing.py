@@ -50,7 +50,7 @@ METHODS: dict[str, dict[str, Any]] = {
 #: Layouts of each method, in the quick tests.
 FEW: dict[str, dict[str, tuple[str, ...]]] = {
     "directed": {"labels": ("p2p-1", "summa-4"), "correct": ("p2p-4", "tensor3d-4"), "scaled": ("mean-3",)},
-    "undirected": {"correct": ("p2p-2", "summa-4", "broadcast-3"), "scaled": ("p2p-1", "tensor3d-4")},
+    "undirected": {"correct": ("p2p-2", "broadcast-3"), "scaled": ("p2p-1",)},
     "weighted": {"long-labels": ("p2p-2",), "scaled": ("p2p-4",), "correct": ("mean-3",)},
 }
 EVERY = {
