@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import pytest
+
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 
 Result = TypeVar("Result")
+
+#: Numbers of workers, and of tasks after which a stage is stopped: every third stop is in every phase of a stage, and
+#: all stops are in the long tests.
+workers_and_tasks = pytest.mark.parametrize(("workers", "tasks"), [(3, 3), pytest.param(2, 1, marks=pytest.mark.long)])
 
 
 class StoppedError(KeyboardInterrupt):

@@ -22,7 +22,7 @@ from gnnloom.storage.format.artifact import Artifact
 from support.graphs import random_adjacency, store_graph
 from support.links import store_links as store_given_links
 from support.small_stages import make_small
-from support.stopping import run_in_steps
+from support.stopping import run_in_steps, workers_and_tasks
 
 
 def graph_of(*, symmetric: bool, weighted: bool, loops: bool) -> Any:
@@ -136,8 +136,9 @@ def test_links_with_values_are_not_scored(catalog: Catalog, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
+@workers_and_tasks
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, symmetric: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int, symmetric: bool
 ) -> None:
     make_small(monkeypatch.setattr)
 
@@ -149,17 +150,15 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
         return draw_links(dataset, dataset.graph(ingested.key), options, cluster).artifact.digest
 
     expected = drawn_on("one", InProcessCluster())
-    for workers in (2, 3):
-        assert drawn_on(f"workers {workers}", ThreadedCluster(workers, 1 << 30)) == expected
-    for tasks in (1, 7):
-        found, ran = run_in_steps(lambda cluster, tasks=tasks: drawn_on(f"tasks {tasks}", cluster), tasks)  # type: ignore[misc]
-        assert found == expected
-        functions = [function for function, _ in ran]
-        assert functions.count("write_baseline") > 4
-        assert functions.count("count_neighbors") == (0 if symmetric else 3)
-        # Nothing runs twice; the message graph and its transpose have tasks of one name.
-        assert max(Counter(ran).values()) == (1 if symmetric else 2)
-        assert {function for (function, _), times in Counter(ran).items() if times > 1} <= {"write_degrees"}
+    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30)) == expected
+    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks)
+    assert found == expected
+    functions = [function for function, _ in ran]
+    assert functions.count("write_baseline") > 4
+    assert functions.count("count_neighbors") == (0 if symmetric else 3)
+    # Nothing runs twice; the message graph and its transpose have tasks of one name.
+    assert max(Counter(ran).values()) == (1 if symmetric else 2)
+    assert {function for (function, _), times in Counter(ran).items() if times > 1} <= {"write_degrees"}
 
 
 @pytest.mark.parametrize("wrong", [-1.0, np.inf, np.nan])

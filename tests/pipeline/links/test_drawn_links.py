@@ -22,7 +22,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.links import mixed, pairs_of
 from support.small_stages import make_small
-from support.stopping import run_in_steps
+from support.stopping import run_in_steps, workers_and_tasks
 
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -202,8 +202,9 @@ def test_a_split_without_pairs_is_refused_and_leaves_nothing(
     assert len(dataset.artifacts("graph")) == 1
 
 
+@workers_and_tasks
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int
 ) -> None:
     # Many tasks, files and merges, in few bytes.
     make_small(monkeypatch.setattr)
@@ -218,17 +219,15 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
 
     expected = drawn_on(stored("one"), InProcessCluster())
     assert len(expected) == 3
-    for workers in (2, 3):
-        assert drawn_on(stored(f"workers {workers}"), ThreadedCluster(workers, 1 << 30)) == expected
-    for tasks in (1, 7):
-        killed = stored(f"tasks {tasks}")
-        found, ran = run_in_steps(lambda cluster, killed=killed: drawn_on(killed, cluster), tasks)  # type: ignore[misc]
-        assert found == expected
-        assert {"count_keys", "split_block", "write_pair_rows", "merge_runs", "write_message_block"} < {
-            function for function, _ in ran
-        }
-        # Nothing runs twice.
-        assert len(ran) == len(set(ran))
+    assert drawn_on(stored("workers"), ThreadedCluster(workers, 1 << 30)) == expected
+    killed = stored("tasks")
+    found, ran = run_in_steps(lambda cluster: drawn_on(killed, cluster), tasks)
+    assert found == expected
+    assert {"count_keys", "split_block", "write_pair_rows", "merge_runs", "write_message_block"} < {
+        function for function, _ in ran
+    }
+    # Nothing runs twice.
+    assert len(ran) == len(set(ran))
 
 
 def test_memory_that_one_vertex_exceeds_is_refused(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

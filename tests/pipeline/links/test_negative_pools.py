@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-import scipy.stats
 
 from gnnloom.pipeline.links.negative_pools import Pool, PoolPlan, draw_pools
 from gnnloom.pipeline.links.options import DrawOptions
@@ -20,10 +19,11 @@ from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import stream_key
+from support.chi_squared import chance_of_counts
 from support.graphs import random_adjacency, store_graph
 from support.links import mixed
 from support.small_stages import make_small
-from support.stopping import run_in_steps
+from support.stopping import run_in_steps, workers_and_tasks
 
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -112,7 +112,7 @@ def test_every_pair_that_is_no_edge_is_equally_likely(catalog: Catalog, negative
     found = counts[pairs[:, 1], pairs[:, 0]]
     assert found.sum() == counts.sum() == rounds * size
     # Pairs of one pool are from different parts, so the counts differ less than those of independent draws.
-    assert scipy.stats.chisquare(found).pvalue > 0.01
+    assert chance_of_counts(found) > 0.01
     assert found.std() > 0
 
 
@@ -189,8 +189,9 @@ def test_pools_beyond_the_limits_are_refused(change: dict[str, int]) -> None:
         PoolPlan.of(*where, {"valid": 5, "test": 6}, DrawOptions(**change))
 
 
+@workers_and_tasks
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int
 ) -> None:
     make_small(monkeypatch.setattr)
     adjacency = random_adjacency(200, 900, 5, symmetric=True)
@@ -203,13 +204,11 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
         return Artifact(links.artifact.path).digest
 
     expected = drawn_on("one", InProcessCluster())
-    for workers in (2, 3):
-        assert drawn_on(f"workers {workers}", ThreadedCluster(workers, 1 << 30)) == expected
-    for tasks in (1, 5):
-        found, ran = run_in_steps(lambda cluster, tasks=tasks: drawn_on(f"tasks {tasks}", cluster), tasks)  # type: ignore[misc]
-        assert found == expected
-        assert sum(function == draw_pools.__name__ for function, _ in ran) == 3
-        assert len(ran) == len(set(ran))
+    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30)) == expected
+    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks)
+    assert found == expected
+    assert sum(function == draw_pools.__name__ for function, _ in ran) == 3
+    assert len(ran) == len(set(ran))
 
 
 def test_other_seeds_and_splits_have_other_pools(catalog: Catalog) -> None:
