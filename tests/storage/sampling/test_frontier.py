@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 from numpy.typing import NDArray
-from scipy.stats import chi2
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.sampling.frontier import FrontierSampler
+from support.chi_squared import chance
 from support.graphs import random_adjacency
 from support.samples import in_memory
 
@@ -47,7 +47,7 @@ def popping(sampler: FrontierSampler, weight: NDArray[np.float64], batches: int)
     used[np.flatnonzero(used)[0]] = False
     deviation = (observed - expected)[used]
     statistic = deviation @ np.linalg.solve(variance[np.ix_(used, used)], deviation)
-    return float(chi2.sf(statistic, used.sum()))
+    return chance(statistic, used.sum())
 
 
 @pytest.mark.parametrize(("enlargement", "cap"), [(2.0, None), (1.1, None), (8.0, None), (2.0, 7)])
@@ -75,7 +75,7 @@ def test_successors_are_uniform_neighbors() -> None:
         found = np.bincount(followers, minlength=graph.num_vertices)
         assert found.sum() == found[neighbors].sum() > 1000
         mean = len(followers) / len(neighbors)
-        assert chi2.sf(((found[neighbors] - mean) ** 2 / mean).sum(), len(neighbors) - 1) > 1e-3
+        assert chance(((found[neighbors] - mean) ** 2 / mean).sum(), len(neighbors) - 1) > 1e-3
 
 
 def test_the_sample_has_the_first_frontier_and_all_that_came_after() -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 from benchmarks.kinds import STAND_INS, StandIn, generated
-from scipy.stats import spearmanr
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
@@ -152,7 +151,8 @@ def test_communication_agrees_with_the_performance_model_of_plexus() -> None:
     plans = {tuple(plan.grid): sum(plan.cost.communication.values()) for plan in plexus(PRODUCTS, 64)}
     theirs = {grid: _plexus_seconds(grid, PRODUCTS.num_vertices, (100, 128, 128, 47)) for grid in plans}
     assert len(plans) == 28
-    assert spearmanr(list(plans.values()), list(theirs.values())).statistic > 0.98
+    ranks = [np.argsort(np.argsort(list(seconds.values()))) for seconds in (plans, theirs)]
+    assert np.corrcoef(*ranks)[0, 1] > 0.98
     assert min(plans, key=lambda grid: plans[grid]) == min(theirs, key=lambda grid: theirs[grid])
     assert all(0.85 < plans[grid] / theirs[grid] < 1.2 for grid in plans)
 

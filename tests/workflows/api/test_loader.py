@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,6 @@ from support.problems import problem
 from support.sampled import sampled_config, store_for_sampling
 from support.tolerance import assert_close
 
-pyg = pytest.importorskip("torch_geometric.nn")
-
 N, SEED = 120, 3
 PROBLEMS = {
     given.name: given
@@ -44,6 +43,12 @@ PROBLEMS = {
     )
 }
 SAMPLED: dict[str, Any] = {"fanout": (3, 2), "batch_size": 8, "seed": SEED}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _pyg() -> None:
+    # Not while tests are collected, which every process does: it takes seconds.
+    pytest.importorskip("torch_geometric.nn")
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +237,7 @@ def test_seeds_are_the_labeled_vertices_of_a_split_or_those_that_are_given(catal
 
 def layers(kind: str, **options: Any) -> list[nn.Module]:
     """Two layers of PyG with PyG's defaults."""
+    pyg = importlib.import_module("torch_geometric.nn")
     widths = [(5, 6), (6, 3)]
     match kind:
         case "gcn":
@@ -291,7 +297,7 @@ def test_with_all_neighbors_loss_and_gradients_are_those_on_the_whole_graph(
 
 
 def test_trimming_to_the_hops_changes_no_output(catalog: Catalog) -> None:
-    model = pyg.GraphSAGE(5, 6, 3, 3).double()
+    model = importlib.import_module("torch_geometric.nn").GraphSAGE(5, 6, 3, 3).double()
     for batch in load("directed", catalog=catalog, **{**SAMPLED, "fanout": (4, 3, 2)}, features="float64"):
         hops = {
             "num_sampled_nodes_per_hop": batch.num_sampled_nodes,
@@ -304,7 +310,7 @@ def test_trimming_to_the_hops_changes_no_output(catalog: Catalog) -> None:
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state:UserWarning")
 def test_a_sparse_matrix_gives_the_output_of_pairs(catalog: Catalog) -> None:
     options = {**SAMPLED, "normalization": "mean", "features": "float64"}
-    conv = pyg.GraphConv(5, 3).double()
+    conv = importlib.import_module("torch_geometric.nn").GraphConv(5, 3).double()
     sparse = load("weighted", catalog=catalog, adj_t=True, **options)
     for one, other in zip(load("weighted", catalog=catalog, **options), sparse, strict=True):
         assert "edge_index" not in other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,14 @@ import torch
 import gnnloom
 from support.tolerance import assert_close
 
-pyg = pytest.importorskip("torch_geometric.nn")
 MODULE = "gnnloom.workflows.examples.pyg_training"
 SIZES: dict[str, Any] = {"vertices": 2000, "edges": 12000, "classes": 4, "dim": 16, "noise": 1.0}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _pyg() -> None:
+    # Not while tests are collected, which every process does: it takes seconds.
+    pytest.importorskip("torch_geometric.nn")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +37,7 @@ def expected(catalog: Path, size: int) -> list[float]:
     from gnnloom.workflows.examples.pyg_training import CLASSES, FEATURES, step_loss
 
     torch.manual_seed(0)
-    model = pyg.GraphSAGE(FEATURES, 32, num_layers=2, out_channels=CLASSES)
+    model = importlib.import_module("torch_geometric.nn").GraphSAGE(FEATURES, 32, num_layers=2, out_channels=CLASSES)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loader = gnnloom.loader("web", catalog=catalog, fanout=(10, 5), batch_size=32, drop_last=True)
     losses = []

@@ -9,7 +9,11 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import CorruptError, NotFoundError
 from support.graphs import random_adjacency, store_graph, store_vertices
 
-pytest.importorskip("xarray")
+
+@pytest.fixture(autouse=True, scope="module")
+def _xarray() -> None:
+    # Not while tests are collected, which every process does.
+    pytest.importorskip("xarray")
 
 
 def test_arrays_are_read_when_they_are_accessed(catalog: Catalog) -> None:
