@@ -107,9 +107,8 @@ class KeyTable:
                     found[begin - start : end - start] = elements + before[number] if before else elements
         return found
 
-    def num_files(self, array: int, start: int, stop: int) -> int:
-        """Files with elements ``start`` to ``stop`` of an array."""
-        firsts = self.firsts(array)
+    def num_files(self, firsts: Sequence[int], start: int, stop: int) -> int:
+        """Files with elements ``start`` to ``stop`` of an array whose blocks have these :meth:`firsts`."""
         last = bisect_left(firsts, stop)
         return len({self.blocks[number][0][0] for number in range(bisect_right(firsts, start) - 1, last)})
 
@@ -207,10 +206,11 @@ def array_phases(writer: ArtifactWriter, table: KeyTable, table_path: Path) -> l
     phases = []
     for array in KEY_ARRAYS[table.ids]:
         size, step, tasks = array.size(table), array.task_elements, []
+        firsts = table.firsts(array.stored)
         for start in range(0, size, step):
             stop = min(start + step, size)
             num_bytes = np.dtype(array.dtype).itemsize * (stop - start)
-            opens = table.num_files(array.stored, max(start - array.before, 0), stop - array.before)
+            opens = table.num_files(firsts, max(start - array.before, 0), stop - array.before)
             needs = Needs(num_bytes, num_bytes, opens, 2 * num_bytes)
             tasks.append(KeyArrayTask(writer, f"{array.name}/{start:015d}", needs, table_path, array, start, stop))
         phases.append(Phase(f"write {array.name}", write_key_array, tasks, "elements", makes_arrays=True))

@@ -129,6 +129,12 @@ class VertexPlan:
     def _widest(self) -> int:
         return max(self._row_bytes.values())
 
+    @cached_property
+    def _chunk_rows(self) -> dict[int, dict[str, int]]:
+        """Rows per chunk of every array, by the length of a range of the grid: there are two lengths at most."""
+        lengths = {self.num_vertices // self.grid_rows, -(-self.num_vertices // self.grid_rows)}
+        return {each: {name: crop_chunk_rows(each, size) for name, size in self._row_bytes.items()} for each in lengths}
+
     def bucket_rows(self, row: int) -> int:
         """Positions of a bucket in range ``row`` of the grid: whole chunks of the widest array."""
         first, last = split_range(self.num_vertices, self.grid_rows, row)
@@ -145,10 +151,16 @@ class VertexPlan:
 
     def written(self, bucket: Bucket, name: str) -> Span:
         """The positions of one array that a bucket's task writes: its chunks that begin within the bucket."""
+        return self._written(bucket)[name]
+
+    def _written(self, bucket: Bucket) -> dict[str, Span]:
+        """The positions of every array that a bucket's task writes."""
         first, last = split_range(self.num_vertices, self.grid_rows, bucket.row)
-        chunk = crop_chunk_rows(last - first, self._row_bytes[name])
-        start, stop = (-(-(at - first) // chunk) * chunk for at in (bucket.start, bucket.stop))
-        return min(first + start, last), min(first + stop, last)
+        start, stop, spans = bucket.start - first, bucket.stop - first, {}
+        for name, chunk in self._chunk_rows[last - first].items():
+            begin, end = first - -start // chunk * chunk, first - -stop // chunk * chunk
+            spans[name] = min(begin, last), min(end, last)
+        return spans
 
     def range_memory(self, rows: int) -> int:
         """Bytes that a task holds while it routes ``rows`` vertices."""
@@ -160,7 +172,7 @@ class VertexPlan:
 
     def bucket_bytes(self, bucket: Bucket) -> tuple[int, int, int]:
         """Bytes that the task of a bucket reads and writes, and the end of the positions that it reads."""
-        spans = {name: self.written(bucket, name) for name in self.types}
+        spans = self._written(bucket)
         written = sum((stop - start) * self._row_bytes[name] for name, (start, stop) in spans.items())
         positions = sum(stop - start for start, stop in set(spans.values()))
         # Arrays with longer chunks than the widest one are read beyond the end of the bucket.
