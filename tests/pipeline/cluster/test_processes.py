@@ -20,6 +20,7 @@ import pytest
 from gnnloom.pipeline.cluster import processes
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster, worker_settings
 from gnnloom.pipeline.cluster.processes import Guard, own_memory
+from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
 from gnnloom.storage.errors import LaunchError
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
@@ -89,17 +90,23 @@ def no_memory_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "available_memory", lambda: 1 << 20)
 
 
-@pytest.mark.usefixtures("no_memory_left")
-def test_a_worker_far_beyond_its_budget_is_ended_with_one_error_that_names_the_option() -> None:
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Cluster]:
+    """A worker with that budget, for tests that leave a worker."""
     # As on a busy machine, where a worker may take longer to start than Dask waits for one by default.
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "100ms"}),
         open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster,
     ):
-        with pytest.raises(LaunchError, match=r"a task took \d+ MiB, far more than .*\(--memory, 1 MiB\)"):
-            list(cluster.map(hold, [FAR_BEYOND]))
-        # The worker was replaced.
-        assert list(cluster.map(hold, [WITHIN])) == [1]
+        yield cluster
+
+
+@pytest.mark.usefixtures("no_memory_left")
+def test_a_worker_far_beyond_its_budget_is_ended_with_one_error_that_names_the_option(guarded: Cluster) -> None:
+    with pytest.raises(LaunchError, match=r"a task took \d+ MiB, far more than .*\(--memory, 1 MiB\)"):
+        list(guarded.map(hold, [FAR_BEYOND]))
+    # The worker was replaced.
+    assert list(guarded.map(hold, [WITHIN])) == [1]
 
 
 @pytest.mark.usefixtures("no_memory_left")
@@ -135,20 +142,18 @@ def test_a_worker_is_ended_beyond_its_share_of_a_job_even_if_the_machine_has_mor
 
 
 @pytest.mark.usefixtures("no_memory_left")
-def test_mapped_files_and_what_fits_the_budget_are_no_reason_to_end_a_worker(tmp_path: Path) -> None:
+def test_mapped_files_and_what_fits_the_budget_are_no_reason_to_end_a_worker(tmp_path: Path, guarded: Cluster) -> None:
     path = tmp_path / "mapped"
     np.ones(FAR_BEYOND, np.uint8).tofile(path)
-    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
-        assert list(cluster.map(map_file, [path])) == [-(-FAR_BEYOND // 4096)]
-        assert list(cluster.map(hold, [WITHIN])) == [1]
+    assert list(guarded.map(map_file, [path])) == [-(-FAR_BEYOND // 4096)]
+    assert list(guarded.map(hold, [WITHIN])) == [1]
 
 
 def test_a_task_that_needs_more_than_the_budget_runs_where_the_machine_has_the_memory(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, guarded: Cluster
 ) -> None:
     monkeypatch.setattr(processes, "available_memory", lambda: 1 << 40)
-    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
-        assert list(cluster.map(hold, [FAR_BEYOND])) == [1]
+    assert list(guarded.map(hold, [FAR_BEYOND])) == [1]
 
 
 def test_no_worker_within_its_budget_is_ended() -> None:
