@@ -94,12 +94,15 @@ def test_a_run_that_was_stopped_in_any_phase_goes_on_and_gives_the_same_bytes(ca
 
 
 @pytest.mark.usefixtures("fast_fit")
-def test_what_was_damaged_or_lost_between_two_runs_is_made_again(catalog: Catalog) -> None:
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.long)])
+def test_what_was_damaged_or_lost_between_two_runs_is_made_again(catalog: Catalog, every: int) -> None:
+    """By default, the files of one phase are damaged, those of the next are lost, and so on; all files are long."""
     whole = _Stops(-1)
     expected = partition(catalog, "whole", whole)
     phases = [phase for phase in PHASES if phase != "_store_rows"]
     changes: dict[str, Callable[[Path], None]] = {"damaged": _flip_a_byte, "lost": Path.unlink}
-    for phase, (how, change) in itertools.product(phases, changes.items()):
+    cases = itertools.product(enumerate(phases), enumerate(changes.items()))
+    for phase, how, change in ((phase, *case) for (at, phase), (kind, case) in cases if (at + kind) % every == 0):
         name = f"{how}-{phase.strip('_')}"
         with pytest.raises(KeyboardInterrupt):
             partition(catalog, name, _Stops(whole.ran.index(phase) + 1))
