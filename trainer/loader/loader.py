@@ -30,7 +30,7 @@ class Schedule:
         rank, size: of the batches of an epoch, those with the numbers ``rank``, ``rank + size``, and so on.
         drop_last: leave out a last batch that is smaller than the others, and batches that not every rank has.
         threads: that prepare batches ahead; None for one per core, at most 4, and none in workers of torch.
-        pool: batches that are prepared ahead, at most; None for two more than threads.
+        pool: batches that are prepared ahead, at most; None for one more than threads.
     """
 
     rank: int = 0
@@ -54,7 +54,8 @@ class Schedule:
     @property
     def num_ahead(self) -> int:
         """Batches that are prepared ahead, at most."""
-        return self.num_threads + 2 if self.pool is None else self.pool
+        # While one is taken, every thread has another one to prepare. Each more is memory of a whole batch.
+        return self.num_threads + 1 if self.pool is None else self.pool
 
 
 class Loader(IterableDataset["Data"]):

@@ -40,7 +40,7 @@ _COMMON: Final[Mapping[str, Option]] = MappingProxyType(
             most=4096,
         ),
         "pool": Option(
-            kind=int, help="Batches that are prepared ahead, at most; by default two more than workers", least=1
+            kind=int, help="Batches that are prepared ahead, at most; by default one more than workers", least=1
         ),
         "features": Option(default="float32", help="Type of the features; none: leave them out", choices=FEATURES),
         "feature_norm": Option(
