@@ -40,6 +40,8 @@ from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chu
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.kernels import count_below
 
+#: The phase whose result is not part of the links.
+COUNTING: Final = "count neighbors"
 #: Splits whose pairs are compared with negatives.
 _JUDGED: Final = ("valid", "test")
 #: Chunks that a task writes.
@@ -227,7 +229,7 @@ class BaselinePlan:
             how = self.neighbors, first, first + rows, shuffle, plan.lane(number)
             tasks.append(CountNeighborsTask(self.writer, f"neighbors/{number:05d}", needs, *how))
             first += rows
-        return Phase("count neighbors", count_neighbors, tasks, "vertices", files=(plan.files,)), plan
+        return Phase(COUNTING, count_neighbors, tasks, "vertices", files=(plan.files,)), plan
 
     def scoring(self) -> Phase:
         """The phase that scores."""

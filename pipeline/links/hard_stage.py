@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from gnnloom.pipeline.links.baselines import BaselinePlan
+from gnnloom.pipeline.links.baselines import BaselinePlan, Neighbors
 from gnnloom.pipeline.links.hard_negatives import VERTEX_BYTES, HardTask, write_hard
 from gnnloom.pipeline.links.message_graph import CopyTask, copy_rows
 from gnnloom.pipeline.links.options import HardOptions
@@ -24,7 +25,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.arrays import create_array
+from gnnloom.storage.format.arrays import ArrayRecord, create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.matrix.random_numbers import stream_key
@@ -44,9 +45,8 @@ def draw_hard_negatives(dataset: Dataset, links: Links, options: HardOptions, cl
         InputError: the pairs have values, or negatives of their own, or too few vertices can replace an end.
         BudgetError: the memory per worker is too small.
     """
-    if links.kind != PAIR or any(links.num_negatives(split) for split in _JUDGED):
-        raise InputError(f"{links.artifact.path}: expected pairs without values and without negatives of their own")
-    vertices = _vertices_of(dataset, links, options)
+    check_pairs(links)
+    vertices = vertices_of(dataset, links, options)
     inputs = _inputs(links, vertices)
     message = dataset.graph(links.message_graph)
     cluster = for_few(cluster, message.nnz)
@@ -61,9 +61,19 @@ def draw_hard_negatives(dataset: Dataset, links: Links, options: HardOptions, cl
             raise
 
 
+def check_pairs(links: Links) -> None:
+    """Check that the pairs of links can have hard negatives.
+
+    Raises:
+        InputError: they have values, or negatives of their own.
+    """
+    if links.kind != PAIR or any(links.num_negatives(split) for split in _JUDGED):
+        raise InputError(f"{links.artifact.path}: expected pairs without values and without negatives of their own")
+
+
 def hard_key(dataset: Dataset, links: Links, options: HardOptions) -> str:
     """The key of the artifact that :func:`draw_hard_negatives` makes or finds."""
-    return artifact_key("links", _parameters(options), _inputs(links, _vertices_of(dataset, links, options)))
+    return artifact_key("links", _parameters(options), _inputs(links, vertices_of(dataset, links, options)))
 
 
 def _parameters(options: HardOptions) -> dict[str, Any]:
@@ -75,7 +85,7 @@ def _inputs(links: Links, vertices: Vertices | None) -> dict[str, str]:
     return found | ({} if vertices is None else {"vertices": vertices.artifact.key})
 
 
-def _vertices_of(dataset: Dataset, links: Links, options: HardOptions) -> Vertices | None:
+def vertices_of(dataset: Dataset, links: Links, options: HardOptions) -> Vertices | None:
     """The vertex data with features, if these are wanted and there."""
     found = find_vertices(dataset, links.graph) if options.features else None
     fits = found is not None and "feature" in found.names and found.num_vertices == links.num_vertices
@@ -92,25 +102,11 @@ def _draw(
 ) -> Links:
     graph, message = dataset.graph(links.graph), dataset.graph(links.message_graph)
     transposes = [None if each.symmetric else transpose_graph(dataset, each, cluster) for each in (graph, message)]
-    # What is scored is known once it is written; the neighbors are the same.
     of_graph, of_message = (None if each is None else each.artifact.path for each in transposes)
     where = writer, message.artifact.path, of_message, GraphSizes.of(message)
+    # What is scored is known once it is written; the neighbors are the same.
     plan = BaselinePlan.of(*where, {})
-    copying = _copies(links, writer)
-    tasks = []
-    for split in _JUDGED:
-        stream = int(stream_key(options.seed, f"links/hard/{split}"))
-        for number, start in enumerate(range(0, links.num_pairs[split], TASK_PAIRS)):
-            stop = min(start + TASK_PAIRS, links.num_pairs[split])
-            num_bytes = 8 * options.negatives * (stop - start)
-            needs = Needs(
-                16 * (stop - start), num_bytes, 0, VERTEX_BYTES * links.num_vertices + num_bytes + WRITING_BYTES
-            )
-            what = None if vertices is None else vertices.artifact.path
-            how = links.artifact.path, plan.neighbors, graph.artifact.path, of_graph, what, split, stream
-            name = f"hard/{split}/{number:05d}"
-            tasks.append(HardTask(writer, name, needs, *how, options.counts, start, stop))
-    hard = Phase("hard negatives", write_hard, tasks, "pairs", makes_arrays=True)
+    copying, hard = hard_phases(links, vertices, options, writer, plan.neighbors, (graph.artifact.path, of_graph))
     check_memory([copying, hard], cluster)
     # Here, before the tasks: the first use of the uncompressed copies makes them, and would keep workers waiting.
     copies = [plan.prepare(cluster), *(map_whole_graph(each) for each in (graph, transposes[0]) if each is not None)]
@@ -123,6 +119,35 @@ def _draw(
     del copies, mapped
     facts = {name: fact for name, fact in links.artifact.facts.items() if name not in ("num_pooled", "non_edges")}
     return Links(writer.commit(names, {"vertex": links.num_vertices}, facts))
+
+
+def hard_phases(
+    links: Links,
+    vertices: Vertices | None,
+    options: HardOptions,
+    writer: ArtifactWriter,
+    neighbors: Neighbors,
+    graph: tuple[Path, Path | None],
+) -> tuple[Phase, Phase]:
+    """The phases that copy pairs and that find negatives.
+
+    Args:
+        graph: folders of the graph whose edges are no negatives and, if it is directed, of its transpose.
+    """
+    tasks = []
+    for split in _JUDGED:
+        stream = int(stream_key(options.seed, f"links/hard/{split}"))
+        for number, start in enumerate(range(0, links.num_pairs[split], TASK_PAIRS)):
+            stop = min(start + TASK_PAIRS, links.num_pairs[split])
+            num_bytes = 8 * options.negatives * (stop - start)
+            needs = Needs(
+                16 * (stop - start), num_bytes, 0, VERTEX_BYTES * links.num_vertices + num_bytes + WRITING_BYTES
+            )
+            what = None if vertices is None else vertices.artifact.path
+            how = links.artifact.path, neighbors, *graph, what, split, stream
+            name = f"hard/{split}/{number:05d}"
+            tasks.append(HardTask(writer, name, needs, *how, options.counts, start, stop))
+    return _copies(links, writer), Phase("hard negatives", write_hard, tasks, "pairs", makes_arrays=True)
 
 
 def _copies(links: Links, writer: ArtifactWriter) -> Phase:
@@ -142,6 +167,15 @@ def _copied() -> list[str]:
     return [*(f"{split}/pair" for split in LINK_SPLITS), "train/weight"]
 
 
+def negative_records(links: Links, split: str, options: HardOptions) -> list[ArrayRecord]:
+    """The arrays of a split's negatives, before they are written."""
+    names = ("negative", "negative_source"), ("negative", "replaced")
+    return [
+        ArrayRecord(f"{split}/{name}", (links.num_pairs[split], count), "int64", ("pair", dim), ())
+        for name, dim, count in zip(*names, options.counts, strict=True)
+    ]
+
+
 def _create(links: Links, options: HardOptions, writer: ArtifactWriter) -> None:
     """Create the arrays, unless some of them were written: that deletes their chunks."""
     for path in _copied():
@@ -150,8 +184,5 @@ def _create(links: Links, options: HardOptions, writer: ArtifactWriter) -> None:
             create_array(writer.path, path, record.shape, record.dtype, record.dims, rows)
     for split in _JUDGED:
         if not writer.recorded(f"hard/{split}/"):
-            for name, dim, count in zip(
-                ("negative", "negative_source"), ("negative", "replaced"), options.counts, strict=True
-            ):
-                shape, dims = (links.num_pairs[split], count), ("pair", dim)
-                create_array(writer.path, f"{split}/{name}", shape, "int64", dims, TASK_PAIRS)
+            for record in negative_records(links, split, options):
+                create_array(writer.path, record.path, record.shape, record.dtype, record.dims, TASK_PAIRS)

@@ -10,20 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.pipeline.links.baselines import BaselinePlan, copied_bytes
+from gnnloom.pipeline.links.baselines import COUNTING, BaselinePlan, copied_bytes
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import EdgeKeys
+from gnnloom.pipeline.links.hard_stage import check_pairs, hard_key, hard_phases, negative_records, vertices_of
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
-from gnnloom.pipeline.links.negative_pools import PoolPlan
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan
+from gnnloom.pipeline.links.options import DrawOptions, HardOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key
 from gnnloom.pipeline.links.thresholds import MOST_ROUNDS, ROUND_BITS, round_plan
-from gnnloom.pipeline.shards.shard_source import ShardSource
+from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes, total_tasks
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
 from gnnloom.storage.format.artifact import ArtifactWriter
@@ -99,6 +102,48 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
         if is_done
         else transposed + sum(phase.bytes_written for phase in counted if phase.phase in arrays),
         copy_bytes=copied_bytes(sizes) if scores else 0,
+        disk_free_bytes=shutil.disk_usage(dataset.path).free,
+    )
+
+
+def project_hard(dataset: Dataset, links: Links, options: HardOptions, workers: int) -> LinkProjection:
+    """Project the links with hard negatives of the pairs of others. The numbers of tasks are exact.
+
+    Raises:
+        InputError: the pairs cannot have such negatives.
+    """
+    check_pairs(links)
+    key, vertices = hard_key(dataset, links, options), vertices_of(dataset, links, options)
+    path = dataset.path / "links" / key
+    is_done = ArtifactWriter(path, "links", key).is_complete
+    # If no edge is held out, both are one.
+    graphs = {each: dataset.graph(each) for each in (links.graph, links.message_graph)}
+    sources = [ShardSource.of(graph, None, find_transpose(dataset, graph)) for graph in graphs.values()]
+    message = sources[-1].graph
+    records = {f"{split}/pair": links.artifact.record(f"{split}/pair") for split in POOLED_SPLITS}
+    records |= {each.path: each for split in POOLED_SPLITS for each in negative_records(links, split, options)}
+    scoring = BaselinePlan.of(_STATED, Path(), None, message, records)
+    phases = [*hard_phases(links, vertices, options, _STATED, scoring.neighbors, (Path(), None)), *scoring.phases()]
+    counted = count(phases)
+    made = [each for each in sources if each.transpose_tasks]
+    copied = [] if vertices is None else vertices_contents(vertices).values()
+    return LinkProjection(
+        dataset=dataset.name,
+        key=key,
+        message_graph=links.message_graph,
+        is_done=is_done,
+        pairs=sum(links.num_pairs.values()),
+        tasks=0 if is_done else total_tasks(counted) + sum(each.transpose_tasks for each in made),
+        workers=workers,
+        peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
+        temporary_bytes=0 if is_done else temporary_bytes(phases),
+        output_bytes=0
+        if is_done
+        else sum(each.graph.raw_bytes for each in made)
+        + sum(each.bytes_written for each in counted if each.phase != COUNTING),
+        copy_bytes=0
+        if is_done
+        else sum(copied_bytes(each.graph) for each in sources) + sum(each.num_bytes for each in copied),
         disk_free_bytes=shutil.disk_usage(dataset.path).free,
     )
 

@@ -230,7 +230,8 @@ class TargetEntries:
         self._weight = None if entries.weight is None else entries.weight[order]
         self._offset = np.searchsorted(block[order], np.arange(len(shapes) + 1))
         # The steps of the entries' pairs, and what said so, of the last epoch.
-        self._step, self._step_of = np.empty(0, np.uint8), None
+        self._step: NDArray[Any] = np.empty(0, np.uint8)
+        self._step_of: StepOf | None = None
         # Not found again in every step, as pairs seldom occur twice.
         self._repeats = bool(self._is_repeated(np.arange(len(order))).any())
 
@@ -265,7 +266,8 @@ class TargetEntries:
         for start in range(0, len(self._number), _CHOSEN_AT_ONCE):
             numbers = self._number[start : start + _CHOSEN_AT_ONCE]
             answer[start : start + len(numbers)] = ask(numbers)
-        return answer[self._of_number]
+        found: NDArray[Any] = answer[self._of_number]
+        return found
 
     def _is_repeated(self, kept: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(len(kept),) bool, whether an entry is the same as the one before it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,8 @@ from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+
+LOGGER = logging.getLogger("gnnloom.pipeline")
 
 
 def open_lists(options: FileOptions) -> list[IdList]:
@@ -166,6 +169,8 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
     found = looking.found()
     if found.shared and not given.allow_overlap:
         raise _overlapping(found, graph)
+    if kind == PAIR:
+        _warn_of_missing_negatives(given)
     held_out = held_out_splits(train=False)
     message = graph
     if given.holds_out and held_out_edges(found, held_out):
@@ -183,6 +188,20 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
         "shared": found.shared,
     }
     return commit_links(dataset, graph, message, writer, WrittenPairs(names, num_pairs, facts), cluster)
+
+
+def _warn_of_missing_negatives(given: GivenLinks) -> None:
+    """Say that figures depend on negatives that are not stored, and how to store some."""
+    paths = {each.path for each in given.lists}
+    without = [split for split in ("valid", "test") if not paths & {f"{split}/pool", f"{split}/negative"}]
+    if without:
+        options = " and ".join(f"--{split}-negatives" for split in without)
+        LOGGER.warning(
+            "no negatives for %s are stored: every evaluation compares each pair with a uniformly drawn target, always"
+            " the same, which may be a true edge; give some with %s",
+            " and ".join(without),
+            options,
+        )
 
 
 def _looking(

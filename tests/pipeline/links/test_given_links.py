@@ -28,6 +28,7 @@ from support.commands import artifact_digests
 from support.links import pairs_of
 from support.small_stages import make_small
 from support.stopping import run_in_steps, workers_and_tasks
+from support.warnings_logged import warnings_logged
 
 #: How ids are written, by the way in which the graph has them.
 IDS: dict[str, Callable[[int], str]] = {
@@ -101,7 +102,11 @@ def test_pairs_are_those_of_the_files_and_held_out_edges_leave_the_graph(
         "test": write(tmp_path / "test.txt", test, ids),
         "test_negatives": write(tmp_path / "pool.txt", pool, ids),
     }
-    links = given(dataset, **files)
+    with warnings_logged() as warned:
+        links = given(dataset, **files)
+    (warning,) = [text for text in warned if "negatives" in text]
+    assert warning.startswith("no negatives for valid are stored: every evaluation compares each pair with a uniformly")
+    assert warning.endswith("give some with --valid-negatives")
     for split, expected in (("test", test), ("valid", valid)):
         np.testing.assert_array_equal(links.pair(split), np.sort(expected, axis=1) if symmetric else expected)
     np.testing.assert_array_equal(links.pool("test"), pool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from gnnloom.pipeline.links.baselines import BaselinePlan
 from gnnloom.pipeline.links.hard_negatives import RETURN, THRESHOLD, VertexScores, ranks_of
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives, hard_key
 from gnnloom.pipeline.links.options import DrawOptions, HardOptions
+from gnnloom.pipeline.links.projection import project_hard
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
@@ -26,7 +28,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.links import mixed
 from support.small_stages import make_small
-from support.stopping import run_in_steps, workers_and_tasks
+from support.stopping import StoppingCluster, run_in_steps, workers_and_tasks
 
 N, _GOLDEN = 70, 0x9E3779B97F4A7C15
 
@@ -140,6 +142,31 @@ def test_negatives_are_those_that_python_ranks_first(
         assert found.baseline(f"{split}/negative_source").shape == (links.num_pairs[split], 6, 3)
     for info in dataset.artifacts():
         check_artifact(dataset, dataset.find(info.kind, info.key))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("features", [False, True])
+def test_the_planned_tasks_are_those_that_run(catalog: Catalog, symmetric: bool, features: bool) -> None:
+    dataset, cluster = store(catalog, symmetric=symmetric), StoppingCluster()
+    links, options = linked(dataset), HardOptions(negatives=6, features=features)
+    for info in dataset.artifacts("transpose"):
+        dataset.remove_artifact("transpose", info.key)
+    before = set((dataset.path / ".mapped").glob("*/*.npy"))
+    planned = project_hard(dataset, links, options, 1)
+    assert not planned.is_done
+    found = draw_hard_negatives(dataset, links, options, cluster)
+    assert (planned.key, planned.message_graph) == (found.artifact.key, links.message_graph)
+    assert planned.tasks == len(cluster.ran)
+    sizes = [math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in found.artifact.records.values()]
+    both = (dataset.graph(key) for key in (links.graph, links.message_graph))
+    transposed = 0 if symmetric else sum(GraphSizes.of(each).raw_bytes for each in both)
+    assert planned.output_bytes == sum(sizes) + transposed
+    # Files have headers.
+    copies = set((dataset.path / ".mapped").glob("*/*.npy"))
+    assert copies > before
+    assert planned.copy_bytes >= sum(each.stat().st_size - 128 for each in copies)
+    again = project_hard(dataset, links, options, 1)
+    assert (again.is_done, again.tasks, again.output_bytes, again.copy_bytes) == (True, 0, 0, 0)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])

@@ -9,7 +9,7 @@ import click
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
-from gnnloom.pipeline.links.projection import project_links
+from gnnloom.pipeline.links.projection import project_hard, project_links
 from gnnloom.pipeline.sources.format import SPLIT_NAME
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.links import Links
@@ -124,9 +124,10 @@ def ogb_command(folder: str, split: str | None, graph: str | None, cluster: Clus
 @links_command.command("hard", cls=GroupedCommand)
 @object_option("options", HardOptions)
 @key_option("links")
+@flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
 @cluster_options
 @json_option
-def hard_command(options: HardOptions, links: str | None, cluster: ClusterOptions, as_json: bool) -> None:
+def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: ClusterOptions, as_json: bool) -> None:
     """Give the pairs of links negatives of their own that look like edges.
 
     Stores new links with the same pairs. Each pair for validation and testing gets negatives: half of them replace its
@@ -137,10 +138,16 @@ def hard_command(options: HardOptions, links: str | None, cluster: ClusterOption
     Example:
       gnnloom links web random
       gnnloom links web hard --negatives 500
+      gnnloom links web hard --plan
     """
     dataset = _dataset()
+    pairs = find_pairs(dataset, links)
+    if plan:
+        projection = project_hard(dataset, pairs, options, cluster.tasks_at_once)
+        show(projection.to_json(), as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
+        return
     with shown_progress():
-        found = store_hard(dataset, find_pairs(dataset, links), options, cluster)
+        found = store_hard(dataset, pairs, options, cluster)
     show(links_result(dataset, found), as_json=as_json, title=f"links of {dataset.name}")
 
 
