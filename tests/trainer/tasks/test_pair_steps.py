@@ -20,6 +20,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.storage.samplers.kind import ALL
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.negatives import Positives, UniformNegatives
+from gnnloom.trainer.links.scoring import score_all
 from gnnloom.trainer.tasks.objectives import links
 from gnnloom.trainer.training.loop import train
 from support.dense_models import DenseModel
@@ -248,13 +249,13 @@ def test_a_decoder_of_the_user_begins_as_the_scalar_product_and_learns(one_store
 
 
 def test_the_last_evaluation_scores_every_pair_once(one_stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    scored, score = list[int](), links.score_all
+    scored = list[int]()
 
     def counting(rows: Any, vectors: Tensor, decoder: Decoder, pairs: NDArray[np.int64]) -> Tensor:
         # Memory is forecast by evaluating shapes alone.
         if not rows.layout.place.rehearses:
             scored.append(len(pairs))
-        return score(rows, vectors, decoder, pairs)
+        return score_all(rows, vectors, decoder, pairs)
 
     monkeypatch.setattr(links, "score_all", counting)
     result = one_stored.train("once", epochs=2, eval_every=1)
