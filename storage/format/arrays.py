@@ -56,10 +56,11 @@ class ReadCounter:
 
 def digest_bytes(data: Array) -> str:
     """128-bit xxh3 hash of the array's little-endian bytes in C order, as 32 hexadecimal digits."""
-    return xxhash.xxh3_128_hexdigest(_bytes_of(data))
+    return xxhash.xxh3_128_hexdigest(bytes_of(data))
 
 
-def _bytes_of(data: Array) -> memoryview:
+def bytes_of(data: Array) -> memoryview:
+    """The little-endian bytes of an array in C order."""
     # Little-endian on every machine, so that digests do not depend on the machine that computes them.
     contiguous = np.ascontiguousarray(data, dtype=data.dtype.newbyteorder("<"))
     return contiguous.reshape(-1).view(np.uint8).data
@@ -94,7 +95,7 @@ def create_array(
     Returns:
         The record of the array, with no pieces yet.
     """
-    return _record(path, _create(root / path, shape, dtype, dims, chunk_rows, codec))
+    return record_of(path, _create(root / path, shape, dtype, dims, chunk_rows, codec))
 
 
 def _create(
@@ -105,15 +106,27 @@ def _create(
     chunk_rows: int | None,
     codec: str,
 ) -> ArrayMetadata:
-    kind = np.dtype(dtype).newbyteorder("<")
-    rows = chunk_rows or default_chunk_rows(shape, kind)
-    chunks = (rows, *(max(1, size) for size in shape[1:]))
-    metadata = ArrayMetadata(tuple(int(size) for size in shape), chunks, kind, codec, tuple(dims))
+    metadata = new_metadata(shape, dtype, dims, chunk_rows, codec)
     metadata.create(where)
     return metadata
 
 
-def _record(path: str, metadata: ArrayMetadata, *pieces: Piece) -> ArrayRecord:
+def new_metadata(
+    shape: Sequence[int],
+    dtype: np.dtype[Any] | type[Any] | str,
+    dims: Sequence[str],
+    chunk_rows: int | None = None,
+    codec: str = DEFAULT_CODEC,
+) -> ArrayMetadata:
+    """The metadata of an array that :func:`create_array` would make; see there for the arguments."""
+    kind = np.dtype(dtype).newbyteorder("<")
+    rows = chunk_rows or default_chunk_rows(shape, kind)
+    chunks = (rows, *(max(1, size) for size in shape[1:]))
+    return ArrayMetadata(tuple(int(size) for size in shape), chunks, kind, codec, tuple(dims))
+
+
+def record_of(path: str, metadata: ArrayMetadata, *pieces: Piece) -> ArrayRecord:
+    """The record of an array with some pieces."""
     return ArrayRecord(path, metadata.shape, metadata.dtype.name, metadata.dims, pieces)
 
 
@@ -146,7 +159,7 @@ def _write(root: Path, path: str, array: ArrayMetadata, start: int, data: Array)
             f" {chunk} rows of an array of shape {array.shape} and dtype {array.dtype}"
         )
     checksums = ChunkWriter(root / path, array).write(start, data)
-    return _record(path, array, Piece(start, stop, digest_bytes(data), checksums))
+    return record_of(path, array, Piece(start, stop, digest_bytes(data), checksums))
 
 
 def stored_files(root: Path, record: ArrayRecord) -> Iterator[Path]:
@@ -196,7 +209,7 @@ class ArrayAppender:
     ) -> None:
         self._where = root / path
         array = _create(self._where, shape, dtype, dims, chunk_rows, DEFAULT_CODEC)
-        self._record = _record(path, array)
+        self._record = record_of(path, array)
         self._chunks = ChunkWriter(self._where, array)
         # The digest grows with the chunks: hashing the array at the end would mean reading it again.
         self._hash = xxhash.xxh3_128()
@@ -244,7 +257,7 @@ class ArrayAppender:
             raise InputError(f"{self._where}: {stop} rows appended to an array of {self._record.shape[0]}")
         block = self._pending[: self._filled]
         self._checksums.append(self._chunks.write(self._written, block))
-        self._hash.update(_bytes_of(block))
+        self._hash.update(bytes_of(block))
         self._written = stop
         self._filled = 0
 
@@ -454,7 +467,7 @@ class ArrayReader:
         state = xxhash.xxh3_128()
         # Pieces begin at a chunk boundary, so every chunk is read once. Hashing in steps gives the digest of the whole.
         for start in range(piece.start, piece.stop, self.chunk_rows):
-            state.update(_bytes_of(self.read(start, min(start + self.chunk_rows, piece.stop))))
+            state.update(bytes_of(self.read(start, min(start + self.chunk_rows, piece.stop))))
         self._compare(piece, state.hexdigest())
 
     def _compare(self, piece: Piece, digest: str) -> None:
