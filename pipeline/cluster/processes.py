@@ -102,8 +102,8 @@ class GuardedNanny(Nanny):
     """Kills its worker if this holds far more than its budget while the machine runs out of memory.
 
     Both conditions are needed. Dask's own limit also counts mapped files, so it would end workers that read a mapped
-    graph. And some tasks exceed any small budget: a row shard is built in memory, which does no harm as long as the
-    machine has enough of it. In a batch job, the job's memory is the machine's.
+    graph. And some tasks exceed any small budget: a row block is cut whole, which does no harm as long as the machine
+    has enough of it. In a batch job, the job's memory is the machine's.
     """
 
     def __init__(self, *args: Any, guard: Guard, **options: Any) -> None:

@@ -27,6 +27,7 @@ from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.matrix.csr import index_dtype
 
 
 @dataclass(frozen=True)
@@ -106,22 +107,21 @@ def project_row_shards(
     inputs = _find_inputs(dataset, dataset.graph(partition.artifact.inputs["graph"]), vertices)
     keys = {**inputs.keys, "partition": partition.artifact.key}
     key = row_shards_key(partition.num_parts, partition.method, keys, reorder)
-    needs = row_needs(inputs.sizes, PartSizes.of(partition), reorder, workers)
+    needs = row_needs(inputs.sizes, PartSizes.of(partition), reorder)
     return _projection(inputs, "row", key, needs, workers)
 
 
-def row_needs(source: ShardSource, parts: PartSizes, reorder: str = "none", workers: int = 1) -> ShardNeeds:
+def row_needs(source: ShardSource, parts: PartSizes, reorder: str = "none") -> ShardNeeds:
     """What making the row shards of these parts takes.
 
     Args:
         reorder: order of a rank's rows.
-        workers: tasks at a time.
     """
-    graph = source.graph
-    # The parts, and the entries of the ranks whose rows are reordered, are in files of their own.
-    reordered = (workers if reorder != "none" else 0) * max(parts.nonzeros, default=0) * graph.entry_bytes
+    # The numbers of the vertices are in files that all tasks map.
+    num_bytes = source.graph.num_vertices * index_dtype(source.graph.num_vertices).itemsize
+    numbers = num_bytes * (1 if reorder == "none" else 2)
     phases = row_phases(source, parts, RowPlaces(), reorder)
-    return _needs(source, phases, source.vertex_bytes, 4 * graph.num_vertices + reordered)
+    return _needs(source, phases, source.vertex_bytes, numbers)
 
 
 def project_grid_shards(
@@ -163,19 +163,20 @@ def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardN
     return _needs(source, plan.phases(), len(plan.stored_orders) * source.vertex_bytes)
 
 
-def _needs(source: ShardSource, phases: Sequence[Phase], vertex_bytes: int, more_files: int = 0) -> ShardNeeds:
+def _needs(source: ShardSource, phases: Sequence[Phase], vertex_bytes: int, mapped: int = 0) -> ShardNeeds:
     """What the phases of shards need.
 
     Args:
         vertex_bytes: of the vertex data that are written.
-        more_files: bytes of temporary files that the phases do not count.
+        mapped: bytes of files that all tasks map, and the phases do not count. Their pages count as a worker's memory,
+            although the system takes them back when it needs them.
     """
     counted = count(phases)
     written = sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks)
     return ShardNeeds(
         tasks=total_tasks(counted) + source.transpose_tasks,
-        peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
-        spill_bytes=temporary_bytes(phases) + more_files,
+        peak_memory=BASE_MEMORY + mapped + max(phase.most_memory for phase in counted),
+        spill_bytes=temporary_bytes(phases) + mapped,
         output_bytes=source.compressed(written - vertex_bytes, vertex_bytes),
     )
 

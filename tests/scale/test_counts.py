@@ -23,7 +23,7 @@ from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
-from gnnloom.pipeline.tasks.memory import BASE_MEMORY
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
 from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes, count, total_tasks
 from gnnloom.pipeline.tasks.sizes import PartSizes
 
@@ -143,6 +143,17 @@ def test_shards_move_the_data_a_few_times(graph: Described, ranks: int, layout: 
     phases = shard_phases(graph, ranks, layout)
     # A row block is a task, and so is every rank or cell, bucket of vertices, and chunk of features.
     check_shares(phases, data, data / (2 << 20) + 4 * ranks + 64)
+
+
+@cases_on_ranks
+def test_the_memory_of_row_shards_is_that_of_the_smallest_workers(graph: Described, ranks: int) -> None:
+    # Row blocks are cut whole, and are as large as ingest makes them.
+    phases = [phase for phase in shard_phases(graph, ranks, "row") if not phase.phase.startswith("route")]
+    names = {phase.phase for phase in phases}
+    assert {"shard", "send lists"} <= names
+    assert "write rows" in names or graph.nnz // ranks <= 8 << 20
+    for phase in phases:
+        assert BASE_MEMORY + phase.most_memory <= MINIMUM_MEMORY, phase
 
 
 @cases_on_ranks

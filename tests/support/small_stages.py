@@ -54,6 +54,7 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.partition.multilevel.disk_hypergraph", "FEW_PINS"): 0,
     ("pipeline.partition.multilevel.move_rounds", "ROUNDS"): 2,
     ("pipeline.shards.rows.row_plan", "_CHUNKS_PER_TASK"): 1,
+    ("pipeline.shards.rows.row_plan", "RANGE_BYTES"): 40_000,
     ("pipeline.samples.stage", "SEGMENT_BYTES"): 1,
     ("pipeline.links.edge_keys", "STEP_ENTRIES"): 500,
     ("pipeline.links.message_graph", "STEP_ENTRIES"): 500,

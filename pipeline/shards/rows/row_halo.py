@@ -1,108 +1,259 @@
 """The halo of a rank, and what it sends to others.
 
-The halo has the vertices of other ranks that its rows refer to, numbered by owner and then by id. The third pass of the
-row shards looks up what a rank must send in the halos of the ranks that need it.
+The halo has the vertices of other ranks that its rows refer to, numbered by owner and then by id: by slot. A rank of
+several ranges has a task for each that lists the columns of others in its rows, and then one that joins these lists.
+The last pass of the row shards looks up what a rank must send in the halos of the ranks that need it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.shards.rows.row_order import Places
-from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RowSegment, part_offsets
+from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.shards.rows.row_entries import RangeRows, foreign_columns
+from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
+from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank
 from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
 from gnnloom.pipeline.shuffle.runs import Index
-from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle, ShuffledRows
-from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, write_array
+from gnnloom.pipeline.shuffle.shuffle import Shuffle, ShuffledRows
+from gnnloom.pipeline.tasks.phase import WorkFiles
+from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, ArrayRecord, write_array
+from gnnloom.storage.format.artifact import TaskOutput, TaskRecord
+from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.matrix.csr import index_dtype
-from gnnloom.storage.matrix.local_numbers import LocalNumbers
 
-#: Halo candidates that may wait before they are merged: 8 MiB.
-_PENDING_IDS = 1 << 20
+#: Bytes of the lists of columns that are joined at a time.
+JOINED_BYTES: Final = 12 << 20
+#: Columns of others, about, that a task lists at once, of a rank of several ranges.
+LISTED_COLUMNS: Final = 1 << 19
+#: Folder in the work folder with the halos of ranks of several ranges.
+_FOLDER: Final = "halo"
 
 
 @dataclass(frozen=True)
-class Halo:
-    """The halo of one rank and matrix.
+class HaloPiece:
+    """Consecutive vertices of a halo.
 
     Attributes:
-        vertex: (num_halo,) int64 global ids, ordered by owner, then id.
-        offset: (num_parts + 1,) int64; those of owner p are vertex[offset[p]:offset[p + 1]].
-        ascending: (num_halo,) int64 the ids in ascending order.
-        position: (num_halo,) int64 the position in ``vertex`` of each id of ``ascending``.
+        slot: (num_rows,) slots in the order of the ids, ascending.
+        vertex: (num_rows,) global ids.
     """
 
-    vertex: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    ascending: NDArray[np.int64]
-    position: NDArray[np.int64]
+    slot: NDArray[Any]
+    vertex: NDArray[Any]
 
     @classmethod
-    def of(cls, ascending: NDArray[np.int64], owner: NDArray[np.int32], num_parts: int) -> Halo:
-        """Order the halo's vertices by owner.
-
-        Args:
-            ascending: (num_halo,) int64 distinct global ids.
-            owner: (num_halo,) int32 the part of each.
-        """
-        order = np.argsort(owner, kind="stable")
-        # The inverse of the sort: from the place among ascending ids to the place by owner.
-        position = np.empty_like(order)
-        position[order] = np.arange(len(order))
-        return cls(ascending[order], part_offsets(owner, num_parts), ascending, position)
-
-    def local_columns(self, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the halo numbers of (num_ids,) global ids, all of which lie in the halo."""
-        return self.position[self._places.of(vertex)]
-
-    @cached_property
-    def _places(self) -> Places:
-        return Places(self.ascending)
+    def of(cls, vertex: NDArray[Any], numbers: VertexNumbers) -> HaloPiece:
+        """Order distinct ids, given in any order."""
+        slot = numbers.by_id[vertex]
+        order = np.argsort(slot)
+        return cls(slot[order], vertex[order])
 
 
-def find_halo(
-    segments: Iterable[RowSegment], part: NDArray[np.int32], rank: int, num_parts: int
-) -> tuple[Halo, int, int]:
-    """Collect the columns that other ranks own.
+@dataclass(frozen=True)
+class MatrixSizes:
+    """The sizes of the two matrices that a rank's rows are split into, and where the entries of its ranges begin.
+
+    Attributes:
+        num_halo: vertices of the halo.
+        begin: (num_ranges + 1, 2) int64 entries of the own and of the halo matrix before each range, and of all.
+    """
+
+    num_halo: int
+    begin: NDArray[np.int64]
+
+    def nonzeros(self, block: str) -> int:
+        """Entries of the ``own`` or the ``halo`` matrix."""
+        return int(self.begin[-1, ("own", "halo").index(block)])
+
+    @classmethod
+    def of(cls, num_halo: int, counts: Sequence[Sequence[int]]) -> MatrixSizes:
+        """The sizes for (num_ranges, 2) entries of each range."""
+        begin = np.zeros((len(counts) + 1, 2), np.int64)
+        np.cumsum(np.asarray(counts, np.int64), axis=0, out=begin[1:])
+        return cls(num_halo, begin)
+
+
+# Lists of columns
+
+
+def found_shuffle(kind: str, num_parts: int, num_vertices: int) -> Shuffle:
+    """The shuffle of the columns of others, from the ranges to their rank; a position is a slot of one rank's list.
 
     Args:
-        segments: all rows of the rank.
-        part: (num_vertices,) int32, memory-mapped.
-
-    Returns:
-        The halo, the number of nonzeros with columns of this rank, and the number with columns of others.
+        kind: of the matrix.
     """
-    merged = np.empty(0, dtype=np.int64)
-    waiting: list[NDArray[np.int64]] = []
-    own_nonzeros = halo_nonzeros = num_waiting = 0
-    for segment in segments:
-        # One random read of the mapped parts per nonzero; the vector is shared by all tasks of a machine.
-        foreign = segment.indices[part[segment.indices] != rank]
-        halo_nonzeros += len(foreign)
-        own_nonzeros += len(segment.indices) - len(foreign)
-        # Rows of a segment share many columns; dropping repeats at once keeps the list short.
-        waiting.append(_distinct(foreign).astype(np.int64))
-        num_waiting += len(waiting[-1])
-        # Merging only once as many ids wait as have been merged sorts each id a few times at most.
-        if num_waiting > max(_PENDING_IDS, len(merged)):
-            merged, waiting, num_waiting = _distinct(np.concatenate([merged, *waiting])), [], 0
-    merged = _distinct(np.concatenate([merged, *waiting]))
-    return Halo.of(merged, part[merged], num_parts), own_nonzeros, halo_nonzeros
+    columns = (Column("vertex", index_dtype(num_vertices).name),)
+    return Shuffle(f"found-{kind}", num_parts * num_vertices, columns, num_parts)
 
 
-def _distinct(ids: NDArray[Any]) -> NDArray[Any]:
-    """(num_distinct,) ids, ascending; sorts the given ones in place, which is many times as fast as ``np.unique``."""
-    ids.sort()
-    is_first = np.ones(len(ids), np.bool_)
-    np.not_equal(ids[1:], ids[:-1], out=is_first[1:])
-    return ids[is_first]
+@dataclass(frozen=True)
+class FindHaloTask(RoutedRank):
+    """Lists the columns of others in the rows of a range.
+
+    Attributes:
+        position: of the range.
+        lanes: where the list of each matrix goes.
+    """
+
+    position: int
+    lanes: tuple[Lane, ...]
+
+
+def find_halo(task: FindHaloTask) -> int:
+    """List the columns of others of a range; returns its nonzeros."""
+    counts = []
+    with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
+        for matrix, lane in zip(task.matrices, task.lanes, strict=True):
+            rows, halo_nonzeros = RangeRows(task, files, matrix, task.position), 0
+            with matrix.found.routed(output, lane) as out:
+                for vertex, nonzeros in foreign_columns(rows, task, LISTED_COLUMNS):
+                    piece = HaloPiece.of(vertex, task.numbers)
+                    position = piece.slot.astype(np.int64) + task.rank * task.numbers.num_vertices
+                    out.add(Index.of_positions(position), {"vertex": piece.vertex})
+                    halo_nonzeros += nonzeros
+            counts.append([rows.num_nonzeros - halo_nonzeros, halo_nonzeros])
+        output.facts["nonzeros"] = counts
+    return sum(sum(each) for each in counts)
+
+
+def find_name(rank: int, number: int) -> str:
+    """Name of the task that lists the columns of others of a range.
+
+    Args:
+        number: of the range among those of its rank.
+    """
+    return f"find/{rank:05d}-{number:06d}"
+
+
+# Halos of ranks of several ranges, in files that the tasks of the ranges map
+
+
+@dataclass(frozen=True, eq=False)
+class HaloFiles(WorkFiles):
+    """The halos of ranks of several ranges."""
+
+    work: Path
+
+    def is_intact(self, record: TaskRecord) -> bool:
+        return all((self.work / path).exists() for path in record.facts.get("halo_files", ()))
+
+    def remove(self) -> None:
+        for path in (self.work / _FOLDER).glob("*"):
+            path.unlink(missing_ok=True)
+
+
+def halo_slots(task: RoutedRank, matrix: RoutedMatrix) -> NDArray[Any]:
+    """(num_halo,) slots of the halo of a rank of several ranges."""
+    return map_vector(task.writer.work / _slots_path(task, matrix), task.numbers.dtype)
+
+
+def stored_sizes(task: RoutedRank) -> list[MatrixSizes]:
+    """The sizes of the matrices of a rank of several ranges."""
+    begin = map_vector(task.writer.work / _sizes_path(task), np.int64).reshape(-1, len(task.matrices), 2)
+    return [MatrixSizes(len(halo_slots(task, matrix)), begin[:, number]) for number, matrix in enumerate(task.matrices)]
+
+
+def _slots_path(task: RoutedRank, matrix: RoutedMatrix) -> str:
+    return f"{_FOLDER}/{matrix.halo.name}-{task.rank:05d}"
+
+
+def _sizes_path(task: RoutedRank) -> str:
+    return f"{_FOLDER}/sizes-{task.rank:05d}"
+
+
+def join_halos(task: RoutedRank, files: OpenFiles, output: TaskOutput, lanes: Sequence[Lane]) -> None:
+    """Join the lists of all ranges of a rank, and write its halos."""
+    names = [find_name(task.rank, number) for number in range(len(task.positions))]
+    recorded = task.writer.recorded_of(names)
+    counts = [recorded[name].facts["nonzeros"] for name in names]
+    num_vertices = task.numbers.num_vertices
+    for matrix, lane in zip(task.matrices, lanes, strict=True):
+        rows = matrix.found.rows(task.writer.work, files)
+        pieces = _joined(rows, task.rank * num_vertices, num_vertices)
+        writer = HaloWriter(task, matrix)
+        # The slots are written while they are read.
+        slots = task.writer.work / _slots_path(task, matrix)
+        write_vector(slots, (piece.slot.astype(task.numbers.dtype) for piece in writer.written(pieces)))
+        record = writer.close(output)
+        stored = ArrayReader(task.writer.path, record)
+        writer.route(output, lane, stored.chunks)
+    sizes = [MatrixSizes.of(0, [each[number] for each in counts]).begin for number in range(len(task.matrices))]
+    write_vector(task.writer.work / _sizes_path(task), [np.stack(sizes, axis=1)])
+    output.facts["halo_files"] = [*(_slots_path(task, matrix) for matrix in task.matrices), _sizes_path(task)]
+
+
+def _joined(rows: ShuffledRows, first: int, num_vertices: int) -> Iterator[HaloPiece]:
+    """The distinct vertices of several lists, some at a time.
+
+    Args:
+        first: position of slot 0.
+    """
+    for step in rows.steps(JOINED_BYTES, first, first + num_vertices):
+        position, vertex = step.position, step.column("vertex")
+        is_first = np.ones(len(position), np.bool_)
+        np.not_equal(position[1:], position[:-1], out=is_first[1:])
+        yield HaloPiece(position[is_first] - first, vertex[is_first])
+
+
+class HaloWriter:
+    """Writes the halo of a rank from consecutive pieces, and routes it to the ranks that send it."""
+
+    def __init__(self, task: RoutedRank, matrix: RoutedMatrix) -> None:
+        self._task, self._matrix = task, matrix
+        self._prefix = f"{task.folder}/{matrix.prefix}"
+        self._vertex = GrowingArray(task.writer.path, f"{self._prefix}halo_vertex", np.int64, ("halo",))
+        self._offsets = task.numbers.offsets
+        self._counts = np.zeros(task.num_parts, np.int64)
+
+    def written(self, pieces: Iterable[HaloPiece]) -> Iterator[HaloPiece]:
+        """Write pieces, and pass them on."""
+        for piece in pieces:
+            self._vertex.append(piece.vertex.astype(np.int64))
+            self._counts += np.diff(np.searchsorted(piece.slot, self._offsets))
+            yield piece
+
+    def close(self, output: TaskOutput) -> ArrayRecord:
+        """Write where the vertices of each owner begin; returns the record of the vertices."""
+        record = self._vertex.close()
+        offset = np.concatenate([[0], np.cumsum(self._counts)])
+        path = f"{self._prefix}halo_offset"
+        output.add(record)
+        output.add(write_array(self._task.writer.path, path, offset, ("part+1",)))
+        return record
+
+    def route(self, output: TaskOutput, lane: Lane, vertices: Callable[[], Iterable[NDArray[Any]]]) -> None:
+        """Route the halo.
+
+        Args:
+            vertices: gives the ids once more, some at a time.
+        """
+        senders = np.flatnonzero(self._counts)
+        with self._matrix.halo.routed(output, lane) as out:
+            run = out.begin(Index.of_positions(senders), (int(self._counts.sum()),))
+            run.put("receiver", np.full(len(senders), self._task.rank))
+            run.put("count", self._counts[senders])
+            for vertex in vertices():
+                run.put("vertex", vertex)
+
+
+def write_halo(task: RoutedRank, matrix: RoutedMatrix, piece: HaloPiece, output: TaskOutput, lane: Lane) -> None:
+    """Write a halo that is in memory, and route it."""
+    writer = HaloWriter(task, matrix)
+    for _ in writer.written([piece]):
+        pass
+    writer.close(output)
+    writer.route(output, lane, lambda: [piece.vertex])
+
+
+# Send lists
 
 
 def halo_shuffle(kind: str, num_parts: int) -> Shuffle:
@@ -117,28 +268,6 @@ def halo_shuffle(kind: str, num_parts: int) -> Shuffle:
     return Shuffle(f"halo-{kind}", num_parts, columns, num_parts)
 
 
-def route_halo(out: RunsWriter, halo: Halo, receiver: int) -> None:
-    """Route the halo of a rank."""
-    count = np.diff(halo.offset)
-    senders = np.flatnonzero(count)
-    rows = {"receiver": np.full(len(senders), receiver), "count": count[senders], "vertex": halo.vertex}
-    out.add(Index.of_positions(senders), rows)
-
-
-def sent_rows(rows: ShuffledRows, sender: int, num_parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What one rank sends.
-
-    Returns:
-        (num_rows,) int64 global ids by receiver, then in the order of the receiver's halo, and the (num_parts + 1,)
-        int64 offsets of the receivers.
-    """
-    # Receivers ascend, as the tasks that route do.
-    found = rows.read(sender, sender + 1)
-    offset = np.zeros(num_parts + 1, np.int64)
-    offset[found.column("receiver") + 1] = found.column("count")
-    return found.column("vertex"), np.cumsum(offset)
-
-
 @dataclass(frozen=True)
 class SendListTask(RoutedRank):
     """Writes the send lists of one rank."""
@@ -146,29 +275,26 @@ class SendListTask(RoutedRank):
 
 def write_send_lists(task: SendListTask) -> int:
     """Write which local rows one rank sends, in the order of each receiver's halo; returns its number of vertices."""
-    with task.writer.task(task.name) as output:
-        local = LocalNumbers.of(_own_vertices(task))
+    with task.writer.task(task.name) as output, OpenFiles(task.writer.work) as files:
         for matrix in task.matrices:
-            for record in _write_matrix_send(task, matrix, local):
+            for record in _write_matrix_send(task, files, matrix):
                 output.add(record)
-    return len(local.ascending)
+    return task.num_own
 
 
-def _own_vertices(task: SendListTask) -> NDArray[np.int64]:
-    """(num_own,) int64 global ids by local number, as the pass before has written them."""
-    # Every row block left some of them, and opening all of these files once more would take longer.
-    written = task.writer.recorded_of([task.folder])[task.folder]
-    record = next(array for array in written.arrays if array.path == f"{task.folder}/vertex")
-    vertex: NDArray[np.int64] = ArrayReader(task.writer.path, record).read()
-    return vertex
-
-
-def _write_matrix_send(task: SendListTask, matrix: RoutedMatrix, local: LocalNumbers) -> list[ArrayRecord]:
-    with OpenFiles(task.writer.work) as files:
-        needed, offset = sent_rows(matrix.halo.rows(task.writer.work, files), task.rank, task.num_parts)
-    row = local(needed).astype(index_dtype(len(local.ascending)))
-    root, prefix = task.writer.path, f"{task.folder}/{matrix.prefix}"
-    return [
-        write_array(root, f"{prefix}send_row", row, ("send",)),
-        write_array(root, f"{prefix}send_offset", offset, ("part+1",)),
-    ]
+def _write_matrix_send(task: SendListTask, files: OpenFiles, matrix: RoutedMatrix) -> list[ArrayRecord]:
+    # Receivers ascend, as the tasks that route do.
+    sections = matrix.halo.rows(task.writer.work, files).sections(task.rank, task.rank + 1)
+    offset = np.zeros(task.num_parts + 1, np.int64)
+    for section in sections:
+        offset[section.read("receiver") + 1] = section.read("count")
+    np.cumsum(offset, out=offset)
+    root, prefix, dtype = task.writer.path, f"{task.folder}/{matrix.prefix}", index_dtype(task.num_own)
+    rows, by_number = (
+        ArrayAppender(root, f"{prefix}send_row", (int(offset[-1]),), dtype, ("send",)),
+        task.numbers.by_number,
+    )
+    for section in sections:
+        for vertex in section.blocks("vertex"):
+            rows.append((by_number[vertex] - task.slots[0]).astype(dtype))
+    return [rows.close(), write_array(root, f"{prefix}send_offset", offset, ("part+1",))]

@@ -1,23 +1,46 @@
 """The plan of row shards, for stored artifacts or for stated sizes.
 
-Three passes, each a set of independent tasks: route rows and vertex data to the parts that own them; renumber each
-rank's matrices and find its halo; look up each rank's send lists in the halos of the others. If what was routed is in
-many pieces, it is merged before it is read. The work grows with the nonzeros, not with nonzeros times ranks.
+The rows and vertex data are routed to the ranges of the ranks that own them: passes of independent tasks, with merges
+between them if there are many pieces. A rank whose rows fit a task is one range, and one task finds its halo and writes
+it. A larger rank has tasks for each of its ranges before and after the one that makes its halo, and one that joins what
+they wrote. The last pass looks up each rank's send lists in the halos of the others. The work grows with the nonzeros,
+not with nonzeros times ranks, and the memory of a task with neither.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from gnnloom.pipeline.shards.rows.row_halo import SendListTask, halo_shuffle, write_send_lists
-from gnnloom.pipeline.shards.rows.row_rank import ShardRankTask, shard_rank
+from gnnloom.pipeline.shards.rows.row_entries import SEGMENT_NONZEROS, Places
+from gnnloom.pipeline.shards.rows.row_halo import (
+    JOINED_BYTES,
+    LISTED_COLUMNS,
+    FindHaloTask,
+    HaloFiles,
+    SendListTask,
+    find_halo,
+    find_name,
+    found_shuffle,
+    halo_shuffle,
+    write_send_lists,
+)
+from gnnloom.pipeline.shards.rows.row_numbers import RangeSizes, VertexNumbers
+from gnnloom.pipeline.shards.rows.row_rank import (
+    JoinRangesTask,
+    ShardRankTask,
+    WriteRangeTask,
+    edge_shuffle,
+    join_ranges,
+    shard_rank,
+    write_range,
+    write_range_name,
+)
 from gnnloom.pipeline.shards.rows.row_routed import (
-    SEGMENT_NONZEROS,
     RouteBlockTask,
     RoutedMatrix,
     RoutedVertices,
@@ -31,20 +54,28 @@ from gnnloom.pipeline.shards.rows.row_routed import (
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES
 from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes
+from gnnloom.storage.format.arrays import CHUNK_BYTES
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.matrix.csr import index_dtype
 
+#: Bytes of the entries and the vertex data of a range of rows, which a task reads and holds: less than the memory that
+#: the smallest workers have for buffers.
+RANGE_BYTES: Final = 32 * MIB
+#: Bytes of the halo of a rank of a single range, while it is found.
+ALONE_HALO_BYTES: Final = 64 * MIB
+#: Bytes of a vertex of a range: id, nonzeros, where these begin, slot, and what is copied to put the rows in order.
+_VERTEX_BYTES: Final = 64
+#: Copies of a nonzero while rows are renumbered, as large as its column: slots, places, local columns, and values.
+_SEGMENT_COPIES: Final = 8
+#: Copies of a halo vertex while it is found, as large as its id: ids, slots, and what sorting them needs; and later.
+_FOUND_COPIES, _HALO_COPIES = 7, 2
 #: Chunks of vertex data that one task routes: about 64 MiB.
 _CHUNKS_PER_TASK = 16
 #: Bytes of a row of a block while its rows are sorted by part.
 _BLOCK_ROW_BYTES = 48
-#: Bytes of a nonzero while a segment of rows is renumbered: masks, local columns, and the sort by row.
-_SEGMENT_BYTES = 72
-#: Bytes of a halo vertex while the halo is found: ids, owners, positions, and what the merge of segments copies.
-_HALO_BYTES = 56
-#: Bytes of a vertex while its rank is reordered: its order, local number, nonzeros, and where they begin and end.
-_REORDER_BYTES = 160
 
 
 @dataclass(frozen=True)
@@ -52,14 +83,14 @@ class RowPlaces:
     """Where tasks read and write; the defaults are for plans that are counted and not run.
 
     Attributes:
-        part_path: mapped vector of the (num_vertices,) int32 parts.
+        numbers: folder of the mapped numbers of all vertices.
         matrices: artifacts of the adjacency and, if directed, its transpose.
         vertices: artifact of the vertex data.
         dims: names of all dimensions of each of its arrays.
     """
 
     writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "shards", ""))
-    part_path: Path = Path()
+    numbers: Path = Path()
     matrices: tuple[Path, ...] = (Path(), Path())
     vertices: Path = Path()
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -74,6 +105,20 @@ def row_phases(source: ShardSource, parts: PartSizes, places: RowPlaces, reorder
         reorder: order of a rank's rows.
     """
     return _RowPlan(source, parts, places, reorder).phases()
+
+
+def range_sizes(source: ShardSource, parts: PartSizes) -> RangeSizes:
+    """How the rows of every rank are cut into ranges that a task can hold."""
+    vertex = _VERTEX_BYTES + (source.vertices.row_bytes if source.vertices else 0)
+    nonzero = source.graph.entry_bytes
+    sizes = [vertex * own + nonzero * nnz for own, nnz in zip(parts.vertices, parts.nonzeros, strict=True)]
+    most = ALONE_HALO_BYTES // (_FOUND_COPIES * index_dtype(source.graph.num_vertices).itemsize)
+    num_ranges = [
+        # The halo of a rank of several ranges is never in memory.
+        max(2 if halo > most else 1, -(-size // RANGE_BYTES))
+        for size, halo in zip(sizes, parts.received, strict=True)
+    ]
+    return RangeSizes(tuple(num_ranges), tuple(sizes), vertex, nonzero)
 
 
 def vertex_ranges(num_vertices: int, chunk_rows: Sequence[int]) -> list[int]:
@@ -101,23 +146,33 @@ class _RowPlan:
     def phases(self) -> list[Phase]:
         routes = [self._route(plan, *self._blocks(number), "rows") for number, plan in enumerate(self._row_plans)]
         if self._vertex_plan is not None:
-            routes.append(self._route(self._vertex_plan, route_vertices, self._ranges(), "vertices"))
-        routed, halos = tuple(plan.read_files for plan in self._routed_plans), self._halo_plans
-        tasks, sends = [], []
-        for rank in range(self._num_parts):
-            lanes, common = tuple(plan.lane(rank) for plan in halos), self._of_rank(rank)
-            needs = self._shard_needs(rank)
-            tasks.append(ShardRankTask(**common, name=rank_folder(rank), needs=needs, halo_lanes=lanes))
-            sent = self.parts.sent[rank] + (self.parts.sent_back[rank] if self.parts.sent_back else 0)
-            read, written = 8 * sent + 24 * self._num_parts, 4 * sent + 8 * self._num_parts
-            opens = sum(plan.opens((rank, rank + 1)) for plan in halos)
-            needs = Needs(read, written, opens, 24 * (sent + self.parts.vertices[rank]))
-            sends.append(SendListTask(**common, name=f"send/{rank:05d}", needs=needs))
-        files, collected = tuple(plan.files for plan in halos), tuple(plan.read_files for plan in halos)
-        shard = Phase("shard", shard_rank, tasks, "vertices", routed, files, makes_arrays=True, arrays=3)
-        send = Phase("send lists", write_send_lists, sends, "vertices", collected, makes_arrays=True, arrays=3)
-        merges = [plan.merges("merge halos") for plan in halos]
-        return [phase for phases in (*routes, [shard], *merges, [send]) for phase in phases]
+            routes.append(self._route(self._vertex_plan, route_vertices, self._bounds_tasks(), "vertices"))
+        routed, collected = (
+            tuple(plan.read_files for plan in plans) for plans in (self._routed_plans, self._halo_plans)
+        )
+        halos = tuple(plan.files for plan in self._halo_plans)
+        send = Phase(
+            "send lists", write_send_lists, self._send_tasks(), "vertices", collected, makes_arrays=True, arrays=3
+        )
+        last = [*(phase for plan in self._halo_plans for phase in plan.merges("merge halos")), send]
+        shard = Phase("shard", shard_rank, self._rank_tasks(), "vertices", routed, halos, makes_arrays=True, arrays=3)
+        first = [phase for phases in routes for phase in phases]
+        return [*first, *(self._cut_phases(shard) if self._large_ranks else [shard]), *last]
+
+    def _cut_phases(self, shard: Phase) -> list[Phase]:
+        """The phases of ranks of several ranges, before and after the one that makes their halos."""
+        rows, found = tuple(plan.read_files for plan in self._row_plans), self._found_plans
+        lists, halos = tuple(plan.read_files for plan in found), HaloFiles(self.places.writer.work)
+        find = Phase("find halos", find_halo, self._find_tasks(), files=tuple(plan.files for plan in found), reads=rows)
+        shard = replace(shard, reads=(*shard.reads, *lists), files=(*shard.files, halos))
+        edges, written = self._edge_plan.files, (*shard.reads[: len(self._routed_plans)], halos)
+        return [
+            find,
+            *(phase for plan in found for phase in plan.merges("merge columns")),
+            shard,
+            Phase("write rows", write_range, self._range_tasks(), "vertices", written, (edges,), arrays=4),
+            Phase("join rows", join_ranges, self._join_tasks(), "vertices", (edges, halos), makes_arrays=True),
+        ]
 
     def _route(self, plan: ShufflePlan, function: Callable[[Any], int], tasks: Sequence[Any], what: str) -> list[Phase]:
         """A phase that routes, and the merges of what it leaves."""
@@ -137,10 +192,29 @@ class _RowPlan:
         backward = self.source.backward
         return [self.source.graph] if backward is None else [self.source.graph, backward]
 
+    @cached_property
+    def _ranges(self) -> RangeSizes:
+        return range_sizes(self.source, self.parts)
+
     @property
-    def _mapped_bytes(self) -> int:
-        """Bytes of the part of every vertex: pages of the mapped file count as the worker's own."""
-        return 4 * self.source.graph.num_vertices
+    def _large_ranks(self) -> list[int]:
+        """Ranks of several ranges."""
+        return [rank for rank, count in enumerate(self._ranges.num_ranges) if count > 1]
+
+    @property
+    def _cut_ranges(self) -> list[tuple[int, int, int]]:
+        """Rank, number and position of each range of these."""
+        return [
+            (rank, number, position)
+            for rank in self._large_ranks
+            for number, position in enumerate(self._ranges.positions(rank))
+        ]
+
+    @property
+    def _readers(self) -> int:
+        """Among how many readers a row block is divided."""
+        # Rows that stay in the order of their ids reach one or two ranges of a rank from each row block.
+        return self._num_parts if self.reorder == "none" else self._ranges.num_positions
 
     # Shuffles
 
@@ -148,7 +222,9 @@ class _RowPlan:
     def _row_plans(self) -> list[ShufflePlan]:
         return [
             self._plan(
-                row_shuffle(kind, self._num_parts, graph.num_vertices, weighted=graph.weighted),
+                row_shuffle(
+                    kind, self._ranges.num_positions, graph.num_vertices, self._readers, weighted=graph.weighted
+                ),
                 graph.num_blocks,
                 routed_bytes(graph.num_vertices, graph.nnz, graph.entry_bytes),
             )
@@ -160,7 +236,8 @@ class _RowPlan:
         vertices = self.source.vertices
         if vertices is None:
             return None
-        return self._plan(vertex_shuffle(vertices.types, self._num_parts), len(self._bounds) - 1, vertices.raw_bytes)
+        shuffle = vertex_shuffle(vertices.types, self._ranges.num_positions, self._readers)
+        return self._plan(shuffle, len(self._bounds) - 1, vertices.raw_bytes)
 
     @property
     def _routed_plans(self) -> list[ShufflePlan]:
@@ -185,10 +262,42 @@ class _RowPlan:
                 plans.append(ShufflePlan(self.places.writer, shuffle, self._num_parts, num_bytes, pairs))
         return plans
 
+    @cached_property
+    def _found_plans(self) -> list[ShufflePlan]:
+        """Of the columns of others in each range; without tasks if no rank has several."""
+        plans = []
+        for kind, graph in zip(("forward", "backward"), self._graphs, strict=False):
+            shuffle = found_shuffle(kind, self._num_parts, graph.num_vertices)
+            columns = sum(self._found(rank) for rank, _, _ in self._cut_ranges)
+            num_bytes = (8 + index_dtype(graph.num_vertices).itemsize) * columns
+            plans.append(ShufflePlan(self.places.writer, shuffle, len(self._cut_ranges), num_bytes, 0))
+        return plans
+
+    def _found(self, rank: int) -> int:
+        """Columns of others in a range of a rank, at most."""
+        nonzeros = self.parts.nonzeros[rank] // self._ranges.num_ranges[rank]
+        return min(self.parts.received[rank], nonzeros)
+
+    @cached_property
+    def _edge_plan(self) -> ShufflePlan:
+        """Of the rows of shared chunks; those who join read the runs of tasks that they know."""
+        return ShufflePlan.unmerged(self.places.writer, edge_shuffle(self._num_arrays), len(self._cut_ranges))
+
+    @property
+    def _num_arrays(self) -> int:
+        """Arrays of a rank that its ranges write."""
+        of_matrix = 6 if self.source.graph.weighted else 4
+        return 1 + of_matrix * len(self._graphs) + (len(self.source.vertices.types) if self.source.vertices else 0)
+
     def _plan(self, shuffle: Shuffle, num_tasks: int, num_bytes: int) -> ShufflePlan:
-        return ShufflePlan(self.places.writer, shuffle, num_tasks, num_bytes, num_tasks * self._num_parts)
+        num_keys = num_tasks * self._readers + self._ranges.num_positions
+        return ShufflePlan(self.places.writer, shuffle, num_tasks, num_bytes, num_keys)
 
     # Tasks
+
+    @cached_property
+    def _numbers(self) -> VertexNumbers:
+        return VertexNumbers(self.places.numbers, self.source.graph.num_vertices, self.reorder != "none")
 
     def _blocks(self, number: int) -> tuple[Callable[[Any], int], list[RouteBlockTask]]:
         graph, plan, places = self._graphs[number], self._row_plans[number], self.places
@@ -198,11 +307,11 @@ class _RowPlan:
                 f"route-{plan.shuffle.name}/{block:05d}",
                 Needs(
                     reads=nnz * graph.entry_bytes + 8 * rows,
-                    writes=routed_bytes(rows, nnz, graph.entry_bytes) + 8 * self._num_parts,
-                    memory=2 * nnz * graph.entry_bytes + _BLOCK_ROW_BYTES * rows + self._mapped_bytes,
+                    writes=routed_bytes(rows, nnz, graph.entry_bytes) + 8 * self._ranges.num_positions,
+                    memory=2 * nnz * graph.entry_bytes + _BLOCK_ROW_BYTES * rows,
                 ),
                 places.matrices[number],
-                places.part_path,
+                self._numbers,
                 plan.shuffle,
                 block,
                 plan.lane(block),
@@ -210,52 +319,153 @@ class _RowPlan:
             for block, (rows, nnz) in enumerate(zip(graph.block_rows, graph.block_nnz, strict=True))
         ]
 
-    def _ranges(self) -> list[RouteVerticesTask]:
+    def _bounds_tasks(self) -> list[RouteVerticesTask]:
         plan, places = self._vertex_plan, self.places
         if plan is None or self.source.vertices is None:
             return []
         row_bytes, tasks = self.source.vertices.row_bytes, []
         for number, (start, stop) in enumerate(pairwise(self._bounds)):
             num_bytes = (stop - start) * row_bytes
-            needs = Needs(num_bytes, num_bytes + 8 * self._num_parts, 0, 2 * num_bytes + self._mapped_bytes)
-            name, where = f"route-{plan.shuffle.name}/{number:05d}", (places.vertices, places.part_path, plan.shuffle)
+            needs = Needs(num_bytes, num_bytes + 8 * self._ranges.num_positions, 0, 2 * num_bytes)
+            name, where = f"route-{plan.shuffle.name}/{number:05d}", (places.vertices, self._numbers, plan.shuffle)
             tasks.append(RouteVerticesTask(places.writer, name, needs, *where, start, stop, plan.lane(number)))
         return tasks
 
     @cached_property
     def _matrices(self) -> tuple[RoutedMatrix, ...]:
-        prefixes = ("", "transpose/")
-        plans = zip(prefixes, self._row_plans, self._halo_plans, strict=False)
-        return tuple(RoutedMatrix(prefix, rows.shuffle, halo.shuffle) for prefix, rows, halo in plans)
+        plans = zip(("", "transpose/"), self._row_plans, self._found_plans, self._halo_plans, strict=False)
+        return tuple(RoutedMatrix(prefix, *(plan.shuffle for plan in each)) for prefix, *each in plans)
+
+    @cached_property
+    def _first_slots(self) -> list[int]:
+        """The slot of the first vertex of each rank, and the number of vertices."""
+        return [0, *accumulate(self.parts.vertices)]
 
     def _of_rank(self, rank: int) -> dict[str, Any]:
         """What the tasks of the later passes of a rank have in common: no data, so that they are small to send."""
-        vertices = RoutedVertices(self._vertex_plan.shuffle, self.places.dims) if self._vertex_plan else None
         return {
             "writer": self.places.writer,
-            "part_path": self.places.part_path,
+            "numbers": self._numbers,
             "num_parts": self._num_parts,
             "rank": rank,
+            "slots": (self._first_slots[rank], self._first_slots[rank + 1]),
+            "positions": self._ranges.positions(rank),
             "matrices": self._matrices,
-            "vertices": vertices,
-            "reorder": self.reorder,
+            "vertices": RoutedVertices(self._vertex_plan.shuffle, self.places.dims) if self._vertex_plan else None,
         }
 
-    def _shard_needs(self, rank: int) -> Needs:
-        parts, graph = self.parts, self.source.graph
-        own, nonzeros, halo = parts.vertices[rank], parts.nonzeros[rank], parts.received[rank]
-        entry, matrices = graph.entry_bytes, len(self._graphs)
-        vertex_bytes = own * (self.source.vertices.row_bytes if self.source.vertices else 0)
-        # Rows of several blocks are joined into a segment, and the rows of the rank in one block are read at once.
-        segment = min(nonzeros, SEGMENT_NONZEROS) * (_SEGMENT_BYTES + entry)
-        memory = 16 * own + _HALO_BYTES * halo + segment + min(nonzeros, max(graph.block_nnz, default=0)) * entry
-        if self.reorder != "none":
-            memory += _REORDER_BYTES * own + _SEGMENT_BYTES * SEGMENT_NONZEROS
+    def _find_tasks(self) -> list[FindHaloTask]:
+        tasks = []
+        for task, (rank, number, position) in enumerate(self._cut_ranges):
+            own, nonzeros, entry = self._of_range(rank)
+            found = len(self._graphs) * self._found(rank) * (8 + self._numbers.dtype.itemsize)
+            reads = len(self._graphs) * routed_bytes(own, nonzeros, entry)
+            opens = sum(plan.opens((position, position + 1)) for plan in self._row_plans)
+            listed = min(self._found(rank), 3 * LISTED_COLUMNS)
+            memory = self._held(rank) + _FOUND_COPIES * self._numbers.dtype.itemsize * listed
+            lanes = tuple(plan.lane(task) for plan in self._found_plans)
+            needs = Needs(reads, found, opens, memory)
+            name = find_name(rank, number)
+            tasks.append(FindHaloTask(**self._of_rank(rank), name=name, needs=needs, position=position, lanes=lanes))
+        return tasks
+
+    def _of_range(self, rank: int) -> tuple[int, int, int]:
+        """Vertices and nonzeros of a range of a rank, about, and the bytes of a nonzero."""
+        count = self._ranges.num_ranges[rank]
+        own, nonzeros = -(-self.parts.vertices[rank] // count), -(-self.parts.nonzeros[rank] // count)
+        return own, nonzeros, self.source.graph.entry_bytes
+
+    def _held(self, rank: int) -> int:
+        """Bytes that a task holds of a range of a rank as it was routed."""
+        return -(-self._ranges.sizes[rank] // self._ranges.num_ranges[rank])
+
+    def _writing(self, rank: int) -> int:
+        """Bytes that a task holds while it renumbers a part of a range and writes it."""
+        segment = _SEGMENT_COPIES * self._numbers.dtype.itemsize * min(self.parts.nonzeros[rank], SEGMENT_NONZEROS)
+        return segment + WRITING_BYTES + 8 * Places.MOST_RANGES
+
+    def _rank_tasks(self) -> list[ShardRankTask]:
+        tasks = []
+        for rank, count in enumerate(self._ranges.num_ranges):
+            lanes = tuple(plan.lane(rank) for plan in self._halo_plans)
+            needs = self._alone_needs(rank) if count == 1 else self._halo_needs(rank)
+            tasks.append(ShardRankTask(**self._of_rank(rank), name=rank_folder(rank), needs=needs, halo_lanes=lanes))
+        return tasks
+
+    def _alone_needs(self, rank: int) -> Needs:
+        own, nonzeros, entry = self._of_range(rank)
+        halo, matrices = self.parts.received[rank], len(self._graphs)
+        position, id_bytes = self._ranges.first_positions[rank], self._numbers.dtype.itemsize * halo
         return Needs(
-            # Ids first, then the rows twice: local numbers are known when the halo is complete.
-            reads=3 * matrices * routed_bytes(own, nonzeros, entry) + vertex_bytes,
-            # Ids and vertex data; of each matrix its own and halo pointers, entries, halo, and where its owners begin.
-            writes=8 * own + vertex_bytes + matrices * (16 * own + nonzeros * entry + 8 * halo + 8 * self._num_parts),
-            opens=sum(plan.opens((rank, rank + 1)) for plan in self._routed_plans),
-            memory=memory + self._mapped_bytes,
+            reads=matrices * routed_bytes(own, nonzeros, entry) + self._vertex_bytes(rank),
+            # The halo, and where its owners begin.
+            writes=self._written(rank) + matrices * (8 * halo + 8 * self._num_parts),
+            opens=sum(plan.opens((position, position + 1)) for plan in self._routed_plans),
+            memory=self._held(rank) + max(_FOUND_COPIES * id_bytes, _HALO_COPIES * id_bytes + self._writing(rank)),
         )
+
+    def _vertex_bytes(self, rank: int) -> int:
+        """Bytes of the vertex data of a rank."""
+        return self.parts.vertices[rank] * (self.source.vertices.row_bytes if self.source.vertices else 0)
+
+    def _written(self, rank: int) -> int:
+        """Bytes of the ids and the vertex data of a rank, and of each matrix its own and halo pointers, and entries."""
+        own, nonzeros = self.parts.vertices[rank], self.parts.nonzeros[rank]
+        of_matrix = 16 * own + nonzeros * self.source.graph.entry_bytes
+        return 8 * own + self._vertex_bytes(rank) + len(self._graphs) * of_matrix
+
+    def _halo_needs(self, rank: int) -> Needs:
+        """What a task needs that joins the lists of the ranges of a rank."""
+        halo, count = self.parts.received[rank], self._ranges.num_ranges[rank]
+        found = (8 + self._numbers.dtype.itemsize) * self._found(rank) * count
+        span = rank * self._numbers.num_vertices, (rank + 1) * self._numbers.num_vertices
+        return Needs(
+            reads=len(self._graphs) * found,
+            writes=len(self._graphs) * (8 * halo + 8 * self._num_parts),
+            opens=sum(plan.opens(span) for plan in self._found_plans),
+            memory=4 * JOINED_BYTES + 24 * self._num_parts + WRITING_BYTES,
+        )
+
+    def _range_tasks(self) -> list[WriteRangeTask]:
+        tasks, edges = [], self._edge_plan
+        for task, (rank, number, position) in enumerate(self._cut_ranges):
+            own, nonzeros, entry = self._of_range(rank)
+            count, matrices = self._ranges.num_ranges[rank], len(self._graphs)
+            needs = Needs(
+                matrices * routed_bytes(own, nonzeros, entry) + self._vertex_bytes(rank) // count,
+                self._shared(rank) // count,
+                sum(plan.opens((position, position + 1)) for plan in self._routed_plans),
+                self._held(rank) + self._writing(rank),
+            )
+            name, lane = write_range_name(rank, number), edges.lane(task)
+            common = self._of_rank(rank)
+            tasks.append(
+                WriteRangeTask(**common, name=name, needs=needs, number=number, edges=edges.shuffle, lane=lane)
+            )
+        return tasks
+
+    def _shared(self, rank: int) -> int:
+        """Bytes of the chunks that ranges of a rank share: one of each array for each range, and not more than all."""
+        return min(self._written(rank), self._num_arrays * CHUNK_BYTES * self._ranges.num_ranges[rank])
+
+    def _join_tasks(self) -> list[JoinRangesTask]:
+        tasks, edges = [], self._edge_plan
+        for rank in self._large_ranks:
+            # All is read once, for the digests.
+            written = self._written(rank)
+            opens = min(self._ranges.num_ranges[rank], edges.files.lanes.num_files)
+            needs = Needs(written, written, opens, 3 * CHUNK_BYTES + WRITING_BYTES)
+            tasks.append(
+                JoinRangesTask(**self._of_rank(rank), name=f"join/{rank:05d}", needs=needs, edges=edges.shuffle)
+            )
+        return tasks
+
+    def _send_tasks(self) -> list[SendListTask]:
+        tasks, parts = [], self.parts
+        for rank in range(self._num_parts):
+            sent = parts.sent[rank] + (parts.sent_back[rank] if parts.sent_back else 0)
+            read, written = 8 * sent + 24 * self._num_parts, 4 * sent + 8 * self._num_parts
+            opens = sum(plan.opens((rank, rank + 1)) for plan in self._halo_plans)
+            needs = Needs(read, written, opens, 24 * self._num_parts + WRITING_BYTES)
+            tasks.append(SendListTask(**self._of_rank(rank), name=f"send/{rank:05d}", needs=needs))
+        return tasks

@@ -1,31 +1,59 @@
-"""Second pass of the row shards: renumber one rank's matrices and write them with its vertex data.
+"""Later passes of the row shards: write the matrices of each rank, renumbered, and its vertex data.
 
-Memory holds the rank's own vertices, its halo and one segment of rows; never the whole shard. If vertices are
-reordered, rows wait in temporary files.
+A rank whose rows fit a task is written by one. Others are cut into ranges of rows: a task for each lists the columns of
+other ranks, another one joins these lists to the halo of the rank, then a task for each range writes its rows, and the
+last one writes the chunks of arrays that ranges share. The functions are the same, and so are the bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.shards.rows.row_halo import Halo, find_halo, route_halo
-from gnnloom.pipeline.shards.rows.row_order import OwnRows, reordered_rows, reordered_segments
-from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RoutedVertices, RowSegment
-from gnnloom.pipeline.shuffle.mapped_vectors import map_vector
+from gnnloom.pipeline.shards.rows.row_entries import (
+    SEGMENT_NONZEROS,
+    Places,
+    RangeRows,
+    SplitRows,
+    foreign_columns,
+    row_spans,
+    split_rows,
+)
+from gnnloom.pipeline.shards.rows.row_halo import (
+    HaloPiece,
+    MatrixSizes,
+    halo_slots,
+    join_halos,
+    stored_sizes,
+    write_halo,
+)
+from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RoutedVertices
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.shuffle.runs import Index, Section
+from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle
 from gnnloom.storage.artifacts.csr_group import write_csr_group
-from gnnloom.storage.format.arrays import ArrayAppender, ArrayRecord, write_array
+from gnnloom.storage.format.array_pieces import ArrayForm, Edge, PieceAppender, join_pieces
+from gnnloom.storage.format.array_record import ArrayRecord, Piece
+from gnnloom.storage.format.artifact import TaskOutput
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.ranges import Span
+
+#: The two matrices that a rank's rows are split into.
+BLOCKS: Final = ("own", "halo")
+#: Bytes of vertex data that are put in order at a time.
+_MOVED_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True)
 class ShardRankTask(RoutedRank):
-    """Writes the shard of one rank, except for its send lists.
+    """Writes the halo of one rank, and, if it has a single range, its rows.
 
     Attributes:
         halo_lanes: where the halo of each matrix goes.
@@ -34,98 +62,315 @@ class ShardRankTask(RoutedRank):
     halo_lanes: tuple[Lane, ...]
 
 
+@dataclass(frozen=True)
+class WriteRangeTask(RoutedRank):
+    """Writes the rows of one range of a rank of several.
+
+    Attributes:
+        number: of the range among those of the rank.
+        edges: shuffle of the rows that are left to the task that joins.
+        lane: where they go.
+    """
+
+    number: int
+    edges: Shuffle
+    lane: Lane
+
+
+@dataclass(frozen=True)
+class JoinRangesTask(RoutedRank):
+    """Writes what the ranges of a rank share.
+
+    Attributes:
+        edges: shuffle of the rows that these have left.
+    """
+
+    edges: Shuffle
+
+
+def write_range_name(rank: int, number: int) -> str:
+    """Name of the task that writes the rows of a range.
+
+    Args:
+        number: of the range among those of its rank.
+    """
+    return f"range/{rank:05d}-{number:06d}"
+
+
+def edge_shuffle(num_arrays: int) -> Shuffle:
+    """The shuffle of the rows of chunks that several tasks share, by array; those who join know who wrote them.
+
+    Args:
+        num_arrays: arrays of a rank.
+    """
+    columns = (Column("first", "int64"), Column("size", "int64"), Column("bytes", "uint8", lengths="size"))
+    return Shuffle("edges", num_arrays, columns, 1)
+
+
+# Tasks
+
+
 def shard_rank(task: ShardRankTask) -> int:
-    """Write one rank's vertices, matrices, halos and vertex data; returns its number of vertices."""
+    """Write the halo of one rank, and its rows if these are one range; returns its number of vertices."""
     with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
-        root = task.writer.path
-        own = OwnRows.of(*task.own_vertices(files), task.reorder)
-        write_group(root / task.folder, {"rank": task.rank, "num_parts": task.num_parts, "num_own": len(own)})
-        output.add(write_array(root, f"{task.folder}/vertex", own.vertex, ("row",)))
-        part = map_vector(task.part_path)
-        for matrix, lane in zip(task.matrices, task.halo_lanes, strict=True):
-            records, halo = _write_matrix(task, files, matrix, own, part)
-            for record in records:
-                output.add(record)
-            with matrix.halo.routed(output, lane) as out:
-                route_halo(out, halo, task.rank)
-        if task.vertices is not None:
-            for name in task.vertices.dims:
-                output.add(_write_vertex_array(task, files, task.vertices, name, own))
-    return len(own)
+        attributes = {"rank": task.rank, "num_parts": task.num_parts, "num_own": task.num_own}
+        write_group(task.writer.path / task.folder, attributes)
+        for matrix in task.matrices:
+            if matrix.prefix:
+                write_group(task.writer.path / task.folder / matrix.prefix, {})
+        if len(task.positions) == 1:
+            _write_alone(task, files, output)
+        else:
+            join_halos(task, files, output, task.halo_lanes)
+            for matrix, sizes in zip(task.matrices, stored_sizes(task), strict=True):
+                _describe_matrix(task, matrix, sizes)
+    return task.num_own
 
 
-def _write_vertex_array(
-    task: ShardRankTask, files: OpenFiles, vertices: RoutedVertices, name: str, own: OwnRows
-) -> ArrayRecord:
-    path, column = f"{task.folder}/{name}", next(each for each in vertices.rows.columns if each.name == name)
-    shape, dims = (len(own), *column.trailing), vertices.dims[name]
-    appender = ArrayAppender(task.writer.path, path, shape, column.dtype, dims)
-    rows = task.vertex_rows(files, vertices, name)
-    for part in rows if own.order is None else reordered_rows(rows, own.order, task.writer.work):
-        appender.append(part)
-    return appender.close()
+def _write_alone(task: ShardRankTask, files: OpenFiles, output: TaskOutput) -> None:
+    """Write a rank of a single range."""
+    writer = _RangeWriter(task, files, output, 0)
+    for matrix, lane in zip(task.matrices, task.halo_lanes, strict=True):
+        rows = writer.rows(matrix)
+        ((vertex, halo_nonzeros),) = foreign_columns(rows, task)
+        halo = HaloPiece.of(vertex, task.numbers)
+        write_halo(task, matrix, halo, output, lane)
+        sizes = MatrixSizes.of(len(halo.slot), [[rows.num_nonzeros - halo_nonzeros, halo_nonzeros]])
+        _describe_matrix(task, matrix, sizes)
+        writer.write_matrix(matrix, rows, sizes, halo.slot)
+        if matrix is task.matrices[0]:
+            writer.write_vertices(rows)
 
 
-def _write_matrix(
-    task: ShardRankTask, files: OpenFiles, matrix: RoutedMatrix, own: OwnRows, part: NDArray[np.int32]
-) -> tuple[list[ArrayRecord], Halo]:
-    """Write the own and the halo matrix, and the halo; returns the arrays, and the halo."""
-    halo, own_nonzeros, halo_nonzeros = find_halo(task.segments(files, matrix), part, task.rank, task.num_parts)
-    root, prefix = task.writer.path, f"{task.folder}/{matrix.prefix}"
-    if matrix.prefix:
-        write_group(root / prefix, {})
-    own_out = _MatrixAppender(root, f"{prefix}own", (len(own), len(own)), own_nonzeros, matrix.data_dtype)
-    halo_out = _MatrixAppender(root, f"{prefix}halo", (len(own), len(halo.vertex)), halo_nonzeros, matrix.data_dtype)
-    local, segments = own.numbering(), task.segments(files, matrix)
-    # A second reading of the rows: local column numbers are known only now that the halo is complete.
-    for segment in segments if own.order is None else reordered_segments(segments, own.order, task.writer.work):
-        mine = part[segment.indices] == task.rank
-        own_out.append(segment, mine, local(segment.indices[mine]))
-        halo_out.append(segment, ~mine, halo.local_columns(segment.indices[~mine]))
-    records = [
-        *own_out.close(),
-        *halo_out.close(),
-        write_array(root, f"{prefix}halo_vertex", halo.vertex, ("halo",)),
-        write_array(root, f"{prefix}halo_offset", halo.offset, ("part+1",)),
+def write_range(task: WriteRangeTask) -> int:
+    """Write the rows of one range; returns their number."""
+    with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
+        number = {path: index for index, path in enumerate(array_paths(task))}
+        with task.edges.routed(output, task.lane) as out:
+            writer = _RangeWriter(task, files, output, task.number, _Leaver(out, number))
+            for matrix, sizes in zip(task.matrices, stored_sizes(task), strict=True):
+                rows = writer.rows(matrix)
+                writer.write_matrix(matrix, rows, sizes, halo_slots(task, matrix))
+                if matrix is task.matrices[0]:
+                    writer.write_vertices(rows)
+    return len(rows)
+
+
+def join_ranges(task: JoinRangesTask) -> int:
+    """Write the chunks that the ranges of a rank share; returns its number of vertices."""
+    names = [write_range_name(task.rank, number) for number in range(len(task.positions))]
+    recorded = task.writer.recorded_of(names)
+    records = [recorded[name] for name in names]
+    pieces: dict[str, list[Piece]] = {}
+    for record in records:
+        for array in record.arrays:
+            pieces.setdefault(array.path, []).extend(array.pieces)
+    with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
+        left: dict[int, list[Section]] = {}
+        # Ranges ascend, and so do the rows that one of them left of an array.
+        for section in task.edges.recorded_sections(files, records):
+            left.setdefault(int(section.position()[0]), []).append(section)
+        for number, form in enumerate(_forms(task, stored_sizes(task))):
+            edges = _edges(form, left.get(number, []))
+            output.add(join_pieces(task.writer.path, form, pieces.get(form.path, []), edges))
+    return task.num_own
+
+
+@dataclass(frozen=True)
+class _Leaver:
+    """Leaves rows to the task that joins, each edge in a run of its own, so that none waits in memory.
+
+    Attributes:
+        number: of each array.
+    """
+
+    out: RunsWriter
+    number: Mapping[str, int]
+
+    def __call__(self, path: str, edge: Edge) -> None:
+        content = np.ascontiguousarray(edge.rows).reshape(-1).view(np.uint8)
+        row = {"first": np.array([edge.first]), "size": np.array([len(content)]), "bytes": content}
+        self.out.add(Index.of_positions(np.array([self.number[path]])), row)
+
+
+def _edges(form: ArrayForm, sections: Sequence[Section]) -> Iterator[Edge]:
+    """What the tasks left of an array, read one after another."""
+    for section in sections:
+        rows = section.read("bytes").view(form.dtype).reshape(-1, *form.shape[1:])
+        yield Edge(int(section.read("first")[0]), rows)
+
+
+# Arrays
+
+
+def array_paths(task: RoutedRank) -> list[str]:
+    """The arrays of a rank that its ranges write."""
+    paths = ["vertex"]
+    for matrix in task.matrices:
+        names = ("indptr", "indices", *(("data",) if matrix.data_dtype else ()))
+        paths += [f"{matrix.prefix}{block}/{name}" for block in BLOCKS for name in names]
+    return [f"{task.folder}/{path}" for path in (*paths, *(task.vertices.dims if task.vertices else ()))]
+
+
+def _forms(task: RoutedRank, sizes: Sequence[MatrixSizes]) -> list[ArrayForm]:
+    """The same arrays."""
+    matrices = zip(task.matrices, sizes, strict=True)
+    forms = [form for matrix, each in matrices for block in BLOCKS for form in _block_forms(task, matrix, each, block)]
+    return [_vertex_form(task), *forms, *_data_forms(task)]
+
+
+def _vertex_form(task: RoutedRank) -> ArrayForm:
+    return ArrayForm(f"{task.folder}/vertex", (task.num_own,), "int64", ("row",))
+
+
+def _data_forms(task: RoutedRank) -> list[ArrayForm]:
+    """Features, labels and split."""
+    forms = []
+    for name, dims in task.vertices.dims.items() if task.vertices else ():
+        column = _column(task.vertices, name)
+        forms.append(ArrayForm(f"{task.folder}/{name}", (task.num_own, *column.trailing), column.dtype, dims))
+    return forms
+
+
+def _column(vertices: RoutedVertices | None, name: str) -> Column:
+    return next(each for each in vertices.rows.columns if each.name == name) if vertices else Column(name, "")
+
+
+def _block_forms(task: RoutedRank, matrix: RoutedMatrix, sizes: MatrixSizes, block: str) -> list[ArrayForm]:
+    """Row pointers, columns and values of the own or the halo matrix."""
+    path, nnz = f"{task.folder}/{matrix.prefix}{block}", sizes.nonzeros(block)
+    forms = [
+        ArrayForm(f"{path}/indptr", (task.num_own + 1,), "int64", ("row+1",)),
+        ArrayForm(f"{path}/indices", (nnz,), index_dtype(_width(task, sizes, block)).name, ("nonzero",)),
     ]
-    return records, halo
+    return forms + ([ArrayForm(f"{path}/data", (nnz,), matrix.data_dtype, ("nonzero",))] if matrix.data_dtype else [])
 
 
-class _MatrixAppender:
-    """Writes one CSR matrix of a shard from segments of rows, and the attributes of its group."""
+def _width(task: RoutedRank, sizes: MatrixSizes, block: str) -> int:
+    return task.num_own if block == "own" else sizes.num_halo
+
+
+def _describe_matrix(task: RoutedRank, matrix: RoutedMatrix, sizes: MatrixSizes) -> None:
+    """Write the attributes of the groups of both blocks."""
+    for block in BLOCKS:
+        shape = task.num_own, _width(task, sizes, block)
+        write_csr_group(task.writer.path / task.folder / matrix.prefix / block, shape, sizes.nonzeros(block))
+
+
+class _RangeWriter:
+    """Writes the arrays of one range of a rank."""
 
     def __init__(
-        self, root: Path, path: str, shape: tuple[int, int], num_nonzeros: int, data_dtype: str | None
+        self,
+        task: RoutedRank,
+        files: OpenFiles,
+        output: TaskOutput,
+        number: int,
+        leave: Callable[[str, Edge], None] | None = None,
     ) -> None:
-        write_csr_group(root / path, shape, num_nonzeros)
-        self._dtype, self._width = index_dtype(shape[1]), max(1, shape[1])
-        self._indptr = ArrayAppender(root, f"{path}/indptr", (shape[0] + 1,), np.int64, ("row+1",))
-        self._indices = ArrayAppender(root, f"{path}/indices", (num_nonzeros,), self._dtype, ("nonzero",))
-        self._data = None
-        if data_dtype is not None:
-            self._data = ArrayAppender(root, f"{path}/data", (num_nonzeros,), data_dtype, ("nonzero",))
-        self._count = 0
-        self._indptr.append(np.zeros(1, dtype=np.int64))
-
-    def append(self, segment: RowSegment, chosen: NDArray[np.bool_], column: NDArray[np.int64]) -> None:
-        """Add the chosen nonzeros of a segment's rows, sorting them by column within each row.
+        """Find the rows.
 
         Args:
-            chosen: (nnz of the segment,) whether each nonzero belongs to this matrix.
-            column: (num_chosen,) int64 local columns.
+            number: of the range among those of the rank.
+            leave: keeps rows of chunks that other ranges share, with the path of the array; None if there are none.
         """
-        row = np.repeat(np.arange(len(segment.row)), segment.nonzeros)[chosen]
-        end = self._count + np.cumsum(np.bincount(row, minlength=len(segment.row)))
-        # Halo numbers follow the owners and not the global ids, and own ones may be reordered: rows are sorted again.
-        # Sorting by one key is faster than by two, and fastest if rows ascend already, as own ones do unless reordered.
-        order = np.argsort(row * self._width + column, kind="stable")
-        self._indptr.append(end)
-        self._indices.append(column[order].astype(self._dtype))
-        if self._data is not None and segment.data is not None:
-            self._data.append(segment.data[chosen][order])
+        self._task, self._files, self._output, self._number, self._leave = task, files, output, number, leave
+        self._position = task.positions[number]
+        first, last = task.numbers.bounds[self._position : self._position + 2].tolist()
+        self._rows = first - task.slots[0], last - task.slots[0]
+
+    def rows(self, matrix: RoutedMatrix) -> RangeRows:
+        return RangeRows(self._task, self._files, matrix, self._position)
+
+    def write_vertices(self, rows: RangeRows) -> None:
+        """Write the ids of the vertices, and their data.
+
+        Args:
+            rows: of the adjacency.
+        """
+        vertex = self._appender(_vertex_form(self._task), self._rows)
+        vertex.append(rows.vertex)
+        self._output.add(vertex.close())
+        for form in _data_forms(self._task):
+            appender = self._appender(form, self._rows)
+            for part in self._ordered(form, rows.order):
+                appender.append(part)
+            self._output.add(appender.close())
+
+    def _ordered(self, form: ArrayForm, order: NDArray[np.int64] | None) -> Iterator[NDArray[Any]]:
+        """The rows of a vertex array, some at a time."""
+        vertices = self._task.vertices
+        if vertices is None:
+            return
+        routed = vertices.rows.rows(self._task.writer.work, self._files).read(self._position, self._position + 1)
+        name = form.path.removeprefix(f"{self._task.folder}/")
+        if order is None:
+            for section in routed.sections:
+                yield from section.blocks(name)
+            return
+        rows = routed.column(name)
+        step = max(1, _MOVED_BYTES // max(1, _column(vertices, name).num_bytes))
+        for start in range(0, len(order), step):
+            yield rows[order[start : start + step]]
+
+    def write_matrix(self, matrix: RoutedMatrix, rows: RangeRows, sizes: MatrixSizes, halo: NDArray[Any]) -> None:
+        """Write the own and the halo block of the rows.
+
+        Args:
+            halo: (num_halo,) slots of the rank's halo, ascending.
+        """
+        own_out, halo_out = (self._block(matrix, sizes, block) for block in BLOCKS)
+        places = Places(halo)
+        for batch in rows.batches():
+            for span in row_spans(batch.length, SEGMENT_NONZEROS):
+                own, others = split_rows(batch, span, self._task)
+                own_out.append(own, own.column)
+                halo_out.append(others, places.of(others.column))
+        for out in (own_out, halo_out):
+            for record in out.close():
+                self._output.add(record)
+
+    def _block(self, matrix: RoutedMatrix, sizes: MatrixSizes, block: str) -> _BlockAppender:
+        begin, end = sizes.begin[self._number : self._number + 2, BLOCKS.index(block)].tolist()
+        first, last = self._rows
+        # The first range has the zero that all pointers begin with.
+        spans = (first + 1 if self._number else 0, last + 1), (begin, end), (begin, end)
+        forms = _block_forms(self._task, matrix, sizes, block)
+        appenders = [self._appender(form, span) for form, span in zip(forms, spans, strict=False)]
+        if not self._number:
+            appenders[0].append(np.zeros(1, np.int64))
+        return _BlockAppender(appenders, np.dtype(forms[1].dtype), begin)
+
+    def _appender(self, form: ArrayForm, rows: Span) -> PieceAppender:
+        leave = None if self._leave is None else partial(self._leave, form.path)
+        return PieceAppender(self._task.writer.path, form, rows, leave)
+
+
+class _BlockAppender:
+    """Writes some rows of a CSR matrix."""
+
+    def __init__(self, appenders: Sequence[PieceAppender], dtype: np.dtype[Any], begin: int) -> None:
+        """Begin to write.
+
+        Args:
+            appenders: of row pointers, columns and, if there are any, values.
+            dtype: of the columns.
+            begin: number of entries before these rows.
+        """
+        self._appenders, self._dtype, self._count = appenders, dtype, begin
+
+    def append(self, rows: SplitRows, column: NDArray[Any]) -> None:
+        """Add rows.
+
+        Args:
+            column: (count,) local columns.
+        """
+        pointers, indices, *values = self._appenders
+        pointers.append(self._count + rows.end)
+        indices.append(column.astype(self._dtype, copy=False))
+        for data in values:
+            data.append(rows.data)
         self._count += len(column)
 
     def close(self) -> list[ArrayRecord]:
-        """Finish the arrays and return their records."""
-        appenders = (self._indptr, self._indices, self._data)
-        return [appender.close() for appender in appenders if appender is not None]
+        return [appender.close() for appender in self._appenders]

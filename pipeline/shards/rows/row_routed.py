@@ -1,13 +1,13 @@
-"""First pass of the row shards: data stored by range of vertices are routed to the rank that owns them, and read back.
+"""First pass of the row shards: data stored by range of vertices are routed to the ranges of the ranks' own rows.
 
-Each task reads one range (a row block of a matrix, or a range of vertex data), and leaves a run in which the rows of
-each part are stored together, in ascending order. Later tasks then find their rows in every range without reading those
-of other ranks.
+Each task reads a row block of a matrix, or a range of vertex data, and leaves a run in which the rows of each range of
+a rank are stored together, in ascending order. Later tasks then find their rows in every run without reading those of
+others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.external_sort.lanes import Lane
+from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.shuffle.mapped_vectors import map_vector
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Task
@@ -28,26 +28,6 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 
-#: Nonzeros that a later pass holds at once: 8 MiB of int64 column ids, and a few times that while they are sorted.
-SEGMENT_NONZEROS = 1 << 20
-
-
-@dataclass(frozen=True)
-class RowSegment:
-    """Some rows of one part, as they were routed.
-
-    Attributes:
-        row: (num_rows,) int64 global ids, ascending.
-        nonzeros: (num_rows,) int64 nonzeros of each row.
-        indices: (nnz,) global column ids, ascending within a row.
-        data: (nnz,) values, or None for a pattern.
-    """
-
-    row: NDArray[np.int64]
-    nonzeros: NDArray[np.int64]
-    indices: NDArray[Any]
-    data: NDArray[Any] | None
-
 
 @dataclass(frozen=True)
 class RoutedMatrix:
@@ -55,12 +35,14 @@ class RoutedMatrix:
 
     Attributes:
         prefix: prefix of its arrays in a rank's folder: empty, or ``transpose/``.
-        rows: shuffle of its rows, by part.
+        rows: shuffle of its rows, by range.
+        found: shuffle of the columns of other ranks in the rows of a range.
         halo: shuffle of the vertices that ranks need; see :mod:`gnnloom.pipeline.shards.rows.row_halo`.
     """
 
     prefix: str
     rows: Shuffle
+    found: Shuffle
     halo: Shuffle
 
     @property
@@ -74,7 +56,7 @@ class RoutedVertices:
     """Features, labels and split, as routed.
 
     Attributes:
-        rows: shuffle of the rows of all arrays, by part.
+        rows: shuffle of the rows of all arrays, by range.
         dims: names of all dimensions of each array.
     """
 
@@ -86,101 +68,49 @@ class RoutedVertices:
 class RoutedRank(Task):
     """Everything that was routed to one rank; base of the tasks of the later passes.
 
-    What its methods take as ``files`` are files of the work folder, which stay open while the task reads.
-
     Attributes:
-        part_path: mapped vector of the (num_vertices,) int32 parts.
+        numbers: of all vertices.
+        slots: first and last (exclusive) slot of the rank's vertices.
+        positions: of the ranges of the rank's rows.
         matrices: the adjacency and, if directed, its transpose.
         vertices: None if the dataset has no vertex data.
-        reorder: order of the local numbers, see :data:`gnnloom.pipeline.shards.shard_options.REORDERS`.
     """
 
-    part_path: Path
+    numbers: VertexNumbers
     num_parts: int
     rank: int
+    slots: Span
+    positions: range
     matrices: tuple[RoutedMatrix, ...]
     vertices: RoutedVertices | None
-    reorder: str
 
     @property
     def folder(self) -> str:
         """The rank's folder in the artifact."""
         return rank_folder(self.rank)
 
-    def own_vertices(self, files: OpenFiles) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the (num_own,) int64 global ids of the rank's rows, ascending, and the nonzeros of each."""
-        # Blocks ascend, and so do the rows of a part within each, so the joined ids ascend.
-        rows = self.matrices[0].rows.rows(self.writer.work, files).read(self.rank, self.rank + 1)
-        return rows.column("row"), rows.column("nonzeros")
-
-    def segments(self, files: OpenFiles, matrix: RoutedMatrix) -> Iterator[RowSegment]:
-        """Yield the rank's rows of a matrix, ascending, at most ``SEGMENT_NONZEROS`` nonzeros (or one row) each."""
-        waiting: list[list[NDArray[Any]]] = []
-        size = 0
-        for section in matrix.rows.rows(self.writer.work, files).sections(self.rank, self.rank + 1):
-            columns = [section.read(column.name) for column in matrix.rows.columns]
-            # Few rows of many runs are joined: what a segment repeats is dropped at once.
-            added = len(columns[0]) + len(columns[2])
-            if waiting and size + added > SEGMENT_NONZEROS:
-                yield from _cut(_joined(waiting))
-                waiting, size = [], 0
-            waiting.append(columns)
-            size += added
-        if waiting:
-            yield from _cut(_joined(waiting))
-
-    def vertex_rows(self, files: OpenFiles, vertices: RoutedVertices, name: str) -> Iterator[NDArray[Any]]:
-        """Yield the rank's (num_rows, ...) rows of a vertex array, one run at a time."""
-        for section in vertices.rows.rows(self.writer.work, files).sections(self.rank, self.rank + 1):
-            yield section.read(name)
+    @property
+    def num_own(self) -> int:
+        """Vertices that the rank owns."""
+        return self.slots[1] - self.slots[0]
 
 
 def rank_folder(rank: int) -> str:
-    """The folder of a rank in the artifact; also the name of the task that writes its rows."""
+    """The folder of a rank in the artifact; also the name of the task that writes its halo."""
     return f"row/{rank:05d}"
-
-
-def _joined(runs: list[list[NDArray[Any]]]) -> RowSegment:
-    """The rows of several runs as one segment; ``runs`` is emptied."""
-    row, nonzeros, indices, *data = (np.concatenate(column) for column in zip(*runs, strict=True))
-    runs.clear()
-    return RowSegment(row, nonzeros, indices, data[0] if data else None)
-
-
-def _cut(segment: RowSegment) -> Iterator[RowSegment]:
-    """Cut a segment into ones of at most ``SEGMENT_NONZEROS`` nonzeros, or a single row."""
-    offset = np.concatenate([[0], np.cumsum(segment.nonzeros)])
-    for start, stop in row_spans(segment.nonzeros):
-        entries = slice(offset[start], offset[stop])
-        data = None if segment.data is None else segment.data[entries]
-        yield RowSegment(segment.row[start:stop], segment.nonzeros[start:stop], segment.indices[entries], data)
-
-
-def row_spans(nonzeros: NDArray[np.int64]) -> Iterator[Span]:
-    """Cut rows into ranges of at most ``SEGMENT_NONZEROS`` nonzeros, or a single row.
-
-    Args:
-        nonzeros: (num_rows,) int64 nonzeros of each row.
-    """
-    end = np.cumsum(nonzeros)
-    start = before = 0
-    while start < len(end):
-        stop = max(start + 1, int(np.searchsorted(end, before + SEGMENT_NONZEROS, side="right")))
-        yield start, stop
-        start, before = stop, int(end[stop - 1])
 
 
 @dataclass(frozen=True)
 class RouteBlockTask(Task):
-    """Routes one row block of a matrix by the part of each row.
+    """Routes one row block of a matrix by the range of each row.
 
     Attributes:
-        part_path: mapped vector of the (num_vertices,) int32 parts.
+        numbers: of all vertices.
         lane: where the run goes, relative to the work folder.
     """
 
     matrix_path: Path
-    part_path: Path
+    numbers: VertexNumbers
     shuffle: Shuffle
     block: int
     lane: Lane
@@ -191,18 +121,20 @@ class RouteVerticesTask(Task):
     """Routes the vertex data of vertices ``start`` to ``stop``; attributes as of :class:`RouteBlockTask`."""
 
     vertices_path: Path
-    part_path: Path
+    numbers: VertexNumbers
     shuffle: Shuffle
     start: int
     stop: int
     lane: Lane
 
 
-def row_shuffle(kind: str, num_parts: int, num_vertices: int, *, weighted: bool) -> Shuffle:
-    """The shuffle of a matrix's rows, by part: global ids, nonzeros, and the column ids and values of these.
+def row_shuffle(kind: str, num_positions: int, num_vertices: int, readers: int, *, weighted: bool) -> Shuffle:
+    """The shuffle of a matrix's rows, by range: global ids, nonzeros, and the column ids and values of these.
 
     Args:
         kind: ``forward`` or ``backward``.
+        num_positions: ranges of all ranks.
+        readers: among which a row block is divided.
     """
     columns = [
         Column("row", "int64"),
@@ -211,32 +143,34 @@ def row_shuffle(kind: str, num_parts: int, num_vertices: int, *, weighted: bool)
     ]
     if weighted:
         columns.append(Column("data", "float32", lengths="nonzeros"))
-    return Shuffle(kind, num_parts, tuple(columns), num_parts)
+    return Shuffle(kind, num_positions, tuple(columns), readers)
 
 
-def vertex_shuffle(types: Mapping[str, tuple[str, tuple[int, ...]]], num_parts: int) -> Shuffle:
-    """The shuffle of vertex data, by part.
+def vertex_shuffle(types: Mapping[str, tuple[str, tuple[int, ...]]], num_positions: int, readers: int) -> Shuffle:
+    """The shuffle of vertex data, by range.
 
     Args:
         types: dtype and trailing shape of each array.
+        num_positions, readers: as of :func:`row_shuffle`.
     """
     columns = tuple(Column(name, dtype, shape) for name, (dtype, shape) in types.items())
-    return Shuffle("vertices", num_parts, columns, num_parts)
+    return Shuffle("vertices", num_positions, columns, readers)
 
 
 def route_block(task: RouteBlockTask) -> int:
     """Route the rows of a block; returns its nonzeros."""
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         block = Graph(Artifact(task.matrix_path)).block(task.block)
-        part = map_vector(task.part_path)[block.row_offset : block.row_offset + block.num_rows]
-        # A stable sort keeps the rows of each part ascending, which every later pass relies on.
-        order = np.argsort(part, kind="stable")
+        slot = task.numbers.by_number[block.row_offset : block.row_offset + block.num_rows]
+        position = task.numbers.find_positions(slot)
+        # A stable sort keeps the rows of each range ascending, which every later pass relies on.
+        order = np.argsort(position, kind="stable")
         begin, length = block.indptr[order], np.diff(block.indptr)[order]
         values = {"row": block.row_offset + order, "nonzeros": length}
         for name, entries in (("indices", block.indices), ("data", block.data)):
             if entries is not None:
                 values[name] = gather_ranges(entries, begin, length, block.nnz)
-        out.add(Index.of_offsets(part_offsets(part, task.shuffle.num_positions)), values)
+        out.add(Index.of_offsets(position_offsets(position, task.shuffle.num_positions)), values)
     return block.nnz
 
 
@@ -264,18 +198,18 @@ def route_vertices(task: RouteVerticesTask) -> int:
     """Route the rows of a range of vertices; returns their number."""
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         vertices = Vertices(Artifact(task.vertices_path))
-        part = map_vector(task.part_path)[task.start : task.stop]
-        order = np.argsort(part, kind="stable")
+        position = task.numbers.find_positions(task.numbers.by_number[task.start : task.stop])
+        order = np.argsort(position, kind="stable")
         names = [column.name for column in task.shuffle.columns]
         values = {name: vertices.array(name).read(task.start, task.stop)[order] for name in names}
-        out.add(Index.of_offsets(part_offsets(part, task.shuffle.num_positions)), values)
+        out.add(Index.of_offsets(position_offsets(position, task.shuffle.num_positions)), values)
     return task.stop - task.start
 
 
-def part_offsets(part: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
-    """Compute where each part begins after sorting by part, as (num_parts + 1,) int64.
+def position_offsets(position: NDArray[np.int64], num_positions: int) -> NDArray[np.int64]:
+    """Compute where the rows of each position begin after sorting by position, as (num_positions + 1,) int64.
 
     Args:
-        part: (num_entries,) int32, all in 0..num_parts-1.
+        position: (num_rows,) int64, all in 0..num_positions-1.
     """
-    return np.concatenate([[0], np.cumsum(np.bincount(part, minlength=num_parts))]).astype(np.int64)
+    return np.concatenate([[0], np.cumsum(np.bincount(position, minlength=num_positions))]).astype(np.int64)

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
+from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
+from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, range_sizes, row_phases
 from gnnloom.pipeline.shards.shard_options import REORDERS
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
-from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
+from gnnloom.pipeline.tasks.progress import one_step
 from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -62,21 +63,24 @@ def shard_rows(
             return RowShards(Artifact(writer.path))
         widths = vertices.widths if vertices else {}
         cluster = for_few(cluster, graph.nnz + graph.num_vertices * sum(widths.values()))
-        # Parts are looked up by column id, in no order: tasks map a plain file instead of reading chunks.
-        part_path = writer.work / "parts"
-        if not part_path.exists():
-            copy_vector(partition.stored_part(), part_path)
         # The backward pass multiplies with the transpose.
         transpose = None if graph.symmetric else transpose_graph(dataset, graph, cluster)
-        places = RowPlaces(writer, part_path, tuple(each.artifact.path for each in (graph, transpose) if each))
+        places = RowPlaces(
+            writer, writer.work / "numbers", tuple(each.artifact.path for each in (graph, transpose) if each)
+        )
         if vertices is not None:
             stored = vertices.artifact
             dims = {name: ("row", *stored.record(name).dims[1:]) for name in vertices.names}
             places = replace(places, vertices=stored.path, dims=dims)
         source = ShardSource.of(graph, vertices, transpose)
-        phases = row_phases(source, PartSizes.of(partition), places, reorder)
+        sizes = PartSizes.of(partition)
+        # Numbers are looked up by column id, in no order: tasks map plain files instead of reading chunks.
+        numbers = VertexNumbers(places.numbers, graph.num_vertices, reorder != "none")
+        with one_step("number the vertices"):
+            numbers.write(partition, graph, range_sizes(source, sizes))
+        phases = row_phases(source, sizes, places, reorder)
         write_group(writer.path / "row", {})
-        sizes = {"vertex": graph.num_vertices, "part": partition.num_parts} | widths
+        dimensions = {"vertex": graph.num_vertices, "part": partition.num_parts} | widths
         targets = vertices.num_targets if vertices else 0
         facts = {
             **({"num_targets": targets} if targets else {}),
@@ -85,7 +89,7 @@ def shard_rows(
             "num_classes": vertices.num_classes if vertices else 0,
             "quality": partition.quality,
         }
-        return RowShards(writer.commit(run(phases, cluster, writer), sizes, facts))
+        return RowShards(writer.commit(run(phases, cluster, writer), dimensions, facts))
 
 
 def row_shards_key(parts: int, method: str, inputs: Mapping[str, str], reorder: str = "none") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,13 +14,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort import merge_levels
-from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards.rows import row_routed
-from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RowSegment, row_shuffle
+from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_plan, row_rank
+from gnnloom.pipeline.shards.rows.row_entries import RangeRows, RowBatch
+from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, range_sizes, row_phases
+from gnnloom.pipeline.shards.rows.row_routed import row_shuffle
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.phase import count, total_tasks
+from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
 from gnnloom.storage.checks.shard_invariants import check_row_shards
 from gnnloom.storage.errors import InputError
@@ -28,7 +32,7 @@ from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph, store_vertices, write_block
 from support.partitions import random_parts, rows_sent, store_partition
-from support.stopping import StoppedError, StoppingCluster
+from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 HERE = InProcessCluster()
 
@@ -204,30 +208,78 @@ def test_weights_stay_with_their_edges(catalog: Catalog) -> None:
     np.testing.assert_array_equal(reassemble(shards, transpose=False), adjacency.toarray())
 
 
+#: Bytes of a range and of a batch, and nonzeros that are renumbered at once.
+SMALL_SIZES = {
+    "segments": (1 << 20, 1 << 20, 7),
+    "rows": (1 << 20, 1 << 20, 1),
+    "batches": (1 << 20, 300, 40),
+    "ranges": (3000, 1 << 20, 1 << 20),
+    "everything": (700, 200, 7),
+}
+
+
+def shrink(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Cut the rows of ranks into ranges, batches and segments of few bytes."""
+    range_bytes, batch_bytes, nonzeros = SMALL_SIZES[name]
+    monkeypatch.setattr(row_plan, "RANGE_BYTES", range_bytes)
+    monkeypatch.setattr(row_entries, "BATCH_BYTES", batch_bytes)
+    for module in (row_entries, row_rank):
+        monkeypatch.setattr(module, "SEGMENT_NONZEROS", nonzeros)
+    monkeypatch.setattr(row_entries, "_PENDING_IDS", nonzeros)
+    monkeypatch.setattr(row_halo, "JOINED_BYTES", 100 * nonzeros)
+    monkeypatch.setattr(row_halo, "LISTED_COLUMNS", nonzeros)
+
+
+def stored_bytes(shards: RowShards) -> dict[str, bytes]:
+    """All stored files except the manifest, which has measurements."""
+    folder = shards.artifact.path
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("sizes", SMALL_SIZES)
+@pytest.mark.parametrize("reorder", ["none", "degree"])
 @pytest.mark.parametrize(
-    ("size", "reorder"),
+    ("symmetric", "parts", "weighted"),
     [
-        (1, "degree"),
-        (40, "none"),
-        pytest.param(1, "none", marks=pytest.mark.long),
-        pytest.param(40, "degree", marks=pytest.mark.long),
+        (False, 3, True),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in ((True, 1, True), (False, 2, False), (True, 5, False))
+        ),
     ],
 )
-def test_the_size_of_segments_changes_no_byte(
-    catalog: Catalog, size: int, reorder: str, monkeypatch: pytest.MonkeyPatch
+def test_ranges_batches_and_segments_of_any_size_change_no_byte(
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    symmetric: bool,
+    parts: int,
+    weighted: bool,
+    reorder: str,
+    sizes: str,
 ) -> None:
-    adjacency = random_adjacency(50, 300, 2, symmetric=False)
-    part = random_parts(50, 3, 1)
+    # Chunks of a few rows, so that ranges write some and share others.
+    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    adjacency, rng = random_adjacency(90, 700, 2, symmetric=symmetric), np.random.default_rng(3)
+    adjacency.data = rng.random(adjacency.nnz)
+    # The last rank has no vertex, if there are several.
+    part = random_parts(90, max(1, parts - 1), 1)
 
-    def digest(name: str) -> str:
+    def make(name: str) -> RowShards:
         dataset = catalog.create(name)
-        graph = store_graph(dataset, adjacency, symmetric=False)
-        return shard_rows(dataset, store_partition(dataset, graph, part, 3), HERE, reorder=reorder).artifact.digest
+        graph = store_graph(dataset, adjacency, symmetric=symmetric, weighted=weighted)
+        store_vertices(dataset, np.arange(450).reshape(90, 5), np.arange(90) % 4, None)
+        return shard_rows(dataset, store_partition(dataset, graph, part, parts), HERE, reorder=reorder)
 
-    whole = digest("whole")
-    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_routed.SEGMENT_NONZEROS", size)
-    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_halo._PENDING_IDS", size)
-    assert digest("pieces") == whole
+    whole = make("whole")
+    shrink(monkeypatch, sizes)
+    cut = make("pieces")
+    assert cut.artifact.digest == whole.artifact.digest
+    assert stored_bytes(cut) == stored_bytes(whole)
+    check_row_shards(cut.artifact, int(adjacency.nnz))
+    source = ShardSource.of(catalog["pieces"].graph(), catalog["pieces"].vertices(), None)
+    is_cut = range_sizes(source, PartSizes.of(catalog["pieces"].partition(parts))).are_cut
+    assert is_cut is (sizes in {"ranges", "everything"})
 
 
 def _degree_order(adjacency: Any, part: NDArray[np.int32], rank: int) -> NDArray[np.int64]:
@@ -243,7 +295,7 @@ def test_reordered_rows_begin_with_the_largest_degree(
     catalog: Catalog, parts: int, symmetric: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
-    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_order._MOVED_BYTES", 100)
+    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_rank._MOVED_BYTES", 100)
     adjacency = random_adjacency(80, 400, parts, symmetric=symmetric)
     dataset = catalog.create("g")
     graph = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=3)
@@ -338,7 +390,7 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
             # Two levels: twelve files of each matrix become at most three for each rank.
             monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
             monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
-            shuffle = row_shuffle("forward", 7, 300, weighted=False)
+            shuffle = row_shuffle("forward", 7, 300, 7, weighted=False)
             assert len(ShufflePlan.stated(shuffle, 12, 1000, 0).levels) == 3
             for _ in range(6):
                 with pytest.raises(StoppedError):
@@ -348,33 +400,105 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
     made[1].verify()
 
 
-@pytest.mark.parametrize("limit", [1 << 20, 150])
-def test_rows_of_many_blocks_are_read_in_segments_of_about_one_size(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, limit: int
+@pytest.mark.parametrize("reorder", ["none", "degree"])
+@pytest.mark.parametrize("few", [16, 3])
+def test_a_rank_of_many_ranges_stopped_after_every_task_resumes_to_the_same_bytes(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, few: int, reorder: str
 ) -> None:
-    adjacency, part = random_adjacency(300, 3000, 0, symmetric=True), random_parts(300, 4, 1)
-    segments, sizes = RoutedRank.segments, list[tuple[int, int]]()
+    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    monkeypatch.setattr(merge_levels, "FEW_SOURCES", few)
+    adjacency, part = random_adjacency(60, 400, 0, symmetric=False), random_parts(60, 2, 1)
 
-    def noted(rank: RoutedRank, files: OpenFiles, matrix: RoutedMatrix) -> Iterator[RowSegment]:
-        for segment in segments(rank, files, matrix):
-            sizes.append((len(segment.row), len(segment.indices)))
-            yield segment
+    def prepare(name: str) -> tuple[Dataset, Partition]:
+        dataset = catalog.create(name)
+        graph = store_graph(dataset, adjacency, symmetric=False)
+        store_vertices(dataset, np.arange(120).reshape(60, 2), None, None)
+        return dataset, store_partition(dataset, graph, part, 2)
 
-    made = []
-    for num_blocks in (1, 12):
-        dataset = catalog.create(f"blocks-{num_blocks}")
-        graph = store_graph(dataset, adjacency, symmetric=True, num_blocks=num_blocks)
-        partition = store_partition(dataset, graph, part, 4)
-        if num_blocks > 1:
-            monkeypatch.setattr(row_routed, "SEGMENT_NONZEROS", limit)
-            monkeypatch.setattr(RoutedRank, "segments", noted)
-        made.append(shard_rows(dataset, partition, HERE).artifact)
+    whole = shard_rows(*prepare("whole"), HERE, reorder=reorder)
+    shrink(monkeypatch, "ranges")
+    dataset, partition = prepare("stopped")
+    graph = dataset.graph()
+    source = ShardSource.of(graph, dataset.vertices(), find_transpose(dataset, graph))
+    planned = count(row_phases(source, PartSizes.of(partition), RowPlaces(), reorder))
+    stopped, ran = run_in_steps(lambda cluster: shard_rows(dataset, partition, cluster, reorder=reorder), 1)
+    # Each task once, as planned.
+    assert len(ran) == len(set(ran)) == total_tasks(planned)
+    names = {"find halos", "shard", "write rows", "join rows", "send lists"}
+    assert names <= {phase.phase for phase in planned}
+    assert stored_bytes(stopped) == stored_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "write_range",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("find_halo", "shard_rank", "join_ranges")),
+    ],
+)
+def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """Every temporary file that was written by then is lost or damaged, one in each run."""
+    shrink(monkeypatch, "ranges")
+    adjacency, part = random_adjacency(60, 400, 0, symmetric=True), random_parts(60, 2, 1)
+    dataset = catalog.create("whole")
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    whole = stored_bytes(shard_rows(dataset, store_partition(dataset, graph, part, 2), HERE, reorder="degree"))
+
+    class StopAfter(StoppingCluster):
+        def map(self, each: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+            yield from super().map(each, items)
+            if each.__name__ == function:
+                raise StoppedError
+
+    for number in range(40):
+        dataset = catalog.create(f"lost-{number}")
+        graph = store_graph(dataset, adjacency, symmetric=True)
+        partition = store_partition(dataset, graph, part, 2)
+        with pytest.raises(StoppedError):
+            shard_rows(dataset, partition, StopAfter(), reorder="degree")
+        (work,) = dataset.path.glob("shards/*/.work")
+        folders = [work / name for name in ("shuffle", "halo", "numbers")]
+        files = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix == "")
+        if number >= 2 * len(files):
+            break
+        file = files[number // 2]
+        if number % 2 or not file.stat().st_size:
+            file.unlink()
+        else:
+            content = bytearray(file.read_bytes())
+            content[len(content) // 2] ^= 1
+            file.write_bytes(content)
+        assert stored_bytes(shard_rows(dataset, partition, HERE, reorder="degree")) == whole
+    assert number > 10
+
+
+@pytest.mark.parametrize("reorder", ["none", "degree"])
+def test_ranges_have_about_equal_shares_and_batches_their_limit(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str
+) -> None:
+    shrink(monkeypatch, "everything")
+    adjacency, part = random_adjacency(300, 3000, 0, symmetric=True), random_parts(300, 3, 1)
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    partition = store_partition(dataset, graph, part, 3)
+    batches, sizes, most = RangeRows.batches, list[tuple[int, int]](), int(np.diff(adjacency.indptr).max())
+
+    def noted(rows: RangeRows) -> Iterator[RowBatch]:
+        sizes.append((len(rows), rows.num_nonzeros))
+        for batch in batches(rows):
+            assert len(batch.length) == 1 or len(batch.indices) <= 200 // 4
+            yield batch
+
+    monkeypatch.setattr(RangeRows, "batches", noted)
+    shard_rows(dataset, partition, HERE, reorder=reorder)
+    ranges = range_sizes(ShardSource.of(graph, None, None), PartSizes.of(partition))
     # The rows are read twice: once for the halo, and once to renumber them.
+    assert len(sizes) == 2 * ranges.num_positions > 2 * 3 * 10
     assert sum(nonzeros for _, nonzeros in sizes) == 2 * graph.nnz
-    assert all(rows == 1 or nonzeros <= limit for rows, nonzeros in sizes)
-    if limit > graph.nnz:
-        assert len(sizes) == 2 * 4
-    assert made[0].digest == made[1].digest
+    for rows, nonzeros in sizes:
+        assert 64 * rows + 4 * nonzeros <= 700 + 64 + 4 * most
 
 
 def test_a_second_run_finds_the_first(catalog: Catalog) -> None:

@@ -259,7 +259,7 @@ class StageInputs:
         grid, memory = self.recipe.grid, self.assignment.cluster.memory
         if grid is not None:
             return grid_needs(source, grid, memory)
-        return row_needs(source, self.parts, self.recipe.shards.reorder, self.assignment.cluster.tasks_at_once)
+        return row_needs(source, self.parts, self.recipe.shards.reorder)
 
     @cached_property
     def shard_seconds(self) -> float | None:

@@ -1,0 +1,387 @@
+"""The rows of a range in the order of their local numbers, and their entries: with columns of the rank, and of others.
+
+A range is as large as a task can hold. Where its rows have more entries than that, which the transpose of a directed
+graph may have, they are read some rows at a time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank
+from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.ranges import Span
+
+#: Bytes of nonzeros that a task holds as it read them, unless one row has more: somewhat more than those of a range.
+BATCH_BYTES = 48 << 20
+#: Nonzeros that are renumbered at once.
+SEGMENT_NONZEROS = 1 << 19
+#: Columns of others that may wait before they are merged.
+_PENDING_IDS = 1 << 19
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """Some rows of a range, in the order of their local numbers.
+
+    Attributes:
+        begin, length: (num_rows,) int64 where the entries of each row begin, and how many it has.
+        indices: (nnz,) global column ids, ascending within a row.
+        data: (nnz,) values; empty for a pattern.
+    """
+
+    begin: NDArray[np.int64]
+    length: NDArray[np.int64]
+    indices: NDArray[Any]
+    data: NDArray[Any]
+
+
+class RangeRows:
+    """The rows of one range of a rank, as they were routed.
+
+    Attributes:
+        order: (num_rows,) int64 which of the routed rows is next by local number; None if they ascend.
+    """
+
+    def __init__(self, task: RoutedRank, files: OpenFiles, matrix: RoutedMatrix, position: int) -> None:
+        """Read which rows there are, and how many entries they have.
+
+        Args:
+            files: files of the work folder, which stay open while the rows are read.
+            position: of the range.
+        """
+        self._matrix = matrix
+        self._sections = matrix.rows.rows(task.writer.work, files).sections(position, position + 1)
+        empty = np.empty(0, np.int64)
+        self._row = np.concatenate([empty, *(each.read("row") for each in self._sections)])
+        self._nonzeros = np.concatenate([empty, *(each.read("nonzeros") for each in self._sections)])
+        slot = task.numbers.by_number[self._row]
+        self.order = None if (slot[1:] > slot[:-1]).all() else np.argsort(slot)
+        self._whole: RowBatch | None = None
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    @property
+    def num_nonzeros(self) -> int:
+        return int(self._nonzeros.sum())
+
+    @property
+    def vertex(self) -> NDArray[np.int64]:
+        """(num_rows,) int64 global ids by local number."""
+        return self._row if self.order is None else self._row[self.order]
+
+    def batches(self) -> Iterator[RowBatch]:
+        """All rows, in one batch if it has at most ``BATCH_BYTES``; that one is kept."""
+        columns = (column for column in self._matrix.rows.columns if column.lengths is not None)
+        most = BATCH_BYTES // sum(column.num_bytes for column in columns)
+        if self._whole is None and self.num_nonzeros <= most:
+            self._whole = self._read_whole()
+        if self._whole is not None:
+            yield self._whole
+            return
+        order = np.arange(len(self)) if self.order is None else self.order
+        for start, stop in row_spans(self._nonzeros[order], most):
+            yield self._gather(order[start:stop])
+
+    def _read_whole(self) -> RowBatch:
+        begin, length = np.cumsum(self._nonzeros) - self._nonzeros, self._nonzeros
+        if self.order is not None:
+            begin, length = begin[self.order], length[self.order]
+        indices, data = (self._column(name) for name in ("indices", "data"))
+        return RowBatch(begin, length, indices, data)
+
+    def _column(self, name: str) -> NDArray[Any]:
+        elements, done = self._empty(name, self.num_nonzeros), 0
+        if name == "data" and self._matrix.data_dtype is None:
+            return elements
+        for section in self._sections:
+            for block in section.blocks(name):
+                elements[done : done + len(block)] = block
+                done += len(block)
+        return elements
+
+    def _empty(self, name: str, count: int) -> NDArray[Any]:
+        """Room for the elements of a column; none for the values of a pattern."""
+        if name == "data" and self._matrix.data_dtype is None:
+            return np.empty(0, np.float32)
+        return next(column for column in self._matrix.rows.columns if column.name == name).empty(count)
+
+    def _gather(self, chosen: NDArray[np.int64]) -> RowBatch:
+        """Read some rows.
+
+        Args:
+            chosen: (num_chosen,) int64 numbers of routed rows.
+        """
+        length = self._nonzeros[chosen]
+        begin = np.cumsum(length) - length
+        target = np.full(len(self), -1)
+        target[chosen] = begin
+        found = {}
+        for name in ("indices", "data"):
+            found[name] = self._empty(name, int(length.sum()))
+            if len(found[name]):
+                self._fill(name, target, found[name])
+        return RowBatch(begin, length, found["indices"], found["data"])
+
+    def _fill(self, name: str, target: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Read the elements of the rows with a target, and those between them, to where they belong."""
+        before = 0
+        for section in self._sections:
+            wanted = np.flatnonzero(target[before : before + section.num_rows] >= 0)
+            if len(wanted):
+                first, last = before + int(wanted[0]), before + int(wanted[-1]) + 1
+                for start, stop in row_spans(self._nonzeros[first:last], SEGMENT_NONZEROS):
+                    rows = slice(first + start, first + stop)
+                    at = section.rows[0] - before
+                    elements = section.run.read(name, (at + rows.start, at + rows.stop))
+                    _place_rows(elements, self._nonzeros[rows], target[rows], out)
+            before += section.num_rows
+
+
+def row_spans(nonzeros: NDArray[np.int64], most: int) -> Iterator[Span]:
+    """Cut rows into ranges of at most ``most`` nonzeros, or a single row.
+
+    Args:
+        nonzeros: (num_rows,) int64 nonzeros of each row.
+    """
+    end = np.cumsum(nonzeros)
+    start = before = 0
+    while start < len(end):
+        stop = max(start + 1, int(np.searchsorted(end, before + most, side="right")))
+        yield start, stop
+        start, before = stop, int(end[stop - 1])
+
+
+@njit(cache=True, nogil=True)
+def _place_rows(
+    elements: NDArray[Any], nonzeros: NDArray[np.int64], target: NDArray[np.int64], out: NDArray[Any]
+) -> None:
+    at = 0
+    for row in range(len(nonzeros)):
+        if target[row] >= 0:
+            for k in range(nonzeros[row]):
+                out[target[row] + k] = elements[at + k]
+        at += nonzeros[row]
+
+
+def foreign_columns(rows: RangeRows, task: RoutedRank, most: int = sys.maxsize) -> Iterator[tuple[NDArray[Any], int]]:
+    """List the columns that other ranks own, in one list by default.
+
+    Args:
+        most: columns of a list, about; those in several lists are repeated.
+
+    Yields:
+        (num_columns,) distinct ids, ascending, and how many nonzeros have them.
+    """
+    merged = empty = np.empty(0, index_dtype(task.numbers.num_vertices))
+    # Nothing is foreign to a rank that owns all vertices.
+    if task.num_own == task.numbers.num_vertices:
+        yield empty, 0
+        return
+    slot, nonzeros = task.numbers.by_number, 0
+    waiting: list[NDArray[Any]] = []
+    for batch in rows.batches():
+        for start in range(0, len(batch.indices), SEGMENT_NONZEROS):
+            columns = batch.indices[start : start + SEGMENT_NONZEROS]
+            foreign = np.empty_like(columns)
+            count = _select_foreign(columns, slot, *task.slots, foreign)
+            nonzeros += count
+            # Rows share many columns; dropping repeats at once keeps the list short.
+            waiting.append(distinct(foreign[:count]))
+            # Merging only once as many ids wait as have been merged sorts each id a few times at most.
+            if sum(map(len, waiting)) > max(_PENDING_IDS, len(merged)):
+                merged, waiting = distinct(np.concatenate([merged, *waiting])), []
+                if len(merged) > most:
+                    yield merged, nonzeros
+                    merged, nonzeros = empty, 0
+    yield distinct(np.concatenate([merged, *waiting])), nonzeros
+
+
+def distinct(ids: NDArray[Any]) -> NDArray[Any]:
+    """(num_distinct,) ids, ascending; sorts the given ones in place, which is many times as fast as ``np.unique``."""
+    ids.sort()
+    is_first = np.ones(len(ids), np.bool_)
+    np.not_equal(ids[1:], ids[:-1], out=is_first[1:])
+    return ids[is_first]
+
+
+@njit(cache=True, nogil=True)
+def _select_foreign(columns: NDArray[Any], slot: NDArray[Any], first: int, stop: int, foreign: NDArray[Any]) -> int:
+    """List the columns whose slots are not in a range; returns how many."""
+    count = 0
+    for column in columns:
+        # Written in any case, and kept if it counts: no branch has to be predicted.
+        foreign[count] = column
+        count += not first <= slot[column] < stop
+    return count
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """The entries of some rows in one of the two matrices of a rank.
+
+    Attributes:
+        end: (num_rows,) int64 number of entries up to each row.
+        column: (count,) local columns, or slots, ascending within a row.
+        data: (count,) values; empty for a pattern.
+    """
+
+    end: NDArray[np.int64]
+    column: NDArray[Any]
+    data: NDArray[Any]
+
+
+def split_rows(batch: RowBatch, rows: Span, task: RoutedRank) -> tuple[SplitRows, SplitRows]:
+    """Split some rows of a batch.
+
+    Args:
+        rows: first and last (exclusive) row.
+
+    Returns:
+        The entries with columns of the rank, by local number, and those with columns of others, by slot in the order of
+        their ids.
+    """
+    numbers, (begin, length) = task.numbers, (each[slice(*rows)] for each in (batch.begin, batch.length))
+    total = int(length.sum())
+    by_number, by_id = numbers.by_number, numbers.by_id
+    own, halo = np.empty(total, numbers.dtype), np.empty(total, numbers.dtype)
+    values = [np.empty(total if len(batch.data) else 0, np.float32) for _ in range(2)]
+    ends = [np.empty(len(begin), np.int64) for _ in range(2)]
+    where = begin, length, batch.indices, batch.data, by_number, by_id, *task.slots
+    num_own = _split(*where, own, values[0], ends[0], halo, values[1], ends[1])
+    found = []
+    for column, data, end, count in zip((own, halo), values, ends, (num_own, total - num_own), strict=True):
+        split = SplitRows(end, column[:count], data[:count])
+        # Ids ascend in a row. Local numbers do unless they follow the degree, and halos follow the owners.
+        _sort_rows(split.end, split.column, split.data)
+        found.append(split)
+    return found[0], found[1]
+
+
+@njit(cache=True, nogil=True)
+def _split(
+    begin: NDArray[np.int64],
+    length: NDArray[np.int64],
+    indices: NDArray[Any],
+    data: NDArray[np.float32],
+    by_number: NDArray[Any],
+    by_id: NDArray[Any],
+    first: int,
+    stop: int,
+    own: NDArray[Any],
+    own_data: NDArray[np.float32],
+    own_end: NDArray[np.int64],
+    halo: NDArray[Any],
+    halo_data: NDArray[np.float32],
+    halo_end: NDArray[np.int64],
+) -> int:
+    num_own = num_halo = 0
+    has_data = len(data) > 0
+    for row in range(len(begin)):
+        for k in range(begin[row], begin[row] + length[row]):
+            column = indices[k]
+            slot = by_number[column]
+            if first <= slot < stop:
+                own[num_own] = slot - first
+                if has_data:
+                    own_data[num_own] = data[k]
+                num_own += 1
+            else:
+                halo[num_halo] = by_id[column]
+                if has_data:
+                    halo_data[num_halo] = data[k]
+                num_halo += 1
+        own_end[row] = num_own
+        halo_end[row] = num_halo
+    return num_own
+
+
+@njit(cache=True, nogil=True)
+def _sort_rows(end: NDArray[np.int64], column: NDArray[Any], data: NDArray[np.float32]) -> None:
+    """Sort the entries of each row by column, which differ."""
+    begin = 0
+    for row in range(len(end)):
+        stop = end[row]
+        is_sorted = True
+        for k in range(begin + 1, stop):
+            if column[k] < column[k - 1]:
+                is_sorted = False
+                break
+        if not is_sorted:
+            columns = column[begin:stop]
+            if len(data):
+                order = np.argsort(columns)
+                values = data[begin:stop]
+                columns[:] = columns[order]
+                values[:] = values[order]
+            else:
+                columns.sort()
+        begin = stop
+
+
+class Places:
+    """Finds the places of numbers in an ascending list, many at a time.
+
+    The list is cut into ranges of equal width, one for every four of its numbers or more, and where each range begins
+    is in a table. A binary search in all of the list would miss the caches again and again; a table of all numbers
+    would grow with n.
+    """
+
+    #: Most ranges of the table, which takes 8 bytes for each.
+    MOST_RANGES = 1 << 20
+
+    def __init__(self, ascending: NDArray[Any]) -> None:
+        """Make the table.
+
+        Args:
+            ascending: (num_listed,) distinct numbers.
+        """
+        self._ascending = ascending
+        self._first, last = (int(ascending[0]), int(ascending[-1])) if len(ascending) else (0, 0)
+        width = max(4 * (last - self._first + 1) // max(1, len(ascending)), (last - self._first) // self.MOST_RANGES)
+        self._shift = max(0, width.bit_length() - 1)
+        num_ranges = ((last - self._first) >> self._shift) + 1
+        bounds = self._first + (np.arange(num_ranges + 1, dtype=np.int64) << self._shift)
+        # Of the type of the list, which NumPy would otherwise copy.
+        bounds = np.minimum(bounds, np.iinfo(ascending.dtype).max).astype(ascending.dtype)
+        self._start = np.searchsorted(ascending, bounds)
+
+    def of(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        """(count,) int64 places of numbers, all of which are in the list."""
+        found = np.empty(len(numbers), np.int64)
+        _find_places(self._ascending, self._first, self._shift, self._start, numbers, found)
+        return found
+
+
+@njit(cache=True, nogil=True)
+def _find_places(
+    ascending: NDArray[Any],
+    first: int,
+    shift: int,
+    start: NDArray[np.int64],
+    numbers: NDArray[Any],
+    found: NDArray[np.int64],
+) -> None:
+    for k in range(numbers.size):
+        number = np.int64(numbers[k])
+        place = (number - first) >> shift
+        low, high = start[place], start[place + 1]
+        # Numbers may lie densely in a few ranges.
+        while high - low > 8:
+            middle = (low + high) // 2
+            if ascending[middle] <= number:
+                low = middle
+            else:
+                high = middle
+        while ascending[low] < number:
+            low += 1
+        found[k] = low
