@@ -47,6 +47,15 @@ cases_on_ranks = pytest.mark.parametrize(
         for ranks in RANKS
     ],
 )
+#: Grid shards of two orders have the buckets of one order twice, and are counted on the largest graph.
+cases_on_ranks_of_vertices = pytest.mark.parametrize(
+    ("graph", "ranks"),
+    [
+        pytest.param(graph, ranks, id=f"{graph.name}-{ranks}", marks=[pytest.mark.long] if graph == GRAPHS[-1] else [])
+        for graph in GRAPHS
+        for ranks in RANKS
+    ],
+)
 
 #: A task holds as much of any large graph with features of one width, so the largest graph is in the long tests.
 cases_of_memory = pytest.mark.parametrize(
@@ -162,14 +171,14 @@ def test_shards_open_few_files(graph: Described, ranks: int, layout: str) -> Non
     check_opens(shard_phases(graph, ranks, layout))
 
 
-@cases_on_ranks
+@cases_on_ranks_of_vertices
 def test_tasks_of_vertex_data_open_few_files_and_read_little(graph: Described, ranks: int) -> None:
     for phase in vertex_phases(graph, ranks):
         assert phase.most_opens <= MOST_OPENS * phase.arrays, phase
         assert phase.largest_task <= MEMORY, phase
 
 
-@cases_on_ranks
+@cases_on_ranks_of_vertices
 def test_opens_and_bytes_of_vertex_data_are_linear_in_the_data(graph: Described, ranks: int) -> None:
     phases, data = vertex_phases(graph, ranks), graph.num_vertices * (8 + 8 + 4 * graph.width + 4 + 1)
     # A task has 16 MiB of data or more, except for one small bucket in each row of the grid.
@@ -201,8 +210,20 @@ def test_merging_halos_opens_few_files_and_moves_each_row_a_few_times(graph: Des
         assert phase.largest_task * phase.tasks <= 2 * num_bytes + 16 * ranks**2
 
 
-@cases
-@pytest.mark.parametrize("disjoint", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("graph", "disjoint"),
+    [
+        # Disjoint edges are chosen and stored in addition to everything else.
+        pytest.param(
+            graph,
+            disjoint,
+            id=f"{disjoint}-{graph.name}",
+            marks=[pytest.mark.long] if graph == GRAPHS[-1] and not disjoint else [],
+        )
+        for graph in GRAPHS
+        for disjoint in (0.0, 0.3)
+    ],
+)
 def test_links_open_few_files_and_move_the_edges_a_few_times(graph: Described, disjoint: float) -> None:
     sizes = graph.source.graph
     # Pools need numbers of pairs of vertices below 2^63.

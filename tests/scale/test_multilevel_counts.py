@@ -94,7 +94,9 @@ def test_both_directions_of_a_directed_graph_hold_the_budget(graph: Described, p
         assert phase.most_memory <= working_memory(MEMORY), phase
 
 
-@pytest.mark.parametrize("graph", GRAPHS[:-1], ids=lambda graph: graph.name)
+@pytest.mark.parametrize(
+    "graph", [*GRAPHS[:-2], pytest.param(GRAPHS[-2], marks=pytest.mark.long)], ids=lambda graph: graph.name
+)
 def test_a_graph_of_sixteen_times_the_size_takes_about_sixteen_times_the_tasks_and_bytes(graph: Described) -> None:
     larger = Described("larger", 16 * graph.num_vertices, 16 * graph.nnz, graph.width)
     small, large = (

@@ -38,7 +38,7 @@ RATES = (0.02, 0.06, 0.3)
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 rates = pytest.mark.parametrize("rate", RATES)
 
-#: At the middle rate, the merged batches have the most nets; on the largest graph, the others are in the long tests.
+#: At the middle rate, the merged batches have the most nets; on the largest graphs, the others are in the long tests.
 cases_of_rates = pytest.mark.parametrize(
     ("graph", "rate"),
     [
@@ -46,7 +46,7 @@ cases_of_rates = pytest.mark.parametrize(
             graph,
             rate,
             id=f"{rate}-{graph.name}",
-            marks=[pytest.mark.long] if graph == GRAPHS[-1] and rate != RATES[1] else [],
+            marks=[pytest.mark.long] if graph in GRAPHS[-2:] and rate != RATES[1] else [],
         )
         for graph in GRAPHS
         for rate in RATES
