@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 Case = TypeVar("Case")
 
@@ -27,3 +29,14 @@ def covering(
         chosen.append(max(cases, key=lambda case: len(shown[case] & missing) / cost(case)))
         missing -= shown[chosen[-1]]
     return [case for case in cases if case in chosen]
+
+
+def few_of(*values: Sequence[Hashable], together: int) -> list[ParameterSet]:
+    """All combinations of values as the parameters of a test; a few of them run by default, the others are long.
+
+    Args:
+        together: any so many values of different parameters occur together in one of the few.
+    """
+    cases = list(itertools.product(*values))
+    few = covering(cases, lambda case: itertools.combinations(enumerate(case), together), lambda _: 1.0)
+    return [pytest.param(*case, marks=() if case in few else pytest.mark.long) for case in cases]

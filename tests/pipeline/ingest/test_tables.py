@@ -38,6 +38,7 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format import arrays as stored_arrays
+from support.covering import few_of
 from support.lanes import flip_bit
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
 from support.twice import TwiceCluster
@@ -179,8 +180,10 @@ def damage_file(path: Path, damage: str) -> None:
         flip_bit(path, size // 3)
 
 
-@pytest.mark.parametrize("phase", ["route/", "merge/table/feature/", "feature/"])
-@pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
+@pytest.mark.parametrize(
+    ("phase", "damage"),
+    few_of(["route/", "merge/table/feature/", "feature/"], ["missing", "cut", "flipped"], together=1),
+)
 def test_files_that_are_damaged_between_a_kill_and_the_next_run_are_made_again(
     catalog: Catalog, tmp_path: Path, small: None, undisturbed: Undisturbed, phase: str, damage: str
 ) -> None:

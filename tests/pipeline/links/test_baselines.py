@@ -19,6 +19,7 @@ from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError, FormatError
 from gnnloom.storage.format.artifact import Artifact
+from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.links import store_links as store_given_links
 from support.small_stages import make_small
@@ -74,9 +75,7 @@ def check_scores(dataset: Dataset, links: Links, split: str, kind: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("loops", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("symmetric", "weighted", "loops"), few_of(*[[False, True]] * 3, together=2))
 def test_scores_are_those_of_scipy(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, weighted: bool, loops: bool
 ) -> None:

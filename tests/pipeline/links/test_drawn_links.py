@@ -19,6 +19,7 @@ from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.faults import VARIABLE, forget_plans
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import stream_key
+from support.covering import few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.links import mixed, pairs_of
 from support.small_stages import make_small
@@ -74,9 +75,9 @@ def draw(dataset: Dataset, cluster: Any = None, **options: Any) -> Links:
     return draw_links(dataset, dataset.graph(), DrawOptions(**options), cluster or InProcessCluster())
 
 
-@pytest.mark.parametrize("disjoint", [0.0, 0.3])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(
+    ("symmetric", "weighted", "disjoint"), few_of([False, True], [False, True], [0.0, 0.3], together=2)
+)
 def test_pairs_and_the_message_graph_are_those_of_numpy(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, weighted: bool, disjoint: float
 ) -> None:

@@ -25,6 +25,7 @@ from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from support.commands import artifact_digests
+from support.covering import few_of
 from support.links import pairs_of
 from support.small_stages import make_small
 from support.stopping import run_in_steps, workers_and_tasks
@@ -79,9 +80,9 @@ def given(dataset: Dataset, cluster: Any = None, **options: Any) -> Links:
     return links
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("ids", ["keep", "compact", "names"])
+@pytest.mark.parametrize(
+    ("ids", "symmetric", "weighted"), few_of(["keep", "compact", "names"], [False, True], [False, True], together=2)
+)
 def test_pairs_are_those_of_the_files_and_held_out_edges_leave_the_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: str, symmetric: bool, weighted: bool
 ) -> None:

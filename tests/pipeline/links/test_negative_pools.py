@@ -69,10 +69,18 @@ def expected_pool(adjacency: Any, size: int, seed: int, split: str) -> np.ndarra
     return pairs[numbers]
 
 
-@pytest.mark.parametrize("negatives", [1, 30])
 @pytest.mark.parametrize(
-    ("symmetric", "weighted", "loops"),
-    [(True, False, True), (False, False, True), (True, True, False), (False, True, False)],
+    ("symmetric", "weighted", "loops", "negatives"),
+    [
+        (True, False, True, 1),
+        (False, False, True, 30),
+        (True, True, False, 30),
+        (False, True, False, 1),
+        pytest.param(True, False, True, 30, marks=pytest.mark.long),
+        pytest.param(False, False, True, 1, marks=pytest.mark.long),
+        pytest.param(True, True, False, 1, marks=pytest.mark.long),
+        pytest.param(False, True, False, 30, marks=pytest.mark.long),
+    ],
 )
 def test_pools_are_no_edges_and_those_of_python(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, weighted: bool, loops: bool, negatives: int

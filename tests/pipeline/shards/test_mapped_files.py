@@ -8,18 +8,23 @@ import pytest
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from support.covering import few_of
 from support.small_stages import STAGES, make_small
 from support.stopping import StoppedError, StoppingCluster
 
 
 @pytest.mark.parametrize(
-    ("stage", "name"),
-    [("row shards", "numbers/by-id"), ("row shards", "numbers/bounds"), ("grid shards by part", "places")],
+    ("vector", "place"),
+    few_of(
+        [("row shards", "numbers/by-id"), ("row shards", "numbers/bounds"), ("grid shards by part", "places")],
+        [3, 700, -2],
+        together=1,
+    ),
 )
-@pytest.mark.parametrize("place", [3, 700, -2])
 def test_a_flipped_bit_of_a_mapped_vector_changes_no_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, name: str, place: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vector: tuple[str, str], place: int
 ) -> None:
+    stage, name = vector
     make_small(monkeypatch.setattr)
     digests = []
     for is_damaged in (False, True):

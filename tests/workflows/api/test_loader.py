@@ -27,6 +27,7 @@ from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
 from gnnloom.trainer.modes.epochs.pair_batches import PairBatches
 from gnnloom.trainer.modes.epochs.subgraph import SubgraphMode
 from gnnloom.trainer.training.loop import train
+from support.covering import few_of
 from support.lone import LoneCommunicator
 from support.pair_problems import NUM_CLASSES, pair_config, store_pairs
 from support.problems import problem
@@ -390,8 +391,7 @@ def test_subgraphs_are_those_of_training(catalog: Catalog, sampler: str, presamp
         assert "node_norm" not in found[0]
 
 
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("sampler", NEGATIVE_SAMPLERS)
+@pytest.mark.parametrize(("sampler", "strict"), few_of(NEGATIVE_SAMPLERS, [False, True], together=1))
 def test_pairs_are_those_of_training(catalog: Catalog, sampler: str, strict: bool) -> None:
     options: dict[str, Any] = {
         "fanout": (3, 2),
