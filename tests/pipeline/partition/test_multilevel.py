@@ -103,7 +103,7 @@ def test_lists_of_ids_come_back_in_blocks_that_cover_them(
     assert [row for part in lists.ranges(3) for row in part] == list(range(len(rows)))
 
 
-@pytest.mark.parametrize("capacity", [16, 48, 1 << 20])
+@pytest.mark.parametrize("capacity", [16, pytest.param(48, marks=pytest.mark.long), 1 << 20])
 def test_lists_are_transposed_whatever_the_memory(
     tmp_path: Path, capacity: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,13 @@ from support.fuzzing import fuzz, targets
 
 TARGETS = targets()
 #: Damaged inputs of each reader; those of whole datasets take longer.
-INPUTS = {"archive": 4, "archive contents": 4, "dataset": 4, "links": 4}
+INPUTS = {"archive": 4, "archive contents": 4, "dataset": 4, "drawn links": 4, "links": 4, "propagated": 8}
 
 
 @pytest.mark.filterwarnings("ignore:Reading `.npy`")
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_damaged_inputs_are_read_or_refused(tmp_path: Path, name: str) -> None:
-    outcome = fuzz(TARGETS[name], tmp_path, seed=3, inputs=INPUTS.get(name, 40))
+@pytest.mark.parametrize("inputs", [0, pytest.param(40, marks=pytest.mark.long)])
+def test_damaged_inputs_are_read_or_refused(tmp_path: Path, name: str, inputs: int) -> None:
+    outcome = fuzz(TARGETS[name], tmp_path, seed=3, inputs=inputs or INPUTS.get(name, 40))
     assert outcome.failures == []
     assert outcome.inputs > 0

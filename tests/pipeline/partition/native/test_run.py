@@ -152,7 +152,9 @@ def test_a_partitioner_whose_parent_has_ended_before_it_begins_does_not_begin(tm
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize("ends_with", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "ends_with", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_a_killed_command_leaves_no_partitioner_behind(tmp_path: Path, ends_with: signal.Signals) -> None:
     dataset = Catalog(tmp_path / "catalog").create("web")
     store_graph(dataset, random_adjacency(20_000, 200_000, 1, symmetric=True), symmetric=True)
