@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.format import numpy_files
 from gnnloom.storage.format.artifact import ArtifactWriter
+from support.opened_files import hearing_of_files
 
 #: Bytes of the header of a vector in NumPy's format.
 _HEADER_BYTES = 128
@@ -42,20 +42,18 @@ class OpenCounter(InProcessCluster):
         super().__init__()
         self.opened: list[tuple[str, set[str]]] = []
         self.modules: list[str] = []
-        self._read: set[str] | None = None
+        self._read: set[str] = set()
         self._written: set[str] = set()
         self._filled: set[str] = set()
-        # A hook cannot be removed, so it looks whether a task runs.
-        sys.addaudithook(self._note)
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         for item in items:
             self._read, self._written, self._filled = set(), set(), set()
-            yield function(item)
+            with hearing_of_files(self._note):
+                yield function(item)
             # A file that was written is opened again to sync it.
             self.opened.append((function.__name__, (self._read - self._written) | self._filled))
             self.modules.append(function.__module__)
-            self._read = None
 
     def tasks(self, function: str) -> int:
         """Tasks that ran a function."""
@@ -65,12 +63,15 @@ class OpenCounter(InProcessCluster):
         """Files that each task of a function opened."""
         return [len(files) for name, files in self.opened if name == function]
 
-    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or self._read is None or not isinstance(arguments[0], str):
-            return
-        path, mode, flags = arguments
+    def _note(self, path: Any, mode: Any, flags: Any) -> None:
         # Records and plans are small files that every task may read; folders are opened to sync them.
-        if "/.work/" not in path or "/records/" in path or path.endswith(".json") or Path(path).is_dir():
+        if (
+            not isinstance(path, str)
+            or "/.work/" not in path
+            or "/records/" in path
+            or path.endswith(".json")
+            or Path(path).is_dir()
+        ):
             return
         if not mode and flags & os.O_ACCMODE == os.O_RDWR:
             # Lanes that the task reads, and in which it fills what others left empty.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
-from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
+from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.pipeline.tasks.phase import PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage import Catalog, Dataset
@@ -41,12 +42,14 @@ NUM_VERTICES, NUM_EDGES, PARTS = 1 << 16, 1 << 17, 64
 Counted = dict[str, PhaseCount]
 
 
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def _small() -> Iterator[None]:
     """Limits that divide a graph of some hundred thousand entries as the real ones divide a large graph."""
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 25_000)
-    monkeypatch.setattr(scatter, "MAX_SPILL_ENTRIES", 1 << 14)
-    monkeypatch.setattr(spilled, "FAN_IN", 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sort_plan, "BLOCK_ENTRIES", 25_000)
+        patch.setattr(scatter, "MAX_SPILL_ENTRIES", 1 << 14)
+        patch.setattr(spilled, "FAN_IN", 5)
+        yield
 
 
 def edges(folder: Path) -> EdgeFiles:
@@ -175,14 +178,22 @@ def test_an_ingest_of_names_runs_the_counted_tasks_and_opens_the_counted_files(
     assert max(cluster.opens("write_key_array")) <= max(phase.most_opens for phase in arrays)
 
 
-@pytest.fixture
-def dataset(catalog: Catalog, tmp_path: Path) -> Dataset:
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph of some row blocks with features, labels and a split."""
-    dataset, rng = catalog.create("g"), np.random.default_rng(2)
-    ingest_graph(dataset, edges(tmp_path), IngestOptions(undirected=True), OpenCounter())
+    folder = tmp_path_factory.mktemp("stored")
+    dataset, rng = Catalog(folder / "catalog").create("g"), np.random.default_rng(2)
+    ingest_graph(dataset, edges(folder), IngestOptions(undirected=True), InProcessCluster())
     feature = rng.normal(size=(NUM_VERTICES, 4)).astype(np.float32)
     store_vertices(dataset, feature, rng.integers(0, 4, NUM_VERTICES), rng.integers(0, 4, NUM_VERTICES))
-    return dataset
+    return folder / "catalog"
+
+
+@pytest.fixture
+def dataset(catalog: Catalog, stored: Path) -> Dataset:
+    """A copy, of which a test makes shards."""
+    shutil.copytree(stored, catalog.root)
+    return catalog["g"]
 
 
 def source_of(dataset: Dataset, graph: Graph) -> ShardSource:

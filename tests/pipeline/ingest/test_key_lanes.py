@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog
 from support.edge_files import write_edges
 from support.lanes import flip_bit
+from support.opened_files import hearing_of_files
 from support.stopping import StoppedError, StoppingCluster
 
 OPTIONS = IngestOptions(self_loops="keep", ids="compact")
@@ -40,23 +40,18 @@ class OpenLister(InProcessCluster):
     def __init__(self) -> None:
         super().__init__()
         self.opened: list[tuple[str, list[str]]] = []
-        self._open: list[str] | None = None
-        # A hook cannot be removed, so it looks whether a task runs.
-        sys.addaudithook(self._note)
+        self._open: list[str] = []
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         for item in items:
             self._open = []
-            yield function(item)
+            with hearing_of_files(self._note):
+                yield function(item)
             self.opened.append((function.__name__, self._open))
-            self._open = None
 
-    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or self._open is None or not isinstance(arguments[0], str):
-            return
-        path, mode = arguments[:2]
+    def _note(self, path: Any, mode: Any, _: Any) -> None:
         # A lane that is sealed is opened once more, by a function of Python's that passes a mode.
-        if mode is None and ("/.work/keys/" in path or "/.work/shuffle/" in path):
+        if isinstance(path, str) and mode is None and ("/.work/keys/" in path or "/.work/shuffle/" in path):
             self._open.append(path)
 
 
