@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.target_edges import Entries, PairSource, TargetEntries, read_entries, routed
 from gnnloom.trainer.data.vertex_directory import VertexDirectory
 from gnnloom.trainer.place.place import Place
+
+#: Entries whose vertices are looked up at a time.
+_NUMBERED_AT_ONCE: Final = 1 << 18
 
 
 def row_targets(
@@ -49,10 +53,15 @@ def row_targets(
             # Whoever reads a pair knows neither owner: no rank has a list of all vertices.
             owner = directory.find(entries.row)
             order, counts = np.argsort(owner, kind="stable"), np.bincount(owner, minlength=comm.size)
-            each.append(routed(comm, entries, order, counts, place))
-    found = [Entries.joined(each, weighted=weighted) for each in parts]
-    parts.clear()
-    return together(comm, lambda: [_numbered(each, vertex, halo) for each, halo in zip(found, halos, strict=True)])
+            arrived = routed(comm, entries, order, counts, place)
+            each.append(arrived.narrowed(num_vertices, source.num_pairs))
+    return together(
+        comm,
+        lambda: [
+            _numbered(Entries.joined(each, weighted=weighted), vertex, halo)
+            for each, halo in zip(parts, halos, strict=True)
+        ],
+    )
 
 
 def _rehearsed(comm: Communicator, source: PairSource, num_own: int, num_halo: int, *, weighted: bool) -> TargetEntries:
@@ -69,18 +78,20 @@ def _rehearsed(comm: Communicator, source: PairSource, num_own: int, num_halo: i
 
 
 def _numbered(entries: Entries, vertex: NDArray[np.int64], halo: NDArray[np.int64]) -> TargetEntries:
-    own, others = LocalNumbers.of(vertex), LocalNumbers.of(halo)
-    is_own, is_halo = _has(own, entries.column), _has(others, entries.column)
-    if not (is_own | is_halo).all():
-        missing = np.flatnonzero(~(is_own | is_halo))[0]
-        raise InputError(
-            f"pair {entries.number[missing]:,}: vertices {entries.column[missing]} and {entries.row[missing]} have no"
-            " edge in the shards"
-        )
-    column = np.empty_like(entries.column)
-    column[is_own], column[is_halo] = own(entries.column[is_own]), others(entries.column[is_halo])
-    numbered = entries._replace(row=own(entries.row), column=column)
-    return TargetEntries(numbered, is_halo.astype(np.int8), [(len(vertex), len(vertex)), (len(vertex), len(halo))])
+    """Entries of vertices, in the numbers of a rank; these replace the vertices, as new arrays would need memory."""
+    own, others, block = LocalNumbers.of(vertex), LocalNumbers.of(halo), np.zeros(len(entries.row), np.int8)
+    for start in range(0, len(block), _NUMBERED_AT_ONCE):
+        some = slice(start, start + _NUMBERED_AT_ONCE)
+        row, column, number = (each[some] for each in entries[:3])
+        is_own, is_halo = _has(own, column), _has(others, column)
+        if not (is_own | is_halo).all():
+            missing = np.flatnonzero(~(is_own | is_halo))[0]
+            raise InputError(
+                f"pair {number[missing]:,}: vertices {column[missing]} and {row[missing]} have no edge in the shards"
+            )
+        column[is_own], column[is_halo] = own(column[is_own]), others(column[is_halo])
+        row[:], block[some] = own(row), is_halo
+    return TargetEntries(entries, block, [(len(vertex), len(vertex)), (len(vertex), len(halo))])
 
 
 def _has(numbers: LocalNumbers, ids: NDArray[np.int64]) -> NDArray[np.bool_]:

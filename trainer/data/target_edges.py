@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.csr import cast_ids, index_dtype
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
@@ -31,6 +31,8 @@ Chosen = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 StepOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 #: Pairs that a choice is asked about at a time.
 _CHOSEN_AT_ONCE: Final = 1 << 16
+#: Among numbers from a range that is so many times as wide, those that occur are found by sorting.
+_SPARSE: Final = 4
 #: Pairs that a rank reads at a time, and sends on before it reads more.
 _PAIRS_READ: Final = 1 << 16
 
@@ -79,14 +81,14 @@ class Entries(NamedTuple):
     """Entries of a matrix that pairs stand for.
 
     Attributes:
-        row, column: (k,) int64.
-        number: (k,) int64 of their pairs.
+        row, column: (k,) int64, or int32 once they are :meth:`narrowed`.
+        number: (k,) likewise, of their pairs.
         weight: (k,) float64; None without weights.
     """
 
-    row: NDArray[np.int64]
-    column: NDArray[np.int64]
-    number: NDArray[np.int64]
+    row: NDArray[Any]
+    column: NDArray[Any]
+    number: NDArray[Any]
     weight: NDArray[np.float64] | None
 
     @property
@@ -97,13 +99,23 @@ class Entries(NamedTuple):
         """Those at some positions, or where a mask is True."""
         return Entries(*(None if each is None else each[which] for each in self))  # type: ignore[arg-type]
 
+    def narrowed(self, num_vertices: int, num_pairs: int) -> Entries:
+        """The same in half of the memory, if all numbers are small enough."""
+        row, column = (cast_ids(each, num_vertices) for each in self[:2])
+        return self._replace(row=row, column=column, number=cast_ids(self.number, num_pairs))
+
     @classmethod
-    def joined(cls, parts: Sequence[Entries], *, weighted: bool) -> Entries:
-        """All entries of several parts."""
-        ids = np.empty(0, np.int64)
+    def joined(cls, parts: list[Entries], *, weighted: bool) -> Entries:
+        """All entries of several parts; the list is empty afterwards, as both would take twice the memory."""
+        ids = np.empty(0, parts[0].row.dtype if parts else np.int64)
         none = cls(ids, ids, ids, np.empty(0) if weighted else None)
-        columns = zip(none, *parts, strict=True)
-        return cls(*(None if each[0] is None else np.concatenate(each) for each in columns))  # type: ignore[arg-type]
+        columns = [list(each) for each in zip(none, *parts, strict=True)]
+        parts.clear()
+        found = []
+        while columns:
+            column = columns.pop(0)
+            found.append(None if column[0] is None else np.concatenate(column))
+        return cls(*found)  # type: ignore[arg-type]
 
 
 def read_entries(comm: Communicator, source: PairSource, num_vertices: int, *, weighted: bool) -> Iterator[Entries]:
@@ -225,8 +237,9 @@ class TargetEntries:
             each[order].astype(index_dtype(width), copy=False) for each, width in zip(entries[:2], widths, strict=True)
         )
         # Both directions of an edge are often here: a choice is asked once.
-        self._number, of_number = np.unique(entries.number, return_inverse=True)
-        self._of_number = of_number[order].astype(index_dtype(len(self._number)))
+        self._number, of_number = _distinct(entries.number)
+        self._of_number = of_number[order]
+        del of_number
         self._weight = None if entries.weight is None else entries.weight[order]
         self._offset = np.searchsorted(block[order], np.arange(len(shapes) + 1))
         # The steps of the entries' pairs, and what said so, of the last epoch.
@@ -278,6 +291,21 @@ class TargetEntries:
         first = np.searchsorted(kept, self._offset[:-1])
         found[first[first < len(kept)]] = False
         return found
+
+
+def _distinct(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """(num_distinct,) int64 the numbers that occur, ascending, and which of them each number is."""
+    first, last = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
+    width = last + 1 - first
+    if width > _SPARSE * len(numbers):
+        distinct, which = np.unique(numbers, return_inverse=True)
+        return distinct.astype(np.int64, copy=False), which.astype(index_dtype(len(distinct)))
+    # Without a sort, which takes several times the memory.
+    occurs = np.zeros(width, bool)
+    occurs[numbers - first] = True
+    before = np.cumsum(occurs, dtype=index_dtype(width + 1))
+    before -= 1
+    return np.flatnonzero(occurs) + first, before[numbers - first]
 
 
 def step_dtype(num_steps: int) -> np.dtype[Any]:

@@ -43,8 +43,13 @@ class UnreadTargets:
         self._num_pairs, count = source.num_pairs, sum(self._counts)
         self._steps = self._ids(0)
         widths = [max((shape[side] for shape in shapes), default=0) for side in (0, 1)]
-        # They arrive, are joined, and are numbered and sorted by an order of their own.
-        momentary = [self._ids(count) for _ in range(2 * (3 + weighted) + 3)]
+        # They are joined, and sorted by block, by an order; their pairs are numbered.
+        momentary = [
+            *(self._ids(count, each) for each in (max(widths), max(widths), source.num_pairs, count)),
+            *(self._ids(count) for _ in range(1 + weighted)),
+            self._ids(count // 8),
+            self._ids(min(count, source.num_pairs), source.num_pairs),
+        ]
         self._kept = [
             *(self._ids(count, width) for width in widths),
             self._ids(count, count),

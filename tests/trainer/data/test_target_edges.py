@@ -44,15 +44,18 @@ def test_an_entry_of_several_chosen_pairs_is_excluded_once_from_each_block() -> 
     assert first.row_sums().tolist() == [0, 4]
 
 
-def test_steps_of_an_epoch_take_what_a_choice_takes_and_look_up_every_pair_once() -> None:
+@pytest.mark.parametrize("apart", [1, 1000])
+def test_steps_of_an_epoch_take_what_a_choice_takes_and_look_up_every_pair_once(apart: int) -> None:
     rng = np.random.default_rng(0)
     row, column, number = (rng.integers(0, bound, 300) for bound in (20, 30, 90))
+    # Of few ranks, each has entries of most pairs; of many, each has few.
+    number = 7 + apart * number
     targets = TargetEntries(Entries(row, column, number, None), rng.integers(0, 2, 300), [(20, 30), (20, 30)])
     asked = list[int]()
 
     def in_order(order: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         asked.extend(numbers.tolist())
-        return order[numbers]
+        return order[(numbers - 7) // apart]
 
     for num_steps in (3, 90, 300):
         step_of = partial(in_order, rng.permutation(300) % num_steps)
