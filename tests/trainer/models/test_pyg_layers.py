@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from mpi4py import MPI
 
@@ -20,7 +21,7 @@ from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.place.place import Place
 from support.problems import Problem, problem
-from support.tolerance import assert_close
+from support.tolerance import assert_close as close
 
 DIMS = (5, 8, 6, 3)
 HEADS = 2
@@ -31,20 +32,29 @@ PROBLEMS = {
 }
 
 
-def _model(given: Problem, kind: str, folder: Path, threads: int = 1) -> Model:
+def _model(
+    given: Problem,
+    kind: str,
+    folder: Path,
+    threads: int = 1,
+    *,
+    dims: tuple[int, ...] = DIMS,
+    heads: int = HEADS,
+    dtype: torch.dtype = torch.float64,
+) -> Model:
     dataset = given.store(Catalog(folder / "catalog"), 1)
     shard = dataset.row_shards(parts=1).shard(0)
-    place = Place(torch.float64, threads)
+    place = Place(dtype, threads)
     normalization = settled_normalization(kind.removesuffix("v2"), "auto")
     operator = PointToPoint(MpiCommunicator(MPI.COMM_SELF), shard, normalization, place)
-    own = {"heads": HEADS, "negative_slope": 0.2, "attention": "v2" if kind == "gatv2" else "v1"}
+    own = {"heads": heads, "negative_slope": 0.2, "attention": "v2" if kind == "gatv2" else "v1"}
     kind = kind.removesuffix("v2")
-    options = ModelOptions(dims=DIMS, own=own)
+    options = ModelOptions(dims=dims, own=own)
     model: Model = MODELS[kind].load()(operator, options, Dropout(0.0, 0, place), 5)
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
         if not name.startswith("weights"):  # biases start at 0, which would hide mistakes
-            parameter.data.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+            parameter.data.copy_(torch.randn(parameter.shape, generator=generator, dtype=dtype))
     return model
 
 
@@ -76,7 +86,7 @@ NAMES = {
 }
 
 
-def _pyg_layer(kind: str, before: int, after: int, last: bool) -> torch.nn.Module:
+def _pyg_layer(kind: str, before: int, after: int, last: bool, heads: int) -> torch.nn.Module:
     # Here, as every process of a test run collects this module, and the import takes seconds.
     pyg = pytest.importorskip("torch_geometric.nn")
     layer: torch.nn.Module
@@ -90,13 +100,14 @@ def _pyg_layer(kind: str, before: int, after: int, last: bool) -> torch.nn.Modul
         layer = pyg.GINConv(torch.nn.Sequential(inner, torch.nn.ReLU(), outer), train_eps=True)
     else:
         attention = pyg.GATv2Conv if kind == "gatv2" else pyg.GATConv
-        layer = attention(before, after if last else after // HEADS, HEADS, concat=not last, add_self_loops=False)
+        layer = attention(before, after if last else after // heads, heads, concat=not last, add_self_loops=False)
     return layer
 
 
 def _pyg_layers(model: Model, kind: str) -> list[torch.nn.Module]:
     """PyG's layers with the model's weights."""
-    layers = [_pyg_layer(kind, *pair, last=pair == DIMS[-2:]).double() for pair in pairwise(DIMS)]
+    dims, heads = model.options.dims, model.options.own["heads"]
+    layers = [_pyg_layer(kind, *pair, last=pair == dims[-2:], heads=heads).double() for pair in pairwise(dims)]
     with torch.no_grad():
         for ours, parameter in model.named_parameters():
             theirs = _theirs(layers, kind, ours)
@@ -117,31 +128,75 @@ def _as_ours(ours: str, tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("kind", NAMES)
 def test_scores_and_gradients_equal_those_of_pyg(tmp_path: Path, name: str, kind: str) -> None:
-    given = PROBLEMS[name]
-    model = _model(given, kind, tmp_path)
+    _compare(PROBLEMS[name], _model(PROBLEMS[name], kind, tmp_path), kind)
+
+
+#: Numbers of neighbors of a hub, and of those of which another hub is a neighbor.
+HUB = 1_000_000
+
+
+def _hubs() -> Problem:
+    """A row with a million entries, a column with nearly as many, and isolated vertices."""
+    others = np.arange(10, HUB + 10)
+    rows = np.concatenate([np.zeros(HUB, np.int64), others[:-5]])
+    columns = np.concatenate([others, np.ones(HUB - 5, np.int64)])
+    n = HUB + 10
+    adjacency = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
+    adjacency.sort_indices()
+    feature = np.random.default_rng(3).standard_normal((n, 3)).astype(np.float32)
+    label = np.zeros(n, np.int64)
+    return Problem("hubs", adjacency, False, feature, label, np.ones(n, np.int64))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("heads", [1, 8])
+@pytest.mark.parametrize("kind", ["gat", "gatv2"])
+def test_attention_over_a_million_neighbors_equals_that_of_pyg(
+    tmp_path: Path, kind: str, heads: int, dtype: torch.dtype
+) -> None:
+    given = _hubs()
+    model = _model(given, kind, tmp_path, threads=2, dims=(3, 8, 3), heads=heads, dtype=dtype)
+    _compare(given, model, kind, tolerance=1e-5)
+
+
+def _compare(given: Problem, model: Model, kind: str, tolerance: float | None = None) -> None:
+    """Compare scores and all gradients with those of PyG's layers, which compute in float64.
+
+    Args:
+        tolerance: relative to the largest number; some units in the last place by default.
+    """
     layers = _pyg_layers(model, kind)
+
+    def assert_close(found: torch.Tensor, expected: torch.Tensor, message: str = "") -> None:
+        if tolerance is None:
+            close(found, expected, steps=len(layers), message=message)
+        else:
+            allowed = tolerance * float(expected.abs().max())
+            np.testing.assert_allclose(found.double(), expected, rtol=0, atol=allowed, err_msg=message)
+
     matrix = given.adjacency.tocoo()
     edges = torch.from_numpy(np.stack([matrix.col, matrix.row]).astype(np.int64))
-    feature = torch.tensor(given.feature).double()
-    mine, theirs = feature.clone().requires_grad_(), feature.clone().requires_grad_()
+    feature = torch.tensor(given.feature)
+    mine, theirs = (feature.to(dtype).requires_grad_() for dtype in (model.dtype, torch.float64))
     found, expected = model(Inputs(mine)), theirs
     for number, layer in enumerate(layers):
         expected = layer(expected, edges)
         if number < len(layers) - 1:
             expected = torch.nn.functional.elu(expected) if "gat" in kind else torch.relu(expected)
-    assert_close(found.detach(), expected.detach(), steps=len(layers))
+    assert_close(found.detach(), expected.detach())
     weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    torch.autograd.backward([(found * weight).sum()])
+    torch.autograd.backward([(found * weight.to(found.dtype)).sum()])
     torch.autograd.backward([(expected * weight).sum()])
     assert mine.grad is not None
     assert theirs.grad is not None
-    assert_close(mine.grad, theirs.grad, steps=len(layers))
+    assert_close(mine.grad, theirs.grad)
     for ours, parameter in model.named_parameters():
         expected_gradient = _theirs(layers, kind, ours).grad
         assert expected_gradient is not None
         gradient = _as_ours(ours, expected_gradient, parameter.shape)
         assert parameter.grad is not None
-        assert_close(parameter.grad, gradient, steps=len(layers), message=ours)
+        assert_close(parameter.grad, gradient, message=ours)
 
 
 @pytest.mark.parametrize("kind", ["gat", "gatv2"])

@@ -225,6 +225,7 @@ TRAINED: dict[str, list[tuple[str, tuple[int, ...]]]] = {
     "sage": [("p2p", (3,)), ("tensor3d", (2, 1, 2))],
     "gin": [("p2p", (4,))],
     "gat": [("p2p", (3,)), ("p2p", (1,))],
+    "gatv2": [("p2p", (3,))],
 }
 EPOCHS = 3
 
@@ -234,7 +235,8 @@ def _training(catalog: Catalog, name: str, model: str, algorithm: str, grid: tup
     config = TrainConfig(
         catalog=str(catalog.root),
         dataset=name,
-        model=model,
+        model=model.removesuffix("v2"),
+        attention="v2" if model == "gatv2" else "v1",
         algorithm=algorithm,
         grid=grid,
         ranks=case.ranks,
@@ -271,8 +273,8 @@ def test_training_without_some_edges_has_the_losses_of_a_rebuilt_graph(
     jobs = [_training(catalog, *case) for case in cases]
     # At learning rate 0 nothing changes, so the checkpoints of these runs hold the initial weights.
     starts = [_training(catalog, "directed", model, *TRAINED[model][0]) for model in TRAINED]
-    for start in starts:
-        start["config"] |= {"run": f"{start['config']['model']}-start", "lr": 0.0, "epochs": 1}
+    for model, start in zip(TRAINED, starts, strict=True):
+        start["config"] |= {"run": f"{model}-start", "lr": 0.0, "epochs": 1}
     found = run_program(4, "exclusion_training", tmp_path, [*starts, *jobs])
     for case, losses in zip(cases, found[len(starts) :], strict=True):
         name, model = case[:2]
@@ -280,9 +282,9 @@ def test_training_without_some_edges_has_the_losses_of_a_rebuilt_graph(
         assert one.steps[0] is not None
         rebuilt = one.pairs.without(given.adjacency, one.steps[0])
         arrays = dict(read_checkpoint(catalog["directed"].run_path(f"{model}-start") / "checkpoint").arrays)
-        heads = {"heads": 2} if model == "gat" else {}
+        heads = {"heads": 2} if "gat" in model else {}
         expected = [
-            DenseModel.from_arrays(model, matrix, arrays, **heads).train(
+            DenseModel.from_arrays(model.removesuffix("v2"), matrix, arrays, **heads).train(
                 given.feature, given.label, given.training, EPOCHS, 0.02, "adam"
             )
             for matrix in (rebuilt, given.adjacency.toarray())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ PROBLEMS = {
     )
 }
 MODELS = ("gcn", "sage", "gin")
+#: Kinds of attention.
+ATTENTION = ("v1", "v2")
 OWN_MODEL = "gnnloom.workflows.examples.gcnii:GCNII"
 SAMPLED = ("directed", "training-on-one-rank")
 
@@ -144,8 +147,9 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             "disk": {"samples": samples.artifact.key, "batch_size": 60},
         }
         for kind, options in kinds.items():
-            config = neighbor_config(catalog, "directed", ranks, f"gat-{kind}-{ranks}", **attending, **options)
-            configs.append(config)
+            for version in ATTENTION:
+                run, given = f"{version}-{kind}-{ranks}", {**attending, **options, "attention": version}
+                configs.append(neighbor_config(catalog, "directed", ranks, run, **given))
     return Results(catalog, configs, folder, chosen)
 
 
@@ -196,8 +200,8 @@ def test_batch_normalization_trains_on_blocks(results: Results) -> None:
 
 
 def test_attention_over_all_neighbors_is_that_of_the_whole_graph(results: Results) -> None:
-    for ranks in results.chosen.attention:
-        whole, *sampled = (results.loss("directed", f"gat-{kind}-{ranks}") for kind in ("full", "blocks", "disk"))
+    for ranks, version in product(results.chosen.attention, ATTENTION):
+        whole, *sampled = (results.loss("directed", f"{version}-{kind}-{ranks}") for kind in ("full", "blocks", "disk"))
         for losses in sampled:
             assert_close(losses, whole, steps=60, bits=ADAM_BITS)
 
