@@ -151,12 +151,12 @@ def test_a_damaged_file_of_columns_is_refused(tmp_path: Path, damage: object) ->
         store.read_columns([0], values)
 
 
-def test_features_that_are_not_finite_are_refused(catalog: Catalog) -> None:
+def test_features_that_are_not_finite_are_refused(catalog: Catalog, tmp_path: Path) -> None:
     problem = problem_of()
     problem.feature[321, 4] = np.nan
     shard = problem.store(catalog, 1).row_shards(1).shard(0)
     with pytest.raises(InputError, match="vertex 321 has a feature that is not a finite number"):
-        SourceColumns(FeatureRows(shard), Path("nowhere")).read([0], np.empty((NUM_VERTICES, COLUMNS), np.float32))
+        SourceColumns(FeatureRows(shard), tmp_path).read([0], np.empty((NUM_VERTICES, COLUMNS), np.float32))
 
 
 def test_labels_are_ones_for_the_classes_of_the_training_vertices(catalog: Catalog) -> None:
