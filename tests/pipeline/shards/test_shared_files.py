@@ -20,6 +20,7 @@ from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.format.artifact import Artifact
+from support.covering import few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
@@ -193,8 +194,7 @@ def test_lanes_of_many_pages_give_the_same_bytes(
     assert STAGES[layout](dataset, HERE).digest == whole[layout]
 
 
-@on_stages
-@pytest.mark.parametrize("damage", ["removed", "cut", "flipped"])
+@pytest.mark.parametrize(("layout", "damage"), few_of(list(STAGES), ["removed", "cut", "flipped"], together=1))
 def test_only_tasks_whose_file_is_damaged_run_again(
     whole: dict[str, str], dataset: Dataset, layout: str, damage: str
 ) -> None:
