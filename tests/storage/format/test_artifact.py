@@ -188,7 +188,7 @@ def _make_group_often(path: Path) -> None:
 
 def test_a_group_made_by_many_tasks_at_once_is_whole_at_any_time(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    tasks = [context.Process(target=_make_group_often, args=(tmp_path / "order",)) for _ in range(3)]
+    tasks = [context.Process(target=_make_group_often, args=(tmp_path / "order",)) for _ in range(2)]
     for task in tasks:
         task.start()
     _make_group_often(tmp_path / "order")

@@ -47,7 +47,7 @@ def popping(sampler: FrontierSampler, weight: NDArray[np.float64], batches: int)
     used[np.flatnonzero(used)[0]] = False
     deviation = (observed - expected)[used]
     statistic = deviation @ np.linalg.solve(variance[np.ix_(used, used)], deviation)
-    return chance(statistic, used.sum())
+    return chance(float(statistic), int(used.sum()))
 
 
 @pytest.mark.parametrize(("enlargement", "cap"), [(2.0, None), (1.1, None), (8.0, None), (2.0, 7)])
