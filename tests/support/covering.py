@@ -31,7 +31,7 @@ def covering(
     return [case for case in cases if case in chosen]
 
 
-def few_of(*values: Sequence[Hashable], together: int) -> list[ParameterSet]:
+def few_of(*values: Iterable[Hashable], together: int) -> list[ParameterSet]:
     """All combinations of values as the parameters of a test; a few of them run by default, the others are long.
 
     Args:

@@ -147,12 +147,14 @@ def _plexus_seconds(grid: tuple[int, ...], num_vertices: int, dims: tuple[int, .
 
 
 def test_communication_agrees_with_the_performance_model_of_plexus() -> None:
+    # Takes a second to import, which processes that only collect the tests need not spend.
+    from scipy.stats import spearmanr
+
     # On 64 GPUs of Perlmutter and ogbn-products, where its authors compare it with measured epochs (Figure 5).
     plans = {tuple(plan.grid): sum(plan.cost.communication.values()) for plan in plexus(PRODUCTS, 64)}
     theirs = {grid: _plexus_seconds(grid, PRODUCTS.num_vertices, (100, 128, 128, 47)) for grid in plans}
     assert len(plans) == 28
-    ranks = [np.argsort(np.argsort(list(seconds.values()))) for seconds in (plans, theirs)]
-    assert np.corrcoef(*ranks)[0, 1] > 0.98
+    assert spearmanr(list(plans.values()), list(theirs.values())).statistic > 0.98
     assert min(plans, key=lambda grid: plans[grid]) == min(theirs, key=lambda grid: theirs[grid])
     assert all(0.85 < plans[grid] / theirs[grid] < 1.2 for grid in plans)
 
