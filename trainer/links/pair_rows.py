@@ -201,6 +201,26 @@ def taken_rows(rows: Tensor, numbers: NDArray[np.int64], place: Place) -> Tensor
     return result
 
 
+def taken_ends(
+    rows: Tensor, source: NDArray[np.int64], target: NDArray[np.int64], place: Place
+) -> tuple[Tensor, Tensor]:
+    """The rows of both ends of pairs; differentiable, with the bits of two calls of :func:`taken_rows`.
+
+    The gradient is added up in the memory of the first end's, as autograd does where it can. A rehearsal cannot tell
+    where, so it is not left to autograd.
+
+    Args:
+        rows: (num_rows, dim).
+        source, target: (num_pairs,) int64.
+
+    Returns:
+        (num_pairs, dim) of each end.
+    """
+    numbers = place.from_numpy(source), place.from_numpy(target)
+    found: tuple[Tensor, Tensor] = _TakeEnds.apply(rows, *numbers, place)  # type: ignore[no-untyped-call]
+    return found
+
+
 class _Fetch(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, exchange: RowExchange, vertices: NDArray[np.int64], place: Place) -> Tensor:
@@ -223,6 +243,22 @@ class _Take(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         return _sums(gradient, *ctx.given), None, None
+
+
+class _TakeEnds(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, source: Tensor, target: Tensor, place: Place) -> tuple[Tensor, ...]:
+        ctx.given, given = (source, target, len(rows), place), rows.detach()
+        shape = len(source), rows.shape[1]
+        return tuple(
+            torch.index_select(given, 0, each, out=place.empty(shape, rows.dtype)) for each in (source, target)
+        )
+
+    @staticmethod
+    def backward(ctx: Any, of_source: Tensor, of_target: Tensor) -> tuple[Tensor | None, ...]:
+        source, target, num_rows, place = ctx.given
+        total = _sums(of_source, source, num_rows, place)
+        return total.add_(_sums(of_target, target, num_rows, place)), None, None, None
 
 
 def _sums(rows: Tensor, numbers: Tensor, num_sums: int, place: Place) -> Tensor:

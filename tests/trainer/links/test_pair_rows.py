@@ -17,7 +17,7 @@ from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.open_shards import OwnRowShard, SharedGridShards
-from gnnloom.trainer.links.pair_rows import GridOwners, PairRows
+from gnnloom.trainer.links.pair_rows import GridOwners, PairRows, taken_ends, taken_rows
 from gnnloom.trainer.operators.grid_targets import AllPositions
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
 from gnnloom.trainer.place.place import Place
@@ -177,3 +177,20 @@ def test_rows_of_grids_are_spread_over_all_ranks(
         return operator, GridOwners(operator.layout(2), orders)
 
     check(given, dim, on_thread_ranks(ranks, on_rank(given, dim, build)))
+
+
+def test_rows_of_both_ends_have_the_gradient_that_autograd_adds_up() -> None:
+    rng, place = np.random.default_rng(2), Place(torch.float32)
+    source, target = rng.integers(0, 30, (2, 400))
+    weight = torch.from_numpy(rng.standard_normal((2, 400, 5)).astype(np.float32))
+    gradients = []
+    for take in (
+        lambda rows: taken_ends(rows, source, target, place),
+        lambda rows: [taken_rows(rows, each, place) for each in (source, target)],
+    ):
+        rows = torch.ones(30, 5, requires_grad=True)
+        found = take(rows * torch.arange(30.0)[:, None])
+        sum((each * factor).sum() for each, factor in zip(found, weight, strict=True)).backward()
+        gradients.append((rows.grad, *found))
+    for one, other in zip(*gradients, strict=True):
+        assert torch.equal(one, other)

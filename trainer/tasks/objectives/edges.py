@@ -13,7 +13,7 @@ from torch import Tensor
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.links.pair_rows import taken_rows
+from gnnloom.trainer.links.pair_rows import taken_ends
 from gnnloom.trainer.tasks.objectives.classes import Classes
 from gnnloom.trainer.tasks.objectives.numbers import Numbers
 from gnnloom.trainer.tasks.objectives.objective import Metrics
@@ -54,9 +54,9 @@ class EdgeObjective(PairObjective):
         loss, place = self._rows.loss(layout, known, step.split), layout.place
 
         def contribute(rows: Tensor) -> Tensor:
-            found, numbers = ends(rows, pairs.source, pairs.target)
-            source, target = (taken_rows(found, each, place) for each in numbers)
-            return loss(self.decode(source, target).view(len(pairs), self.num_scores))
+            found, (source, target) = ends(rows, pairs.source, pairs.target)
+            scores = self.decode(*taken_ends(found, source, target, place))
+            return loss(scores.view(len(pairs), self.num_scores))
 
         return PairStepLoss(labels, loss.num_examples, loss.num_terms, contribute)
 
