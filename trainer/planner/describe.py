@@ -108,6 +108,11 @@ def work_of(config: TrainConfig) -> ModelWork:
             f"mode {config.mode}: its epochs depend on the batches that are drawn, and the planner knows only mode"
             f" {planned}; `gnnloom train --mode {config.mode} --plan` projects memory and disk space"
         )
+    if config.model_kind.is_rowwise:
+        raise InputError(
+            f"model {config.model} multiplies with no adjacency, so its epochs take the same on every algorithm and"
+            f" partition; `gnnloom train --model {config.model} --plan` projects memory and disk space"
+        )
     work = config.model_work
     if work is None:
         known = ", ".join(name for name, kind in MODELS.items() if kind.work is not None)

@@ -89,7 +89,7 @@ FEW: dict[str, tuple[int, ...]] = {
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_any_number_of_ranks_stores_the_steps_of_scipy(tmp_path: Path, every: bool) -> None:
     catalog = Catalog(tmp_path / "catalog")
-    jobs, problems = [], []
+    jobs, problems = list[dict[str, Any]](), []
     ways: list[dict[str, Any]] = [
         {"normalization": "symmetric"},
         {"normalization": "mean", "adjacency": "disk"},

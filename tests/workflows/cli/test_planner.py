@@ -156,6 +156,13 @@ def test_sampled_modes_are_refused_with_what_projects_them(folder: Path) -> None
             invoke(folder, "plan", "web", "--ranks", "2", "--mode", mode, "--profile", "summit")
 
 
+def test_models_without_products_are_refused_with_what_projects_them(folder: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"model mlp multiplies with no adjacency, .* `gnnloom train --model mlp --plan`"
+    ):
+        invoke(folder, "plan", "web", "--ranks", "2", "--model", "mlp", "--profile", "summit")
+
+
 def test_a_model_is_planned_on_the_algorithms_that_run_it(folder: Path) -> None:
     plans = answer(folder, "plan", "web", "--ranks", "4", "--model", "gat", "--heads", "2", "--profile", "summit")
     assert {plan["algorithm"] for plan in plans["plans"]} == {"p2p"}
