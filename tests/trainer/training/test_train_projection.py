@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
@@ -21,7 +22,8 @@ from gnnloom.pipeline.sources.format import open_vertices
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
-from gnnloom.storage import Catalog
+from gnnloom.storage import Catalog, Dataset, Graph
+from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.runs.run import Run
@@ -30,6 +32,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
+from support.links import store_links
 from support.mpi import MPI_PYTHON
 from support.pair_problems import store_pairs
 from support.partitions import store_partition
@@ -173,27 +176,53 @@ def test_memory_of_sampled_modes_is_near_the_measured_one(drawn: Catalog, case: 
         assert found - planned.mapped_bytes <= expected <= 1.1 * found, f"{case}: {expected / found:.3f}"
 
 
-#: Tasks on pairs: an epoch in ten steps, each without the edges of its pairs, or in one step.
+#: Tasks on pairs: an epoch in ten steps, each without the edges of its pairs, or in one step, or in batches.
 ON_PAIRS: dict[str, dict[str, Any]] = {
     "alone": {"ranks": 1},
-    "two": {"ranks": 2},
-    "not-excluding": {"ranks": 2, "exclude_targets": False},
-    "perceptron": {"ranks": 2, "decoder": "mlp"},
+    "two": {},
+    "not-excluding": {"exclude_targets": False},
+    "perceptron": {"decoder": "mlp"},
+    "weighted": {"decoder": "distmult"},
+    "negatives": {"negatives": 5},
+    "joint": {"negative_sampler": "joint"},
+    "large-steps": {"link_batch": 300_000},
+    "neighbor": {"mode": "neighbor", "model": "sage", "fanout": (10, 5), "link_batch": 4096},
+    "classes": {"task": "edge-class"},
+    "numbers": {"task": "edge-number"},
+    "weighted-classes": {"task": "edge-class", "decoder": "distmult"},
 }
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", ON_PAIRS)
 def test_memory_of_tasks_on_pairs_is_near_the_measured_one(catalog: Catalog, case: str) -> None:
-    dataset, cluster, parts = catalog["web"], InProcessCluster(), ON_PAIRS[case]["ranks"]
+    dataset, cluster = catalog["web"], InProcessCluster()
+    options = {"task": "link", "ranks": 2, "epochs": 2, "threads": 1, "hidden": (96,), **ON_PAIRS[case]}
     links = draw_links(dataset, dataset.graph(dataset.ingested_graphs()[0].key), DrawOptions(), cluster)
-    partition = partition_graph(dataset, dataset.graph(links.message_graph), PartitionOptions(parts, "random"), cluster)
-    shards = shard_rows(dataset, partition, cluster).artifact.key
-    options = {"task": "link", "shards": shards, "epochs": 2, "threads": 1, "hidden": (96,), **ON_PAIRS[case]}
+    graph = dataset.graph(links.message_graph)
+    partition = partition_graph(dataset, graph, PartitionOptions(options["ranks"], "random"), cluster)
+    options["shards"] = shard_rows(dataset, partition, cluster).artifact.key
+    if options["task"] != "link":
+        links = with_values(dataset, links, graph, options["task"], list(ON_PAIRS).index(case))
+    options["links"] = links.artifact.key
     config = TrainConfig(catalog=str(catalog.root), dataset="web", run=f"pairs-{case}", **options)
     planned, measured = project_training(config), launch(config)["peak_memory"]
     for expected, found in zip(planned.peak_memory, measured, strict=True):
         assert found <= expected <= 1.1 * found, f"{case}: {expected / found:.3f}"
+
+
+def with_values(dataset: Dataset, links: Links, graph: Graph, task: str, number: int) -> Links:
+    """The same pairs with a class or a number each; the key depends on their order, and so on the number."""
+    rng, kind = np.random.default_rng(6), {"edge-class": CLASS, "edge-number": NUMBER}[task]
+    arrays: dict[str, NDArray[Any]] = {}
+    for split, count in links.num_pairs.items():
+        arrays[f"{split}/pair"] = np.roll(links.pair(split), number, axis=0)
+        is_class = kind == CLASS
+        arrays[f"{split}/value"] = (
+            rng.integers(0, 5, count) if is_class else rng.standard_normal(count).astype(np.float32)
+        )
+    facts: dict[str, Any] = {"kind": kind, "num_classes": 5 if kind == CLASS else 0, "held_out_entries": 0}
+    return store_links(dataset, graph, arrays, **facts, edges={"train/pair": links.num_pairs["train"]})
 
 
 def test_more_pairs_in_a_step_and_their_exclusion_need_more(tmp_path: Path) -> None:
@@ -204,10 +233,18 @@ def test_more_pairs_in_a_step_and_their_exclusion_need_more(tmp_path: Path) -> N
     for less in ({"link_batch": 1000}, {"exclude_targets": False}, {"output_dim": 16}):
         assert project(catalog, **{**fixed, **less}).peak_memory[0] < usual, less
     assert project(catalog, **fixed, decoder="mlp").peak_memory[0] > project(catalog, **fixed).process_memory
+    batches: dict[str, Any] = {"mode": "neighbor", "model": "sage", "task": "link", "fanout": (5, 5, 5)}
+    usual, *others = (
+        project(catalog, **{**batches, "link_batch": 100, **more}).batch_memory
+        for more in ({}, {"link_batch": 1000}, {"negatives": 9}, {"negatives": 9, "negative_sampler": "joint"})
+    )
+    # Joint negatives are few vertices for many pairs.
+    assert others[2] < usual < others[1]
+    assert usual < others[0]
     # Of these nothing is said, rather than too little.
     unknown: dict[str, dict[str, Any]] = {
-        "batches of pairs": {"mode": "neighbor"},
         "ranks among all vertices": {"filtered_ranks": True},
+        "decoder .* is not forecast yet": {"decoder": "elsewhere:Decoder"},
     }
     for cause, options in unknown.items():
         with pytest.raises(InputError, match=f"its memory is not known, as {cause}"):

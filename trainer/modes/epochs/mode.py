@@ -157,7 +157,9 @@ class FullMode(Mode):
             terms.append(loss.num_terms)
         if len(contributions) == 1:
             return contributions[0]
-        return sum(each * number for each, number in zip(contributions, terms, strict=True)) / sum(terms)
+        whole = sum(each * number for each, number in zip(contributions, terms, strict=True))
+        # A rehearsal knows no terms.
+        return whole / sum(terms) if any(terms) else 0.0
 
 
 Batch = TypeVar("Batch")

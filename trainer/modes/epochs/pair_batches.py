@@ -60,7 +60,7 @@ class PairBatches:
         self._fanouts, self._labels = fanouts, of_pairs(context.labels)
         self._pairs = self._labels.sets[TRAIN]
         self._none = self._pairs.take(slice(0))
-        self._size = objective.given.options["link_batch"] or BATCH_PAIRS
+        self._size = pairs_of_batch(objective)
         self.num_batches = -(-len(self._pairs) // self._size)
         self._sampler = together(context.comm, self._make_sampler)
 
@@ -85,13 +85,7 @@ class PairBatches:
 
     def begin(self, epoch: int) -> Generator[DrawnPairs, None, None]:
         """The batches of an epoch, prepared ahead of their use; close it to end what prepares them. Collective."""
-        pairs, objective, rank = self._pairs, self._objective, self._context.comm.rank
-        order = np.argsort(objective.order(epoch).forward(pairs.number))
-        pairs = pairs.take(order)
-        # Batches of all ranks have numbers of their own, for what the pairs of a batch share.
-        group = np.arange(len(pairs)) // self._size * self._context.comm.size + rank
-        # For all batches at once, as ranks may have to ask each other, and not all have equally many.
-        pairs = objective.compared(self._labels, pairs, Step(TRAIN, len(pairs), epoch), group)
+        pairs = pairs_of_epoch(self._context, self._objective, epoch)
         self._none = pairs.take(slice(0))
         return self._prepared(epoch, pairs)
 
@@ -102,7 +96,7 @@ class PairBatches:
 
         def draw(number: int) -> DrawnPairs:
             batch = pairs.take(slice(number * self._size, (number + 1) * self._size))
-            ends = np.unique(np.concatenate([each.ravel() for each in batch.ends]))
+            ends = distinct_ends(batch)
             excluded = self._excluded(batch)
             sample = sampler.sample_of(ends, epoch, number, excluded)
             drawn = layered_batch(self._graph, sample, excluded)
@@ -141,3 +135,25 @@ class PairBatches:
             return rows, [np.searchsorted(seeds, each) for each in ends]
 
         return self._objective.step_loss(self._labels, drawn.pairs, Step(TRAIN, count), numbered)
+
+
+def pairs_of_batch(objective: PairObjective) -> int:
+    """Training pairs of a batch; the last one may have fewer."""
+    return int(objective.given.options["link_batch"]) or BATCH_PAIRS
+
+
+def pairs_of_epoch(context: ModeContext, objective: PairObjective, epoch: int) -> PairSet:
+    """A rank's training pairs in the order of their batches, with what they are compared with. Collective."""
+    labels, size = of_pairs(context.labels), pairs_of_batch(objective)
+    pairs = labels.sets[TRAIN]
+    pairs = pairs.take(np.argsort(objective.order(epoch).forward(pairs.number)))
+    # Batches of all ranks have numbers of their own, for what the pairs of a batch share.
+    group = np.arange(len(pairs)) // size * context.comm.size + context.comm.rank
+    # For all batches at once, as ranks may have to ask each other, and not all have equally many.
+    return objective.compared(labels, pairs, Step(TRAIN, len(pairs), epoch), group)
+
+
+def distinct_ends(pairs: PairSet) -> NDArray[np.int64]:
+    """(num_ends,) int64 the vertices whose vectors the loss of some pairs needs, ascending."""
+    found: NDArray[np.int64] = np.unique(np.concatenate([each.ravel() for each in pairs.ends]))
+    return found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, rank_path, segment_path
@@ -24,13 +26,21 @@ from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.learned_rows import gradient_of
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, multiplying_by
+from gnnloom.trainer.modes.epochs.pair_batches import distinct_ends, pairs_of_batch, pairs_of_epoch
 from gnnloom.trainer.modes.epochs.rows import step_rows
-from gnnloom.trainer.modes.kind import BatchSizes
+from gnnloom.trainer.modes.kind import BatchSizes, RankRows
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
+from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss
+from gnnloom.trainer.tasks.objectives.pairs import TRAIN, PairObjective, PairSet, Step, of_pairs
 
+#: What a mode states of its batches; see :class:`gnnloom.trainer.modes.kind.ModeKind`.
+StatedSizes = Callable[[Mapping[str, Any], int, RankRows], BatchSizes]
+#: Batches of pairs whose seeds are counted.
+_COUNTED = 8
 #: Bytes per vertex of the table that numbers the vertices while a batch is drawn, and per nonzero of its positions.
 _NUMBERED, _DRAWN = 24, 8
 
@@ -66,6 +76,54 @@ def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[Bat
     return sizes, (1 + reads_ahead) * len(rows) - 1
 
 
+class RehearsedPairs:
+    """Batches of a rank's training pairs; their vertices are any."""
+
+    def __init__(self, context: ModeContext, objective: Objective) -> None:
+        """Communicates nothing.
+
+        Raises:
+            TypeError: the objective is not one of pairs.
+        """
+        if not isinstance(objective, PairObjective):
+            raise TypeError(f"task {objective.task.name}: its class is not one of pairs")
+        self._context, self._objective, self._size = context, objective, pairs_of_batch(objective)
+        self._labels = of_pairs(context.labels)
+        mine = self._labels.sets[TRAIN]
+        self.num_batches = -(-len(mine) // self._size)
+        # The sampler of the batches has them.
+        self._ends = distinct_ends(replace(mine, negative=None, drawn_source=None))
+
+    def of_epoch(self, epoch: int) -> PairSet:
+        """The pairs of an epoch; see :func:`gnnloom.trainer.modes.epochs.pair_batches.pairs_of_epoch`."""
+        return pairs_of_epoch(self._context, self._objective, epoch)
+
+    def num_seeds(self) -> int:
+        """Seeds of the largest of some batches."""
+        pairs, starts = self.of_epoch(0), range(0, max(1, self.num_batches) * self._size, self._size)
+        batches = [pairs.take(slice(start, start + self._size)) for start in starts[:_COUNTED]]
+        return max(len(distinct_ends(each)) for each in batches)
+
+    def loss(self, pairs: PairSet, num_seeds: int) -> StepLoss:
+        """The loss of the first batch."""
+        batch = pairs.take(slice(0, self._size))
+        seeds = distinct_ends(batch)
+
+        def numbered(rows: Tensor, *ends: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
+            return rows, [np.searchsorted(seeds, each) % max(1, num_seeds) for each in ends]
+
+        return self._objective.step_loss(self._labels, batch, Step(TRAIN, len(batch)), numbered)
+
+
+def pair_sizes(context: ModeContext, batch: StatedSizes, rows: RankRows) -> BatchSizes:
+    """The sizes of a rank's batches of pairs, from what a mode states of batches of so many seeds."""
+    pairs = RehearsedPairs(context, context.objective)
+    # The ends of a pair may be any vertices, whatever their split and their rank.
+    seeds = max(1, pairs.num_seeds())
+    sizes = batch({**context.options, "batch_size": seeds}, context.model.num_layers, replace(rows, training=seeds))
+    return replace(sizes, num_batches=pairs.num_batches)
+
+
 class RehearsedBatches(Mode):
     """Steps on one batch, with as many others in memory as are prepared ahead."""
 
@@ -77,6 +135,7 @@ class RehearsedBatches(Mode):
         """
         super().__init__(context)
         self._sizes, self._memory = sizes, memory
+        self._pairs = RehearsedPairs(context, context.objective) if context.objective.task.on_pairs else None
         self._alone = ProcessGrid(context.comm.group(0, 0, 1), {AXIS: 1}, context.place)
         drawn = _NUMBERED * sizes.rows[0] + _DRAWN * max(sizes.nonzeros)
         threads = 0 if context.samples else max(1, context.options["sampler_threads"])
@@ -85,21 +144,39 @@ class RehearsedBatches(Mode):
         self._ahead = [(self._prepared(), self._feature() if has_features else None) for _ in range(ahead)]
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
+        if self._pairs is None:
+            self._step(epoch, update)
+            return 0.0
+        pairs = self._pairs.of_epoch(epoch)
+        self._step(epoch, update, self._pairs.loss(pairs, int(self._sizes.rows[-1])))
+        return 0.0
+
+    def _step(self, epoch: int, update: Callable[[], None], of_pairs: StepLoss | None = None) -> None:
+        """A step on one batch.
+
+        Args:
+            of_pairs: the loss of a batch of pairs.
+        """
         model, learned = self.context.model, self.context.learned
         model.zero_grad()
         operator, feature = self._prepared(), self._input()
-        count = int(self._sizes.rows[-1])
-        label = self.context.labels.label
-        shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
-        labels = Labels(*(self.context.place.lasting(*each) for each in shapes))
-        loss = self.context.vertex_objective.loss(operator.layout(model.num_layers), labels)
         with multiplying_by(operator, model, shrinks=self._sizes.is_layered):
-            add_gradients(model, epoch, operator, feature, loss, 1.0)
+            if of_pairs is None:
+                add_gradients(model, epoch, operator, feature, self._vertex_loss(operator), 1.0)
+            else:
+                model.epoch = epoch
+                of_pairs(model(Inputs(feature))).backward()  # type: ignore[no-untyped-call]
         if learned is not None:
             learned.row_gradient = self._given_back(feature)
             del feature
         update()
-        return 0.0
+
+    def _vertex_loss(self, operator: SampledRows | Layered | RowsOnly) -> MaskedLoss:
+        """The loss over the labels of a batch, all of which are of the training split."""
+        count, label = int(self._sizes.rows[-1]), self.context.labels.label
+        shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
+        labels = Labels(*(self.context.place.lasting(*each) for each in shapes))
+        return self.context.vertex_objective.loss(operator.layout(self.context.model.num_layers), labels)
 
     @property
     def _exchanges(self) -> bool:

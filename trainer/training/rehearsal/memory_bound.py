@@ -6,6 +6,7 @@ it fits.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from gnnloom.storage.artifacts.links import Links
@@ -46,7 +47,11 @@ def memory_bound(opened: OpenedRun, rank: int) -> int | None:
     options = config.options_of_model(shards.num_features, config.output_width(task, shards), inputs)
     kept = 0.0
     if batch is not None:
-        sizes = batch(config.own_mode_options(), len(options.pairs), rows)
+        stated = config.own_mode_options()
+        if task.on_pairs:
+            # At most all vertices are ends of the pairs of a batch.
+            stated["batch_size"], rows = rows.num_vertices, replace(rows, training=rows.num_vertices)
+        sizes = batch(stated, len(options.pairs), rows)
         # One is drawn by every thread, and at most all of the pool wait for their use.
         count += round((1 + config.pool + config.sampler_threads) * _numbers(sizes))
         kept = sizes.kept_bytes

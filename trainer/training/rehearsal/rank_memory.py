@@ -33,6 +33,7 @@ from gnnloom.trainer.data.stored_rows import PACKED
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
+from gnnloom.trainer.links.decoders.registry import DECODERS
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
@@ -47,10 +48,6 @@ from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradi
 
 logger = logging.getLogger(__name__)
 
-#: Decoders that are scalar products.
-_PRODUCTS = frozenset({"dot", "cosine", "distmult"})
-#: Others whose scores of links are rehearsed.
-_OF_LINKS = frozenset({AUTO, "mlp"})
 #: From the second epoch on, the workspace does not grow.
 _EPOCHS = 2
 #: Chunks of an array with a row per vertex that a rank sends, receives, puts in order and compresses at a time.
@@ -132,17 +129,22 @@ def why_unknown(config: TrainConfig) -> str | None:
     if kind.is_sampled and kind.batch is None:
         return f"mode {config.mode} states no sizes of its batches"
     if config.model_kind.on_edges:
-        # Edges without values would lead anywhere.
-        return f"model {config.model} takes edges, which a rehearsal has not"
+        return (
+            f"model {config.model} is a module of torch that takes edges: what it computes, and so its memory, depends"
+            " on the values of the edges, which are not read before the training"
+        )
     if not config.on_pairs:
         return None
-    if kind.is_sampled:
-        return "batches of pairs are not forecast yet"
+    if kind.is_sampled and (config.mode, config.task) != ("neighbor", "link"):
+        return f"batches of pairs of mode {config.mode} and task {config.task} are not forecast yet"
     if config.filtered_ranks:
-        return "ranks among all vertices (filtered_ranks) are not forecast yet"
+        return (
+            "ranks among all vertices (filtered_ranks) take memory for all known targets of every test pair's source,"
+            " whose number only the pairs themselves say"
+        )
     if config.exclude_targets and config.chosen_algorithm.reads is not ROW_SHARDS:
         return "edges that steps leave out of grid shards are not forecast yet"
-    if config.decoder in _PRODUCTS or (config.task == "link" and config.decoder in _OF_LINKS):
+    if config.decoder in {AUTO, *DECODERS}:
         return None
     return f"decoder {config.decoder} of task {config.task} is not forecast yet"
 
@@ -198,13 +200,14 @@ class _Rehearsal:
         num_rows = 0 if isinstance(self.shards.shards, RowShards) else len(self.labels.split)
         self.rows = rank_rows(config, context.dataset, self.shards.shards, self.comm.rank, num_rows)
         # It imports numba, which a job on the whole graph need not load.
-        from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches, stored_sizes  # noqa: PLC0415
+        from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches, pair_sizes, stored_sizes  # noqa: PLC0415
 
         samples, rank = context.samples, self.comm.rank
         if samples is not None and samples.num_batches[rank]:
             self.sizes, ahead = stored_sizes(samples, rank, reads_ahead=config.sampler_threads > 0)
         else:
-            self.sizes = batch(context.options, context.model.num_layers, self.rows)
+            stated = pair_sizes(context, batch, self.rows) if config.on_pairs else None
+            self.sizes = stated or batch(context.options, context.model.num_layers, self.rows)
             ahead = self.sizes.most_others(config.pool, config.sampler_threads)
         mode = RehearsedBatches(context, self.sizes, self.memory, ahead)
         self.batches = self.memory.held - before
