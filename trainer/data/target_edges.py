@@ -241,12 +241,14 @@ class TargetEntries:
         self._of_number = of_number[order]
         del of_number
         self._weight = None if entries.weight is None else entries.weight[order]
-        self._offset = np.searchsorted(block[order], np.arange(len(shapes) + 1))
+        # Of one dtype, as another one makes a copy of the longer array.
+        self._offset = np.searchsorted(block[order], np.arange(len(shapes) + 1).astype(block.dtype))
+        del order
         # The steps of the entries' pairs, and what said so, of the last epoch.
         self._step: NDArray[Any] = np.empty(0, np.uint8)
         self._step_of: StepOf | None = None
         # Not found again in every step, as pairs seldom occur twice.
-        self._repeats = bool(self._is_repeated(np.arange(len(order))).any())
+        self._repeats = self._has_repeats()
 
     def __len__(self) -> int:
         return len(self._row)
@@ -281,6 +283,14 @@ class TargetEntries:
             answer[start : start + len(numbers)] = ask(numbers)
         found: NDArray[Any] = answer[self._of_number]
         return found
+
+    def _has_repeats(self) -> bool:
+        """Whether several pairs stand for an entry. In less memory than :meth:`_is_repeated` of all takes."""
+        same = self._row[1:] == self._row[:-1]
+        same &= self._column[1:] == self._column[:-1]
+        first = self._offset[:-1]
+        same[first[(first > 0) & (first < len(self))] - 1] = False
+        return bool(same.any())
 
     def _is_repeated(self, kept: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(len(kept),) bool, whether an entry is the same as the one before it."""
