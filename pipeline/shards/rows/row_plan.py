@@ -362,7 +362,8 @@ class _RowPlan:
             reads = len(self._graphs) * routed_bytes(own, nonzeros, entry)
             opens = sum(plan.opens((position, position + 1)) for plan in self._row_plans)
             listed = min(self._found(rank), 3 * LISTED_COLUMNS)
-            memory = self._held(rank) + _FOUND_COPIES * self._numbers.dtype.itemsize * listed
+            copies = _FOUND_COPIES * listed + 2 * min(self.parts.nonzeros[rank], SEGMENT_NONZEROS)
+            memory = self._held(rank) + self._numbers.dtype.itemsize * copies
             lanes = tuple(plan.lane(task) for plan in self._found_plans)
             needs = Needs(reads, found, opens, memory)
             name = find_name(rank, number)

@@ -1,0 +1,76 @@
+"""Tasks of row shards hold what their plan says, and no more for a larger rank."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scale.counted_cluster import MeteredCluster
+
+from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_plan, row_rank
+from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.shards.shard_source import ShardSource
+from gnnloom.pipeline.shuffle import mapped_vectors, runs
+from gnnloom.pipeline.tasks.phase import count
+from gnnloom.pipeline.tasks.sizes import PartSizes
+from gnnloom.storage import Catalog
+from support.graphs import random_adjacency, store_graph, store_vertices
+from support.partitions import random_parts, store_partition
+
+#: Bytes of a range, of a chunk, and of what is read or joined at once.
+RANGE_BYTES, STEP_BYTES = 1 << 20, 1 << 16
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that divide a graph of a million entries as the real ones divide a large graph."""
+    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", STEP_BYTES)
+    monkeypatch.setattr(mapped_vectors, "_STEP_BYTES", STEP_BYTES)
+    monkeypatch.setattr(runs, "BLOCK_BYTES", STEP_BYTES)
+    monkeypatch.setattr(row_plan, "CHUNK_BYTES", STEP_BYTES)
+    monkeypatch.setattr(row_plan, "RANGE_BYTES", RANGE_BYTES)
+    monkeypatch.setattr(row_entries, "_PENDING_IDS", STEP_BYTES // 8)
+    for module in (row_entries, row_rank, row_plan):
+        monkeypatch.setattr(module, "SEGMENT_NONZEROS", STEP_BYTES // 4)
+    for module in (row_halo, row_plan):
+        monkeypatch.setattr(module, "LISTED_COLUMNS", STEP_BYTES // 8)
+        monkeypatch.setattr(module, "JOINED_BYTES", 4 * STEP_BYTES)
+    monkeypatch.setattr(row_plan, "WRITING_BYTES", 16 * STEP_BYTES)
+    monkeypatch.setattr(row_entries.Places, "MOST_RANGES", 1 << 10)
+
+
+def held_bytes(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, num_vertices: int, reorder: str
+) -> dict[str, tuple[int, int]]:
+    """The most bytes that a task of each function held, and was planned to hold."""
+    dataset = catalog.create(f"g-{num_vertices}")
+    adjacency = random_adjacency(num_vertices, 20 * num_vertices, 1, symmetric=True)
+    # Rows of all ranges in every block.
+    graph = store_graph(dataset, adjacency, symmetric=True, num_blocks=num_vertices // 5000)
+    feature = np.random.default_rng(1).random((num_vertices, 8))
+    store_vertices(dataset, feature, None, None)
+    partition = store_partition(dataset, graph, random_parts(num_vertices, 2, 1), 2)
+    cluster = MeteredCluster(monkeypatch)
+    shard_rows(dataset, partition, cluster, reorder=reorder)
+    source = ShardSource.of(graph, dataset.vertices(), None)
+    functions = {
+        "find_halo": "find halos",
+        "shard_rank": "shard",
+        "write_range": "write rows",
+        "join_ranges": "join rows",
+        "write_send_lists": "send lists",
+    }
+    planned = {phase.phase: phase for phase in count(row_phases(source, PartSizes.of(partition), RowPlaces(), reorder))}
+    held = {phase.where[1]: phase.held for phase in cluster.phases if phase.held}
+    assert len(held["write_range"]) >= num_vertices // 5000
+    return {name: (max(held[name]), planned[phase].most_memory) for name, phase in functions.items()}
+
+
+@pytest.mark.parametrize("reorder", ["degree", pytest.param("none", marks=pytest.mark.long)])
+def test_tasks_of_a_rank_of_many_ranges_hold_what_is_planned(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str
+) -> None:
+    for name, (held, planned) in held_bytes(catalog, monkeypatch, 40_000, reorder).items():
+        assert held <= planned, name
+        # Whatever the size of the rank.
+        assert planned <= RANGE_BYTES + 25 * STEP_BYTES, name
