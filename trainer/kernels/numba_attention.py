@@ -89,11 +89,12 @@ class NumbaEdgeSoftmax(PatternSoftmax):
                 attended = self._arrays(given._replace(target=gradient.rows))
                 _column_gradients(*by_column, attended, output, of_values, of_source, of_target[number], start, stop)
                 return
-            shared = self._arrays(given), numbers, output
+            attended, part = self._arrays(given), of_source[number]
             if sweep is Sweep.DYNAMIC_COLUMNS:
-                _dynamic_columns(*by_column, *shared, of_values, of_source[number], start, stop)
+                _dynamic_columns(*by_column, attended, numbers, output, of_values, part, start, stop)
             else:
-                _dynamic_rows(self._indptr, self._indices, *shared, of_target, of_source[number], start, stop)
+                by_row = self._indptr, self._indices
+                _dynamic_rows(*by_row, attended, numbers, output, of_target, part, start, stop)
 
         self._place.threads.run(kernel, ranges)
 

@@ -40,11 +40,10 @@ def _model(
     *,
     dims: tuple[int, ...] = DIMS,
     heads: int = HEADS,
-    dtype: torch.dtype = torch.float64,
 ) -> Model:
     dataset = given.store(Catalog(folder / "catalog"), 1)
     shard = dataset.row_shards(parts=1).shard(0)
-    place = Place(dtype, threads)
+    place = Place(torch.float64, threads)
     normalization = settled_normalization(kind.removesuffix("v2"), "auto")
     operator = PointToPoint(MpiCommunicator(MPI.COMM_SELF), shard, normalization, place)
     own = {"heads": heads, "negative_slope": 0.2, "attention": "v2" if kind == "gatv2" else "v1"}
@@ -54,7 +53,7 @@ def _model(
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
         if not name.startswith("weights"):  # biases start at 0, which would hide mistakes
-            parameter.data.copy_(torch.randn(parameter.shape, generator=generator, dtype=dtype))
+            parameter.data.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
     return model
 
 
@@ -131,15 +130,15 @@ def test_scores_and_gradients_equal_those_of_pyg(tmp_path: Path, name: str, kind
     _compare(PROBLEMS[name], _model(PROBLEMS[name], kind, tmp_path), kind)
 
 
-#: Numbers of neighbors of a hub, and of those of which another hub is a neighbor.
+#: Neighbors of a hub.
 HUB = 1_000_000
 
 
 def _hubs() -> Problem:
-    """A row with a million entries, a column with nearly as many, and isolated vertices."""
+    """A vertex with a million in-neighbors, which is that of nearly as many, and isolated vertices."""
     others = np.arange(10, HUB + 10)
     rows = np.concatenate([np.zeros(HUB, np.int64), others[:-5]])
-    columns = np.concatenate([others, np.ones(HUB - 5, np.int64)])
+    columns = np.concatenate([others, np.zeros(HUB - 5, np.int64)])
     n = HUB + 10
     adjacency = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
     adjacency.sort_indices()
@@ -148,23 +147,21 @@ def _hubs() -> Problem:
     return Problem("hubs", adjacency, False, feature, label, np.ones(n, np.int64))
 
 
+# In float64: a float32 sum of a million equal numbers, one after the other, has an error of 1e-3.
 @pytest.mark.long
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("heads", [1, 8])
 @pytest.mark.parametrize("kind", ["gat", "gatv2"])
-def test_attention_over_a_million_neighbors_equals_that_of_pyg(
-    tmp_path: Path, kind: str, heads: int, dtype: torch.dtype
-) -> None:
+def test_attention_over_a_million_neighbors_equals_that_of_pyg(tmp_path: Path, kind: str, heads: int) -> None:
     given = _hubs()
-    model = _model(given, kind, tmp_path, threads=2, dims=(3, 8, 3), heads=heads, dtype=dtype)
-    _compare(given, model, kind, tolerance=1e-5)
+    model = _model(given, kind, tmp_path, threads=2, dims=(3, 8, 3), heads=heads)
+    _compare(given, model, kind, tolerance=1e-8)
 
 
 def _compare(given: Problem, model: Model, kind: str, tolerance: float | None = None) -> None:
-    """Compare scores and all gradients with those of PyG's layers, which compute in float64.
+    """Compare scores and all gradients with those of PyG's layers.
 
     Args:
-        tolerance: relative to the largest number; some units in the last place by default.
+        tolerance: relative to the largest number, or to 1; some units in the last place by default.
     """
     layers = _pyg_layers(model, kind)
 
@@ -172,13 +169,14 @@ def _compare(given: Problem, model: Model, kind: str, tolerance: float | None = 
         if tolerance is None:
             close(found, expected, steps=len(layers), message=message)
         else:
-            allowed = tolerance * float(expected.abs().max())
-            np.testing.assert_allclose(found.double(), expected, rtol=0, atol=allowed, err_msg=message)
+            # Sums of a million numbers may cancel out.
+            allowed = tolerance * max(1.0, float(expected.abs().max()))
+            np.testing.assert_allclose(found, expected, rtol=0, atol=allowed, err_msg=message)
 
     matrix = given.adjacency.tocoo()
     edges = torch.from_numpy(np.stack([matrix.col, matrix.row]).astype(np.int64))
-    feature = torch.tensor(given.feature)
-    mine, theirs = (feature.to(dtype).requires_grad_() for dtype in (model.dtype, torch.float64))
+    feature = torch.tensor(given.feature).double()
+    mine, theirs = feature.clone().requires_grad_(), feature.clone().requires_grad_()
     found, expected = model(Inputs(mine)), theirs
     for number, layer in enumerate(layers):
         expected = layer(expected, edges)
@@ -186,7 +184,7 @@ def _compare(given: Problem, model: Model, kind: str, tolerance: float | None = 
             expected = torch.nn.functional.elu(expected) if "gat" in kind else torch.relu(expected)
     assert_close(found.detach(), expected.detach())
     weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    torch.autograd.backward([(found * weight.to(found.dtype)).sum()])
+    torch.autograd.backward([(found * weight).sum()])
     torch.autograd.backward([(expected * weight).sum()])
     assert mine.grad is not None
     assert theirs.grad is not None
