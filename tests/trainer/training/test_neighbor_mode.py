@@ -148,8 +148,8 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         }
         for kind, options in kinds.items():
             for version in ATTENTION:
-                run, given = f"{version}-{kind}-{ranks}", {**attending, **options, "attention": version}
-                configs.append(neighbor_config(catalog, "directed", ranks, run, **given))
+                run, attention = f"{version}-{kind}-{ranks}", {**attending, **options, "attention": version}
+                configs.append(neighbor_config(catalog, "directed", ranks, run, **attention))
     return Results(catalog, configs, folder, chosen)
 
 
