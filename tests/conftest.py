@@ -29,8 +29,6 @@ _CONCERNED = {
 }
 #: How many of the slowest tests are listed, and where.
 _SLOWEST, _DURATIONS = 60, Path(__file__).parents[1] / "build" / "durations.txt"
-#: Thresholds of the garbage collector while tests run.
-_GARBAGE = (10_000, 20, 50)
 #: Folder of a `sitecustomize`, which every Python loads that finds it on its path.
 _UNSYNCED = Path(__file__).parent / "support" / "unsynced"
 
@@ -82,8 +80,6 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     """Leave out what the tests import, and the tests themselves, when garbage is looked for: a tenth of the time."""
     gc.freeze()
-    # Plans of large graphs have 10^5 tasks. By default, a tenth of the time of their tests is to look for garbage.
-    gc.set_threshold(*_GARBAGE)
     gc.enable()
 
 

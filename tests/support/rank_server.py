@@ -65,11 +65,16 @@ def _load() -> None:
     import numcodecs  # noqa: F401
     import torch.utils._device  # noqa: F401
 
-    import gnnloom.trainer.__main__
+    # Not the program itself, gnnloom.trainer.__main__: running a module that is imported already prints a warning.
+    import gnnloom.trainer.comm.ending
+    import gnnloom.trainer.comm.transports.mpi
+    import gnnloom.trainer.job.arguments
+    import gnnloom.trainer.job.stop
     import gnnloom.trainer.kernels.c.edge_softmax
     import gnnloom.trainer.planner.candidates
     import gnnloom.trainer.training.loop
-    import gnnloom.trainer.training.predict  # noqa: F401
+    import gnnloom.trainer.training.predict
+    import gnnloom.trainer.training.propagate  # noqa: F401
     from gnnloom.storage.format import files
     from gnnloom.storage.shards.grid_window import load_kernels
     from support.this_thread import ThisThread

@@ -282,7 +282,7 @@ def test_the_adjacency_is_not_read(catalog: Catalog, monkeypatch: pytest.MonkeyP
         for name in ("_csr", "_stored", "_offsets"):
             patch.setattr(RowShard, name, refuse)
         # What is rehearsed has shards of its own.
-        patch.setattr("gnnloom.trainer.training.loop.check_fits", lambda *_: None)
+        patch.setattr("gnnloom.trainer.training.loop.check_fits", lambda *_, **__: None)
         train(LoneCommunicator(), given)
         predict(LoneCommunicator(), PredictConfig.of_training(given, shards=None, checkpoint="last"))
     assert set(read) == {"vertex", "label", "split"} | ({"feature"} if mode == "full" else set())

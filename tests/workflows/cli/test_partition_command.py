@@ -21,7 +21,7 @@ def partition(folder: Path, *arguments: str) -> dict[str, Any]:
     command = ["--catalog", str(folder), "partition", "web", *arguments, "--workers", "0", "--json"]
     done = CliRunner().invoke(cli, command, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    content = json.loads(done.output)
+    content = json.loads(done.stdout)
     assert isinstance(content, dict)
     return content
 

@@ -27,6 +27,11 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def table_of(path: Path) -> dict[str, NDArray[Any]]:
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Runs on an undirected graph with names, and on a directed one with numbers as ids that have gaps."""
@@ -94,7 +99,7 @@ def test_pairs_of_a_file_are_scored_in_its_order_by_their_names(root: Path, tmp_
         np.testing.assert_allclose(np.load(out), expected, rtol=1e-12)
         return
     if suffix == ".npz":
-        table = dict(np.load(out))
+        table = table_of(out)
     elif suffix == ".parquet":
         table = {name: np.array(values) for name, values in pyarrow.parquet.read_table(out).to_pydict().items()}
     else:
@@ -153,7 +158,7 @@ def test_listed_vertices_are_found_by_name_in_their_order_and_shown(root: Path, 
     assert f"{first[0]['score']:.4g}" in text
     opened(root, "named/run")
     gnnloom.predict("named/run", top=3, of=tmp_path / "of.txt", out=tmp_path / "best.npz", catalog=root)
-    np.testing.assert_array_equal(np.load(tmp_path / "best.npz")["source"], np.repeat(listed, 3))
+    np.testing.assert_array_equal(table_of(tmp_path / "best.npz")["source"], np.repeat(listed, 3))
 
 
 def test_fewer_targets_than_wanted_are_all_that_there_are(root: Path, tmp_path: Path) -> None:
@@ -176,7 +181,7 @@ def test_pairs_get_a_class_or_a_number_by_their_ids(root: Path, tmp_path: Path) 
     file = write_csv(tmp_path / "pairs.csv", [[10 * u, 10 * v, 1.5] for u, v in pairs.tolist()])
     run = opened(root, "directed/run")
     call(root, "predict", "directed/run", "--pairs", file, "--out", str(tmp_path / "classes.npz"))
-    found, scores = np.load(tmp_path / "classes.npz"), run.score(pairs)
+    found, scores = table_of(tmp_path / "classes.npz"), run.score(pairs)
     state, vector = run.state_dict(), run.predictions()
     hidden = np.maximum(0, vector[pairs[:, 0]] * vector[pairs[:, 1]] @ weights(state, 0)[0].T + weights(state, 0)[1])
     np.testing.assert_allclose(scores, hidden @ weights(state, 1)[0].T + weights(state, 1)[1], rtol=1e-10, atol=1e-13)

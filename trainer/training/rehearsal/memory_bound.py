@@ -43,7 +43,8 @@ def memory_bound(opened: OpenedRun, rank: int) -> int | None:
     # A row that several ranks need is sent to each of them.
     count = (1 + config.ranks) * rows.num_vertices + rows.nnz
     batch, inputs = config.mode_kind.batch, len(config.steps) if config.mode_kind.reads_rows else 1
-    task = config.task_of(shards, shards, shards.artifact.path)
+    # What this rank has of the vertices, so that no list of another rank is read.
+    task = config.task_of(opened.shards.vertex_rows("rows", (0, 0)), shards, shards.artifact.path)
     options = config.options_of_model(shards.num_features, config.output_width(task, shards), inputs)
     kept = 0.0
     if batch is not None:
