@@ -132,7 +132,8 @@ def _computed(case: Case, number: int, num_threads: int) -> list[Tensor]:
     return [output, of_values, of_source, of_target]
 
 
-def _expected(case: Case) -> list[NDArray[np.float64]]:
+def _expected(case: Case) -> list[tuple[NDArray[np.float64], float]]:
+    """What :func:`_computed` returns, each with the largest sum of the magnitudes of what is added in one number."""
     values, source, target, gradient = (tensor.double().numpy() for tensor in case.tensors())
     if case.dynamic:
         total = target[:, None] + values[None]
@@ -148,15 +149,23 @@ def _expected(case: Case) -> list[NDArray[np.float64]]:
     highest = np.where(has_columns, masked.max(1), 0)
     weights = np.exp(masked - highest[:, None])
     weights /= np.maximum(weights.sum(1, keepdims=True), 1)
-    of_weights = np.einsum("ihd,jhd->ijh", gradient, values)
-    of_scores = weights * (of_weights - (weights * of_weights).sum(1, keepdims=True))
-    output, of_values = (np.einsum("ijh,jhd->ihd", weights, values), np.einsum("ijh,ihd->jhd", weights, gradient))
-    if case.dynamic:
-        of_total = of_scores[..., None] * source * slopes
-        of_vectors = np.einsum("ijh,ijhd->hd", of_scores, slopes * total)
-        return [output, of_values + of_total.sum(0), of_vectors, of_total.sum(1)]
-    of_scores *= slopes
-    return [output, of_values, of_scores.sum(0), of_scores.sum(1)]
+
+    def gradients(values: NDArray[Any], gradient: NDArray[Any], source: NDArray[Any], sign: int) -> list[NDArray[Any]]:
+        """With magnitudes and a sign of 1, everything is added that is else subtracted."""
+        of_weights = np.einsum("ihd,jhd->ijh", gradient, values)
+        of_scores = weights * (of_weights + sign * (weights * of_weights).sum(1, keepdims=True))
+        output, of_values = (np.einsum("ijh,jhd->ihd", weights, values), np.einsum("ijh,ihd->jhd", weights, gradient))
+        if case.dynamic:
+            of_total = of_scores[..., None] * source * slopes
+            activation = slopes * (total if sign < 0 else np.abs(total))
+            of_vectors = np.einsum("ijh,ijhd->hd", of_scores, activation)
+            return [output, of_values + of_total.sum(0), of_vectors, of_total.sum(1)]
+        of_scores = of_scores * slopes
+        return [output, of_values, of_scores.sum(0), of_scores.sum(1)]
+
+    exact = gradients(values, gradient, source, -1)
+    magnitudes = gradients(*(np.abs(each) for each in (values, gradient, source)), 1)
+    return [(each, float(most.max(initial=0.0))) for each, most in zip(exact, magnitudes, strict=True)]
 
 
 @settings(max_examples=30, deadline=None)
@@ -165,14 +174,10 @@ def test_attention_and_its_gradients_are_those_of_dense_arrays(case: Case, num_t
     # A score has rounding errors of its own size, and a weight as many as the score has.
     width = case.scale if case.dtype != torch.bfloat16 else max(1.0, case.scale / 2**16)
     tolerance = 40 * torch.finfo(case.dtype).eps * width
-    # The output is rounded before gradients of scores are formed with it. Dynamic attention multiplies these by its
-    # vectors, which are as large as scores, for the gradients of the values of columns and of rows.
-    by_vectors = 40 * torch.finfo(case.dtype).eps * case.scale if case.dynamic else 0.0
-    least = (0, by_vectors, 0, by_vectors)
     found = [_computed(case, number, num_threads) for number in range(1 + len(library.all_libraries()))]
     for implementation in found:
-        for tensor, reference, always in zip(implementation, _expected(case), least, strict=True):
-            allowed = max(tolerance * max(1.0, float(np.abs(reference).max(initial=0.0))), always)
+        for tensor, (reference, magnitude) in zip(implementation, _expected(case), strict=True):
+            allowed = tolerance * max(1.0, magnitude)
             np.testing.assert_allclose(tensor.double().numpy(), reference, rtol=0, atol=allowed)
     for other in found[2:]:
         assert all(torch.equal(*pair) for pair in zip(found[1], other, strict=True))
