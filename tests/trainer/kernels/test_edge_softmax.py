@@ -164,7 +164,7 @@ def _expected(case: Case) -> list[tuple[NDArray[np.float64], float]]:
         return [output, of_values, of_scores.sum(0), of_scores.sum(1)]
 
     exact = gradients(values, gradient, source, -1)
-    magnitudes = gradients(*(np.abs(each) for each in (values, gradient, source)), 1)
+    magnitudes = gradients(np.abs(values), np.abs(gradient), np.abs(source), 1)
     return [(each, float(most.max(initial=0.0))) for each, most in zip(exact, magnitudes, strict=True)]
 
 
