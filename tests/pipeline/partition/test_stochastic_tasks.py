@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
@@ -170,11 +171,13 @@ def test_the_client_holds_nothing_of_the_size_of_the_pins(
     catalog: Catalog, batches: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_partition, "fit_apart", fit_at_random)
-    options = replace(WALK, batches=batches)
+    options, cluster = replace(WALK, batches=batches), _Between()
+    adjacency = random_adjacency(1000, 200_000, 0, symmetric=True)
+    first, dataset = catalog.create("first"), catalog.create("g")
     # Imports and compiles what is needed.
-    partition(catalog, "first", InProcessCluster(), options)
-    dataset, cluster = catalog.create("g"), _Between()
-    graph = store_graph(dataset, random_adjacency(1000, 200_000, 0, symmetric=True), symmetric=True)
+    partition_graph(first, store_graph(first, adjacency, symmetric=True), options, InProcessCluster())
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    gc.collect()
     tracemalloc.start()
     try:
         partition_graph(dataset, graph, options, cluster)
