@@ -132,7 +132,7 @@ def hard_phases(
     """The phases that copy pairs and that find negatives.
 
     Args:
-        graph: folders of the graph whose edges are no negatives and, if it is directed, of its transpose.
+        graph: folders of the graph and, if it is directed, of its transpose; its edges are never negatives.
     """
     tasks = []
     for split in _JUDGED:

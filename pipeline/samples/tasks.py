@@ -14,7 +14,8 @@ from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.samples import PACKED, pack_structure, rank_path, segment_path
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
-from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, ArrayRecord, write_array
+from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm
+from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.mapped_rows import take_rows
 from gnnloom.storage.matrix.layered import LayeredBatch
@@ -125,7 +126,7 @@ def _write_features(
     """Write the features of vertices in this order, a chunk in memory at a time."""
     feature: NDArray[Any] = map_vertices(inputs.vertices)["feature"]
     shape = (sum(map(len, vertices)), feature.shape[1])
-    appender = ArrayAppender(writer.path, path, shape, feature.dtype, (dim, "feature"))
+    appender = ArrayAppender(writer.path, ArrayForm(path, shape, feature.dtype.name, (dim, "feature")))
     step = inputs.chunk_rows
     for some in vertices:
         for start in range(0, len(some), step):

@@ -1,7 +1,8 @@
-"""Arrays that several tasks write, each a range of rows of any length: with the bytes and the digest of one writer.
+"""Arrays that are written from ranges of rows of any size, by one task or by several: with the same bytes and digest.
 
-A task writes the chunks that lie within its rows. The rows of a chunk that it shares with others are its *edges*, which
-it gives to the one that joins the pieces. That one writes the shared chunks, and computes the digest of all rows.
+Each of several tasks has a range of the rows, and writes the chunks that lie within it. The rows of a chunk that it
+shares with others are its *edges*, which it leaves to the task that joins the pieces. That task writes the shared
+chunks, and computes the digest of all rows.
 """
 
 from __future__ import annotations
@@ -30,23 +31,24 @@ class ArrayForm:
         path: path of the array below the folder of the artifact.
         shape: sizes of the dimensions.
         dims: names of the dimensions.
+        chunk_rows: rows per chunk; None for chunks of the default size.
     """
 
     path: str
     shape: tuple[int, ...]
     dtype: str
     dims: tuple[str, ...]
+    chunk_rows: int | None = None
 
     @property
     def metadata(self) -> ArrayMetadata:
-        """With chunks of the default size."""
-        return new_metadata(self.shape, self.dtype, self.dims)
+        return new_metadata(self.shape, self.dtype, self.dims, self.chunk_rows)
 
     def opened(self, root: Path, *, is_alone: bool) -> ChunkWriter:
         """Write to the array, which is created.
 
         Args:
-            is_alone: whether there is no other writer; if there are, the first one creates it.
+            is_alone: whether this is the only writer; otherwise the first of them creates the array.
         """
         where, metadata = root / self.path, self.metadata
         if is_alone:
@@ -70,23 +72,29 @@ class Edge(NamedTuple):
     rows: NDArray[Any]
 
 
-class PieceAppender:
-    """Writes a range of rows of an array from ranges of any size; holds at most one chunk in memory.
+class ArrayAppender:
+    """Writes an array of known length, or a piece of it, from rows in order; holds at most one chunk in memory.
 
-    Used by one process: call :meth:`append` with rows in order, then :meth:`close`.
+    Used by one process: call :meth:`append` with any number of rows at a time, then :meth:`close`.
     """
 
     def __init__(
-        self, root: Path, form: ArrayForm, rows: tuple[int, int], leave: Callable[[Edge], None] | None = None
+        self,
+        root: Path,
+        form: ArrayForm,
+        piece: tuple[int, int] | None = None,
+        leave: Callable[[Edge], None] | None = None,
     ) -> None:
-        """Begin with the first of some rows.
+        """Begin with the first row.
 
         Args:
-            rows: first and last (exclusive) row.
-            leave: keeps an edge for the one who joins the pieces; called at most twice, and the rows of the edge change
-                afterwards. None if there is no other writer: the range has all rows.
+            root: folder of the artifact.
+            piece: first and last (exclusive) row of one of several writers; by default all rows.
+            leave: keeps an edge for :func:`join_pieces`; called at most twice, and the rows of the edge change
+                afterwards. None if there is no other writer.
         """
-        self._form, self._rows, self._at, self._leave = form, rows, rows[0], leave
+        rows = (0, form.shape[0]) if piece is None else piece
+        self._where, self._form, self._rows, self._at, self._leave = root / form.path, form, rows, rows[0], leave
         self._metadata = form.metadata
         self._chunks = form.opened(root, is_alone=leave is None)
         self._pending: Array = np.empty((self._metadata.chunks[0], *form.shape[1:]), self._metadata.dtype)
@@ -105,9 +113,7 @@ class PieceAppender:
             InputError: the range has no room for these rows.
         """
         if self._at + len(rows) > self._rows[1]:
-            raise InputError(
-                f"{self._form.path}: {self._at + len(rows)} rows appended to a range up to {self._rows[1]}"
-            )
+            raise InputError(f"{self._where}: {self._at + len(rows)} rows appended to {self._room}")
         taken, length = 0, self._metadata.chunks[0]
         while taken < len(rows):
             end = min(self._at // length * length + length, self._form.shape[0])
@@ -124,12 +130,16 @@ class PieceAppender:
             InputError: fewer rows were appended than the range has.
         """
         if self._at != self._rows[1]:
-            raise InputError(f"{self._form.path}: rows up to {self._at} appended to a range up to {self._rows[1]}")
+            raise InputError(f"{self._where}: rows up to {self._at} appended to {self._room}")
         self._flush(is_whole=False)
         # An array of one writer is one piece, even without rows.
         written = self._rows if self._leave is None else self._written
         pieces = [Piece(*written, self._hash.hexdigest(), "".join(self._checksums))] if written else []
         return record_of(self._form.path, self._metadata, *pieces)
+
+    @property
+    def _room(self) -> str:
+        return f"a range up to {self._rows[1]} of an array of {self._form.shape[0]}"
 
     def _flush(self, *, is_whole: bool = True) -> None:
         first, rows = self._at - self._filled, self._pending[: self._filled]
@@ -138,7 +148,7 @@ class PieceAppender:
             return
         if not is_whole or first % self._metadata.chunks[0]:
             if self._leave is None:
-                raise InputError(f"{self._form.path}: the only writer left rows from {first} on")
+                raise InputError(f"{self._where}: the only writer left rows from {first} on")
             self._leave(Edge(first, rows))
             return
         self._checksums.append(self._chunks.write(first, rows))

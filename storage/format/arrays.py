@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter
 __all__ = [
     "CHUNK_BYTES",
     "Array",
-    "ArrayAppender",
     "ArrayReader",
     "ArrayRecord",
     "Piece",
@@ -190,76 +189,6 @@ def write_array(
         The record of the array, with all rows as one piece.
     """
     return _write(root, path, _create(root / path, data.shape, data.dtype, dims, chunk_rows, codec), 0, data)
-
-
-class ArrayAppender:
-    """Writes an array of known length from ranges of rows of any size; holds at most one chunk in memory.
-
-    Used by one process for one array: call :meth:`append` with rows in order, then :meth:`close`.
-    """
-
-    def __init__(
-        self,
-        root: Path,
-        path: str,
-        shape: Sequence[int],
-        dtype: np.dtype[Any] | type[Any] | str,
-        dims: Sequence[str],
-        chunk_rows: int | None = None,
-    ) -> None:
-        self._where = root / path
-        array = _create(self._where, shape, dtype, dims, chunk_rows, DEFAULT_CODEC)
-        self._record = record_of(path, array)
-        self._chunks = ChunkWriter(self._where, array)
-        # The digest grows with the chunks: hashing the array at the end would mean reading it again.
-        self._hash = xxhash.xxh3_128()
-        self._pending = np.empty((array.chunks[0], *self._record.shape[1:]), dtype=self._record.dtype)
-        self._checksums: list[str] = []
-        self._filled = 0
-        self._written = 0
-
-    def append(self, rows: Array) -> None:
-        """Add rows at the end; a chunk is written as soon as it is full.
-
-        Args:
-            rows: (count, ...), of any length.
-
-        Raises:
-            InputError: the array has no room for these rows.
-        """
-        taken = 0
-        while taken < len(rows):
-            count = min(len(self._pending) - self._filled, len(rows) - taken)
-            self._pending[self._filled : self._filled + count] = rows[taken : taken + count]
-            self._filled += count
-            taken += count
-            if self._filled == len(self._pending):
-                self._flush()
-
-    def close(self) -> ArrayRecord:
-        """Write the last chunk and return the record of the whole array.
-
-        Raises:
-            InputError: fewer or more rows were appended than the array has.
-        """
-        self._flush()
-        if self._written != self._record.shape[0]:
-            raise InputError(f"{self._where}: {self._written} rows appended to an array of {self._record.shape[0]}")
-        piece = Piece(0, self._written, self._hash.hexdigest(), "".join(self._checksums))
-        return replace(self._record, pieces=(piece,))
-
-    def _flush(self) -> None:
-        if not self._filled:
-            return
-        stop = self._written + self._filled
-        # Checked before the write: a chunk past the end would be a file that no record mentions.
-        if stop > self._record.shape[0]:
-            raise InputError(f"{self._where}: {stop} rows appended to an array of {self._record.shape[0]}")
-        block = self._pending[: self._filled]
-        self._checksums.append(self._chunks.write(self._written, block))
-        self._hash.update(bytes_of(block))
-        self._written = stop
-        self._filled = 0
 
 
 class ArrayReader:

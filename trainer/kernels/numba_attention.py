@@ -296,6 +296,26 @@ def _accumulate_dynamic(
 
 
 @njit(cache=True, nogil=True)
+def _add_slopes(
+    value: Dense, target: Dense, vector: Dense, slope: Any, numbers: Dense, gradient: Dense, slopes: Dense
+) -> Any:
+    """Add the gradient of z + t through one entry and head, but for the factor a, and return the entry's weight.
+
+    Args:
+        numbers: (3,) maximum, inverse of the total, and the sum of the output times its gradient, of the row.
+        gradient: (dim,) of the row's output.
+    """
+    weight = np.exp(_dynamic_score(value, target, vector, slope) - numbers[0]) * numbers[1]
+    of_weight = -numbers[2]
+    for each in range(len(vector)):
+        of_weight += widened(value[each]) * widened(gradient[each])
+    for each in range(len(vector)):
+        total = widened(value[each]) + widened(target[each])
+        slopes[each] += _leaky(weight * of_weight, total, slope)
+    return weight
+
+
+@njit(cache=True, nogil=True)
 def _dynamic_columns(
     column_indptr: NDArray[np.int64],
     rows: NDArray[Any],
@@ -317,16 +337,10 @@ def _dynamic_columns(
         for entry in range(column_indptr[column], column_indptr[column + 1]):
             row = rows[entry]
             for head in range(heads):
-                value = values[column, head]
-                score = _dynamic_score(value, target[row, head], vector[head], slope)
-                weight = np.exp(score - numbers[row, 0, head]) * numbers[row, 1, head]
-                of_weight = -numbers[row, 2, head]
+                gradient, given = output[row, head], (vector[head], slope, numbers[row, :, head])
+                weight = _add_slopes(values[column, head], target[row, head], *given, gradient, slopes[head])
                 for each in range(dim):
-                    of_weight += widened(value[each]) * widened(output[row, head, each])
-                for each in range(dim):
-                    sums[head, each] += weight * widened(output[row, head, each])
-                    total = widened(value[each]) + widened(target[row, head, each])
-                    slopes[head, each] += _leaky(weight * of_weight, total, slope)
+                    sums[head, each] += weight * widened(gradient[each])
         for head in range(heads):
             for each in range(dim):
                 found = sums[head, each] + vector[head, each] * slopes[head, each]
@@ -354,15 +368,8 @@ def _dynamic_rows(
         slopes[:] = 0
         for entry in range(indptr[row], indptr[row + 1]):
             for head in range(heads):
-                value = values[indices[entry], head]
-                score = _dynamic_score(value, target[row, head], vector[head], slope)
-                weight = np.exp(score - numbers[row, 0, head]) * numbers[row, 1, head]
-                of_weight = -numbers[row, 2, head]
-                for each in range(dim):
-                    of_weight += widened(value[each]) * widened(output[row, head, each])
-                for each in range(dim):
-                    total = widened(value[each]) + widened(target[row, head, each])
-                    slopes[head, each] += _leaky(weight * of_weight, total, slope)
+                gradient, given = output[row, head], (vector[head], slope, numbers[row, :, head])
+                _add_slopes(values[indices[entry], head], target[row, head], *given, gradient, slopes[head])
         for head in range(heads):
             for each in range(dim):
                 # LeakyReLU(u) is its slope times u = z + t: the parts of z and t are added by column and by row.

@@ -15,7 +15,8 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import rows_that_fit
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
-from gnnloom.storage.format.arrays import ArrayAppender, write_array
+from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm
+from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import split_range
@@ -100,7 +101,8 @@ def _segments(task: WriteCellTask, files: OpenFiles) -> list[Segment]:
 
 def _appender(task: WriteCellTask, name: str, num_entries: int, dtype: np.dtype[np.generic]) -> ArrayAppender:
     chunk_rows = crop_chunk_rows(num_entries, dtype.itemsize)
-    return ArrayAppender(task.writer.path, f"{task.path}/{name}", (num_entries,), dtype, ("nonzero",), chunk_rows)
+    form = ArrayForm(f"{task.path}/{name}", (num_entries,), dtype.name, ("nonzero",), chunk_rows)
+    return ArrayAppender(task.writer.path, form)
 
 
 def _append_sorted(

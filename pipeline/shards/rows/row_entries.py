@@ -20,7 +20,7 @@ from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 
-#: Bytes of nonzeros that a task holds as it read them, unless one row has more: somewhat more than those of a range.
+#: Bytes of nonzeros that a task holds as they were routed, unless a single row has more. A range has a little less.
 BATCH_BYTES = 48 << 20
 #: Nonzeros that are renumbered at once.
 SEGMENT_NONZEROS = 1 << 19

@@ -24,7 +24,8 @@ from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle, ShuffledRows
 from gnnloom.pipeline.tasks.phase import WorkFiles
-from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, ArrayRecord, write_array
+from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm
+from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.format.artifact import TaskOutput, TaskRecord
 from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.matrix.csr import index_dtype
@@ -128,7 +129,7 @@ def find_name(rank: int, number: int) -> str:
     """Name of the task that lists the columns of others of a range.
 
     Args:
-        number: of the range among those of its rank.
+        number: number of the range within its rank.
     """
     return f"find/{rank:05d}-{number:06d}"
 
@@ -290,10 +291,8 @@ def _write_matrix_send(task: SendListTask, files: OpenFiles, matrix: RoutedMatri
         offset[section.read("receiver") + 1] = section.read("count")
     np.cumsum(offset, out=offset)
     root, prefix, dtype = task.writer.path, f"{task.folder}/{matrix.prefix}", index_dtype(task.num_own)
-    rows, by_number = (
-        ArrayAppender(root, f"{prefix}send_row", (int(offset[-1]),), dtype, ("send",)),
-        task.numbers.by_number,
-    )
+    rows = ArrayAppender(root, ArrayForm(f"{prefix}send_row", (int(offset[-1]),), dtype.name, ("send",)))
+    by_number = task.numbers.by_number
     for section in sections:
         for vertex in section.blocks("vertex"):
             rows.append((by_number[vertex] - task.slots[0]).astype(dtype))

@@ -52,7 +52,7 @@ class RangeSizes:
 
     @cached_property
     def first_positions(self) -> list[int]:
-        """The position of the first range of each rank among those of all, and the number of these."""
+        """The position of each rank's first range among all ranges, and how many ranges there are."""
         return [0, *np.cumsum(self.num_ranges, dtype=np.int64).tolist()]
 
     @property

@@ -241,7 +241,7 @@ class _RowPlan:
 
     @property
     def _routed_plans(self) -> list[ShufflePlan]:
-        """Of all that the ranks read."""
+        """The plans of all that the ranks read."""
         return [*self._row_plans, *([self._vertex_plan] if self._vertex_plan else [])]
 
     @cached_property
@@ -264,7 +264,7 @@ class _RowPlan:
 
     @cached_property
     def _found_plans(self) -> list[ShufflePlan]:
-        """Of the columns of others in each range; without tasks if no rank has several."""
+        """The plans of the columns that ranges need from other ranks; without tasks if no rank has several."""
         plans = []
         for kind, graph in zip(("forward", "backward"), self._graphs, strict=False):
             shuffle = found_shuffle(kind, self._num_parts, graph.num_vertices)
@@ -280,7 +280,7 @@ class _RowPlan:
 
     @cached_property
     def _edge_plan(self) -> ShufflePlan:
-        """Of the rows of shared chunks; those who join read the runs of tasks that they know."""
+        """The plan of the rows of shared chunks. A task that joins reads what the tasks of its rank left."""
         return ShufflePlan.unmerged(self.places.writer, edge_shuffle(self._num_arrays), len(self._cut_ranges))
 
     @property

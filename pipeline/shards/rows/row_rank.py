@@ -38,7 +38,7 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index, Section
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle
 from gnnloom.storage.artifacts.csr_group import write_csr_group
-from gnnloom.storage.format.array_pieces import ArrayForm, Edge, PieceAppender, join_pieces
+from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm, Edge, join_pieces
 from gnnloom.storage.format.array_record import ArrayRecord, Piece
 from gnnloom.storage.format.artifact import TaskOutput
 from gnnloom.storage.format.groups import write_group
@@ -67,7 +67,7 @@ class WriteRangeTask(RoutedRank):
     """Writes the rows of one range of a rank of several.
 
     Attributes:
-        number: of the range among those of the rank.
+        number: number of the range within its rank.
         edges: shuffle of the rows that are left to the task that joins.
         lane: where they go.
     """
@@ -92,7 +92,7 @@ def write_range_name(rank: int, number: int) -> str:
     """Name of the task that writes the rows of a range.
 
     Args:
-        number: of the range among those of its rank.
+        number: number of the range within its rank.
     """
     return f"range/{rank:05d}-{number:06d}"
 
@@ -271,7 +271,7 @@ class _RangeWriter:
         """Find the rows.
 
         Args:
-            number: of the range among those of the rank.
+            number: number of the range within its rank.
             leave: keeps rows of chunks that other ranges share, with the path of the array; None if there are none.
         """
         self._task, self._files, self._output, self._number, self._leave = task, files, output, number, leave
@@ -341,15 +341,15 @@ class _RangeWriter:
             appenders[0].append(np.zeros(1, np.int64))
         return _BlockAppender(appenders, np.dtype(forms[1].dtype), begin)
 
-    def _appender(self, form: ArrayForm, rows: Span) -> PieceAppender:
+    def _appender(self, form: ArrayForm, rows: Span) -> ArrayAppender:
         leave = None if self._leave is None else partial(self._leave, form.path)
-        return PieceAppender(self._task.writer.path, form, rows, leave)
+        return ArrayAppender(self._task.writer.path, form, rows, leave)
 
 
 class _BlockAppender:
     """Writes some rows of a CSR matrix."""
 
-    def __init__(self, appenders: Sequence[PieceAppender], dtype: np.dtype[Any], begin: int) -> None:
+    def __init__(self, appenders: Sequence[ArrayAppender], dtype: np.dtype[Any], begin: int) -> None:
         """Begin to write.
 
         Args:

@@ -1,8 +1,7 @@
 """First pass of the row shards: data stored by range of vertices are routed to the ranges of the ranks' own rows.
 
 Each task reads a row block of a matrix, or a range of vertex data, and leaves a run in which the rows of each range of
-a rank are stored together, in ascending order. Later tasks then find their rows in every run without reading those of
-others.
+a rank are stored together, in ascending order. A later task then reads its own rows of each run, and no others.
 """
 
 from __future__ import annotations

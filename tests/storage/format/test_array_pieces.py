@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gnnloom.storage.errors import CorruptError, InputError
-from gnnloom.storage.format.array_pieces import ArrayForm, Edge, PieceAppender, join_pieces
+from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm, Edge, join_pieces
 from gnnloom.storage.format.array_record import Piece
 from gnnloom.storage.format.arrays import write_array
 
@@ -29,7 +29,7 @@ def write_piece(root: Path, rows: np.ndarray, start: int, stop: int) -> tuple[li
     """Write some rows, seven at a time; returns the pieces and the edges."""
     edges: list[Edge] = []
     form = form_of(rows)
-    appender = PieceAppender(root, form, (start, stop), lambda edge: edges.append(Edge(edge.first, edge.rows.copy())))
+    appender = ArrayAppender(root, form, (start, stop), lambda edge: edges.append(Edge(edge.first, edge.rows.copy())))
     for first in range(start, stop, 7):
         appender.append(rows[first : min(first + 7, stop)])
     return list(appender.close().pieces), edges
@@ -66,7 +66,7 @@ def test_pieces_of_any_length_give_the_bytes_and_the_record_of_one_writer(
 def test_the_only_writer_replaces_what_is_there(tmp_path: Path, shape: tuple[int, ...]) -> None:
     rows = np.random.default_rng(0).integers(0, 100, shape).astype(np.int32)
     write_array(tmp_path / "one", "values", np.zeros((4000, *shape[1:]), np.int32), form_of(rows).dims)
-    appender = PieceAppender(tmp_path / "one", form_of(rows), (0, len(rows)))
+    appender = ArrayAppender(tmp_path / "one", form_of(rows))
     appender.append(rows)
     assert appender.close() == write_array(tmp_path / "whole", "values", rows, form_of(rows).dims)
     assert stored(tmp_path / "one") == stored(tmp_path / "whole")
@@ -74,7 +74,7 @@ def test_the_only_writer_replaces_what_is_there(tmp_path: Path, shape: tuple[int
 
 def test_rows_that_are_missing_or_too_many_are_refused(tmp_path: Path) -> None:
     rows = np.arange(1000, dtype=np.int32)
-    appender = PieceAppender(tmp_path, form_of(rows), (100, 300), lambda _: None)
+    appender = ArrayAppender(tmp_path, form_of(rows), (100, 300), lambda _: None)
     with pytest.raises(InputError, match="301 rows appended to a range up to 300"):
         appender.append(rows[:201])
     appender.append(rows[:199])

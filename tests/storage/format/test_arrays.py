@@ -21,10 +21,10 @@ from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.array_metadata import CODECS
+from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm
 from gnnloom.storage.format.array_record import ArrayRecord
 from gnnloom.storage.format.arrays import (
     CHUNK_BYTES,
-    ArrayAppender,
     ArrayReader,
     ReadCounter,
     create_array,
@@ -97,7 +97,7 @@ def test_a_flipped_bit_names_the_file(tmp_path: Path) -> None:
 
 
 def _append(root: Path, path: str, rows: NDArray[np.int64]) -> ArrayRecord:
-    appender = ArrayAppender(root, path, rows.shape, rows.dtype, ("row",), chunk_rows=64)
+    appender = ArrayAppender(root, ArrayForm(path, rows.shape, rows.dtype.name, ("row",), 64))
     appender.append(rows)
     return appender.close()
 
@@ -193,7 +193,7 @@ def test_appending_gives_the_same_bytes_as_writing_whole(
     root = tmp_path_factory.mktemp("append")
     data = np.random.default_rng(0).normal(size=(sum(lengths), 3)).astype(np.float32)
     whole = write_array(root, "whole", data, ("row", "feature"), chunk_rows=chunk)
-    appender = ArrayAppender(root, "appended", data.shape, data.dtype, ("row", "feature"), chunk_rows=chunk)
+    appender = ArrayAppender(root, ArrayForm("appended", data.shape, data.dtype.name, ("row", "feature"), chunk))
     start = 0
     for length in lengths:
         appender.append(data[start : start + length])
@@ -205,7 +205,7 @@ def test_appending_gives_the_same_bytes_as_writing_whole(
 
 @pytest.mark.parametrize("count", [5, 15])
 def test_appending_another_number_of_rows_is_an_error(tmp_path: Path, count: int) -> None:
-    appender = ArrayAppender(tmp_path, "values", (10,), np.int64, ("row",), chunk_rows=4)
+    appender = ArrayAppender(tmp_path, ArrayForm("values", (10,), "int64", ("row",), 4))
     with pytest.raises(InputError, match="array of 10"):  # noqa: PT012 - either call may find it
         appender.append(ROWS[:count])
         appender.close()
