@@ -89,7 +89,7 @@ def test_one_file_goes_from_raw_data_to_a_training_on_propagated_rows(
     assert path_of_values == found.artifact.path
     assert (stage["disk"], stage["scratch"]) == (exact["bytes_written"], exact["temporary_bytes"])
     assert stage["memory"] == pytest.approx(exact["peak_memory"], rel=0.01)
-    assert "in 1 passes, adjacency in memory" in stage["note"]
+    assert "in 1 pass, adjacency in memory" in stage["note"]
     # Other steps are other values, and another run; shards stay.
     other = run(path, catalog=root, settings={"propagate.steps": 3})
     assert other.name != stored.name

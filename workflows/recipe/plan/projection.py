@@ -145,7 +145,7 @@ def _propagated(stage: Stage, inputs: StageInputs) -> Projection:
         return Projection(stage.name, stage.key, False, note="features not read yet")
     found = plan.described()
     at_a_time, passes, place = (found[name] for name in ("columns_at_a_time", "passes", "adjacency"))
-    note = f"{at_a_time} columns at a time in {passes} passes, adjacency {_PLACES[place]}"
+    note = f"{at_a_time} columns at a time in {passes} pass{'es' if passes > 1 else ''}, adjacency {_PLACES[place]}"
     note += f"; {_RANDOM_PARTS}" if inputs.expects_random_parts else ""
     return Projection(
         stage.name, stage.key, False, found["peak_memory"], found["bytes_written"], found["temporary_bytes"], None, note
