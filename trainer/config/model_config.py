@@ -90,6 +90,12 @@ class ModelConfig(Config):
     )
     cache_input_product: bool = _option(True, "Form A X of fixed input features once and keep it")
     skip_input_gradient: bool = _option(True, "Skip the gradient of fixed input features")
+    recompute: bool = _option(
+        False,
+        "Form the output of a hidden layer again backward instead of keeping it, where its product with the adjacency"
+        " is kept and the next layer is A (H W): less memory for one more product with a weight (gcn)",
+        free=True,
+    )
     model_options: tuple[str, ...] = _option(
         (), "Options of a model of your own or of another package, each as name=value", kind=tuple[str, ...]
     )
@@ -110,11 +116,27 @@ class ModelConfig(Config):
             raise InputError("unit_embedding: a model without hidden layers has no embedding")
         if self.model_kind.on_edges:
             self._check_module()
+        if self.recompute:
+            self._check_recomputed()
         if self.embed and self.train_features:
             raise InputError(
                 f"train_features: reads stored features and trains them, but with embed {self.embed} none are read;"
                 " remove one of the two"
             )
+
+    def _check_recomputed(self) -> None:
+        """Refuse models whose hidden layers' outputs cannot be formed again.
+
+        Raises:
+            InputError: see above.
+        """
+        if not self.model_kind.recomputes:
+            able = ", ".join(name for name, kind in MODELS.items() if kind.recomputes)
+            raise InputError(f"recompute: model {self.model} keeps the outputs of its layers; choose {able}")
+        for name in ("norm", "residual", "unit_embedding"):
+            value = getattr(self, name)
+            if value != options_of(ModelConfig)[name].default:
+                raise InputError(f"recompute: with {name} {value!r}, the outputs of hidden layers are kept")
 
     def _check_module(self) -> None:
         """Refuse what a module of torch, which computes all layers by itself, would ignore.
@@ -209,6 +231,7 @@ class ModelConfig(Config):
             norm=self.norm,
             residual=self.residual,
             unit_embedding=self.unit_embedding,
+            recompute=self.recompute,
             num_inputs=num_inputs,
             own=self.own_model_options(),
             module=self.model if self.model_kind.on_edges else "",

@@ -19,7 +19,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Option, options_of
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, STREAMS
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT, STREAMS
 from gnnloom.trainer.algorithms.registry import algorithms_with
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig, other_algorithm_options
 from gnnloom.trainer.config.data_config import DataConfig
@@ -93,10 +93,14 @@ class TrainConfig(
         super().__post_init__()
         if self.model_kind.on_edges:
             self._settle_edges()
-        for what, needs in (("model", self.model_kind.needs), ("mode", self.mode_kind.needs)):
+        for what, needs in (
+            (f"model {self.model}", self.model_kind.needs),
+            (f"mode {self.mode}", self.mode_kind.needs),
+            ("recompute", self._recomputed_needs),
+        ):
             if not needs <= self.chosen_algorithm.capabilities:
                 able = ", ".join(algorithms_with(needs))
-                raise InputError(f"algorithm {self.algorithm!r}: {what} {getattr(self, what)} runs on {able} only")
+                raise InputError(f"algorithm {self.algorithm!r}: {what} runs on {able} only")
         self._check_rows()
         if self.mode_kind.is_sampled and (self.train_features or not self.skip_input_gradient):
             what = "train_features" if self.train_features else "skip_input_gradient"
@@ -205,7 +209,11 @@ class TrainConfig(
     def needs(self) -> frozenset[str]:
         """Capabilities that the algorithm must have for the model, the mode and the place of the adjacency."""
         streams = frozenset({STREAMS}) if self.adjacency == "disk" else frozenset[str]()
-        return self.model_kind.needs | self.mode_kind.needs | streams
+        return self.model_kind.needs | self.mode_kind.needs | self._recomputed_needs | streams
+
+    @property
+    def _recomputed_needs(self) -> frozenset[str]:
+        return frozenset({ONE_LAYOUT}) if self.recompute else frozenset()
 
     @property
     def input_is_cached(self) -> bool:

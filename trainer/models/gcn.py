@@ -12,5 +12,6 @@ MODEL = ModelKind(
     normalizations=("symmetric", "mean", "none"),
     place=("gnnloom.trainer.models.networks.gcn", "GCN"),
     takes_weights=True,
+    recomputes=True,
     work=ModelWork(),
 )

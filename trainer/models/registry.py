@@ -39,6 +39,7 @@ def model_kind(model: str) -> ModelKind:
         place=(module, name),
         needs=found.needs,
         takes_weights=found.takes_weights,
+        recomputes=found.recomputes,
         is_rowwise=found.is_rowwise,
         options=found.own_options,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -11,12 +13,17 @@ from torch import Tensor
 
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import GEMM
-from gnnloom.trainer.kernels.dispatch import converted, matmul, weight_gradient
+from gnnloom.trainer.kernels.contract import Mask
+from gnnloom.trainer.kernels.dispatch import converted, matmul, rectify, weight_gradient
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 from gnnloom.trainer.place.place import Place
 
 AXIS = "row"
+#: Bytes of the hidden rows that are formed at a time, if they are formed again backward, and of what they are a
+#: multiple: the rows that the gradient of a weight is summed from.
+_FORMED_BYTES: Final = 2 << 20
+_SUMMED_ROWS: Final = 2048
 
 
 class RowProduct(Protocol):
@@ -125,3 +132,101 @@ class _Product(torch.autograd.Function):
             if of_features:
                 back = matmul(gradient, weight.T, ctx.grid.place, features.detach() if ctx.spends else None)
         return back, found, None, None
+
+
+@dataclass(frozen=True)
+class Unformed:
+    """A hidden layer's output relu(Q W + b), perhaps after dropout, that is formed from Q whenever it is needed.
+
+    Attributes:
+        rows: (num_rows, input dim) Q, the product with the adjacency.
+        weight: (input dim, width) W.
+        bias: (width,) b; None for zeros.
+        mask: which features to drop; None for none of them.
+        spends: nothing else needs Q; backward, its gradient takes its memory.
+    """
+
+    rows: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    mask: Mask | None
+    spends: bool
+
+
+def recomputed_product(hidden: Unformed, weight: Tensor, grid: ProcessGrid) -> Tensor:
+    """A hidden layer's output times a weight; differentiable. Communicates nothing.
+
+    The output itself is never whole in memory: it is formed some rows at a time, forward and again backward (Chen, Xu,
+    Zhang, Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016).
+
+    Args:
+        weight: (width, output dim).
+
+    Returns:
+        (num_rows, output dim).
+    """
+    result: Tensor = _Recomputed.apply(hidden.rows, hidden.weight, hidden.bias, weight, hidden, grid)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows: Tensor,
+        first: Tensor,
+        bias: Tensor | None,
+        second: Tensor,
+        hidden: Unformed,
+        grid: ProcessGrid,
+    ) -> Tensor:
+        ctx.save_for_backward(rows, first, bias, second)
+        ctx.given = hidden.mask, hidden.spends, grid
+        result = grid.place.empty((len(rows), second.shape[1]), rows.dtype)
+        for part in _parts(rows, first.shape[1]):
+            formed = _formed(rows[part].detach(), first, bias, _of_rows(hidden.mask, part), grid)
+            with grid.comm.traffic.timing(GEMM):
+                matmul(formed, second, grid.place, result[part])
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        rows, *weights = ctx.saved_tensors
+        mask, spends, grid = ctx.given
+        goes_back = ctx.needs_input_grad[0]
+        back = None
+        if goes_back:
+            back = rows.detach() if spends else grid.place.like(rows)
+        # The weights that there are; a layer may have no bias.
+        held = {number: each for number, each in enumerate(weights) if each is not None}
+        totals = {number: grid.place.zeros(each.shape, each.dtype) for number, each in held.items()}
+        for part in _parts(rows, weights[0].shape[1]):
+            with torch.enable_grad():  # type: ignore[no-untyped-call]
+                given = rows[part].detach().requires_grad_(goes_back)
+                leaves = {number: each.detach().requires_grad_() for number, each in held.items()}
+                formed = _formed(given, leaves[0], leaves.get(1), _of_rows(mask, part), grid)
+                product = timed_product(formed, leaves[2], grid, spends=True)
+            wanted = [*leaves.values(), *([given] if goes_back else [])]
+            found = torch.autograd.grad(product, wanted, gradient[part])
+            if back is not None:
+                back[part] = found[-1]
+            for number, summand in zip(leaves, found, strict=False):
+                totals[number] += summand
+        return back, totals[0], totals.get(1), totals[2], None, None
+
+
+def _parts(rows: Tensor, width: int) -> Iterator[slice]:
+    """Ranges of rows, few enough that what is formed of them is small."""
+    most = max(1, _FORMED_BYTES // max(1, width * rows.element_size() * _SUMMED_ROWS)) * _SUMMED_ROWS
+    for start in range(0, len(rows), most):
+        yield slice(start, min(start + most, len(rows)))
+
+
+def _of_rows(mask: Mask | None, part: slice) -> Mask | None:
+    return None if mask is None else mask._replace(vertex=mask.vertex[part])
+
+
+def _formed(rows: Tensor, weight: Tensor, bias: Tensor | None, mask: Mask | None, grid: ProcessGrid) -> Tensor:
+    """Some rows of a hidden layer's output; differentiable."""
+    product = timed_product(rows, weight, grid)
+    return rectify(product, bias, mask, grid.place, in_place=True, spends_gradient=True)

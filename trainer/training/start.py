@@ -113,6 +113,8 @@ def _ways_out(config: TrainConfig) -> Iterator[str]:
         if config.evaluates and config.samples is None and not config.mode_kind.reads_rows:
             # Unlike training, an evaluation holds whole layers of the graph in memory.
             yield "no evaluation (--eval-every 0 --no-final-eval)"
+    if config.model_kind.recomputes and not config.recompute:
+        yield "hidden layers that are formed again backward (--recompute)"
     if config.precision != "bf16":
         yield "--precision bf16"
 

@@ -198,6 +198,7 @@ class TrainKeywords(TypedDict, total=False):
     product_order: str
     cache_input_product: bool
     skip_input_gradient: bool
+    recompute: bool
     model_options: Sequence[str]
     epochs: int
     lr: float

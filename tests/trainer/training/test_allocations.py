@@ -45,6 +45,7 @@ ONE_RANK: dict[str, dict[str, Any]] = {
     "summa": {"algorithm": "summa"},
     "tensor3d": {"algorithm": "tensor3d"},
     "transform-first": {"product_order": "transform-first", "cache_input_product": False},
+    "recomputed": {"recompute": True, "dropout": 0.3, "input_dropout": False, "hidden": (8, 16)},
     "bf16": {"precision": "bf16", "dropout": 0.3},
     "bf16-summa": {"algorithm": "summa", "precision": "bf16"},
     "sage": {"model": "sage", "dropout": 0.3},
@@ -84,8 +85,8 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
 }
 #: Cases that, together, have every algorithm, model, precision, norm and kind of labels of all cases.
 FEW_OF_ONE = (
-    "p2p", "broadcast", "bf16-summa", "tensor3d", "transform-first", "gin", "unit-rows", "bf16-gat", "bf16-gatv2",
-    "residual", "weighted-labels", "bf16-targets", "mlp",
+    "p2p", "broadcast", "bf16-summa", "tensor3d", "transform-first", "recomputed", "gin", "unit-rows", "bf16-gat",
+    "bf16-gatv2", "residual", "weighted-labels", "bf16-targets", "mlp",
 )  # fmt: skip
 FEW_OF_TWO = ("bf16-gat", "gatv2", "columns", "tensor3d")
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.rectified import RectifiedModel
+from gnnloom.trainer.operators.whole_rows import Unformed
 
 
 class GCN(RectifiedModel):
@@ -16,6 +17,10 @@ class GCN(RectifiedModel):
     keeps_product = True
     takes_blocks = True
     reuses_memory = True
+    recomputes = True
+
+    #: The outputs of hidden layers need not be formed.
+    _leaves_unformed = False
 
     def create_parameters(self, generator: torch.Generator) -> None:
         self.weights = self.held_weights(generator)
@@ -23,3 +28,27 @@ class GCN(RectifiedModel):
 
     def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
         return self.product(inputs, self.weights[layer], layer, spends=self.spends_input(layer))
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        # Whoever calls the layers one by one reads their outputs.
+        self._leaves_unformed = self.options.recompute and self.recomputes
+        try:
+            return super().forward(inputs)
+        finally:
+            self._leaves_unformed = False
+
+    def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
+        if not self._is_recomputed(layer):
+            return super().hidden_layer(inputs, layer)
+        given = self.after_dropout(inputs, layer)
+        rows = self.multiplied(given, layer, spends=self.spends_input(layer))
+        weight, bias = self.weights[layer], self.bias_columns(self.biases, layer)
+        mask = self.mask_before(layer + 1)
+        hidden = Unformed(rows, weight, bias, mask, spends=not given.propagated)
+        return Inputs(rows, dropped=True, unformed=hidden)
+
+    def _is_recomputed(self, layer: int) -> bool:
+        """Whether the layer's output (A H) W is kept only to be multiplied by the next weight."""
+        options = self.options
+        follows = layer + 1 < self.num_layers and not options.propagates_first(layer + 1)
+        return self._leaves_unformed and options.propagates_first(layer) and follows

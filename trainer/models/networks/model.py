@@ -53,6 +53,7 @@ from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_
 from gnnloom.trainer.models.networks.norm import build_norms, unit_rows
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.operators.whole_rows import Unformed, recomputed_product
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 
@@ -67,12 +68,14 @@ class Inputs:
         propagated: see ``value``.
         own: (num_rows, dim) the features themselves in the layout of a propagated ``value``, if the model needs both.
         dropped: ``value`` has gone through the layer's dropout already.
+        unformed: what the features themselves are formed from again and again, instead of ``value``.
     """
 
     value: Tensor
     propagated: bool = False
     own: Tensor | None = None
     dropped: bool = False
+    unformed: Unformed | None = None
 
     @property
     def features(self) -> Tensor:
@@ -112,10 +115,13 @@ class Model(nn.Module, ABC):
     #: The layers overwrite features and gradients that this very class needs no more. Not inherited: a subclass may
     #: keep what a layer returns.
     reuses_memory: ClassVar[bool] = False
+    #: A hidden layer's output can be formed again backward instead of being kept. Not inherited either.
+    recomputes: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.reuses_memory = bool(vars(cls).get("reuses_memory", False))
+        cls.recomputes = bool(vars(cls).get("recomputes", False))
 
     def __init__(self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int) -> None:
         """Initialize the parameters. Communicates nothing.
@@ -350,17 +356,25 @@ class Model(nn.Module, ABC):
             spends: the inputs are a hidden layer's output that nothing else reads; the call may empty them, and the
                 backward pass may reuse their memory.
         """
-        if inputs.propagated:
-            return self.operator.transform(inputs.value, weight, layer)
-        if not self.options.propagates_first(layer):
-            # The product does not round scores, whose differences decide the loss.
+        if self.options.propagates_first(layer) or inputs.propagated:
+            product = self.multiplied(inputs, layer, spends=spends)
+            return self.operator.transform(product, weight, layer, spends=not inputs.propagated)
+        if inputs.unformed is None:
             rows = self.operator.transform(inputs.value, weight, layer, spends=spends)
-            return self.operator.propagate(rows, layer, as_sums=layer == self.num_layers - 1)
+        else:
+            rows = recomputed_product(inputs.unformed, weight, self.operator.grid)
+        # The product does not round scores, whose differences decide the loss.
+        return self.operator.propagate(rows, layer, as_sums=layer == self.num_layers - 1)
+
+    def multiplied(self, inputs: Inputs, layer: int, *, spends: bool) -> Tensor:
+        """The adjacency times the inputs; for ``spends`` see :meth:`product`. Collective."""
+        if inputs.propagated:
+            return inputs.value
         product = self.operator.propagate(inputs.value, layer)
         # The callers still refer to the inputs. Those of the last layer may be wanted as embeddings.
         if spends and layer < self.num_layers - 1:
             give_up(inputs.value)
-        return self.operator.transform(product, weight, layer, spends=True)
+        return product
 
     def own_product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
         """The inputs times ``weight``, in the layout of :meth:`product` and in the same order of steps. Collective."""

@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 from torch import Tensor, nn
 
+from gnnloom.trainer.kernels.contract import Mask
 from gnnloom.trainer.kernels.dispatch import add_bias, add_to, matrix_sum, rectify
 from gnnloom.trainer.models.networks.model import Inputs, Model
 
@@ -49,13 +50,17 @@ class RectifiedModel(Model):
             output, bias = self.unbiased(given, layer), self.bias_columns(self.last_biases, layer)
         # What adds the features to something else needs them without their dropout.
         drops = self.drops(layer + 1) and not (self.options.residual or self.options.unit_embedding)
-        mask = self.dropout.mask(*self.dropout_place(layer + 1), self.epoch, layer + 1) if drops else None
+        mask = self.mask_before(layer + 1) if drops else None
         adds_input = self.adds_input(layer)
         # Backward, a sum passes its gradient to both summands.
         output = rectify(output, bias, mask, self.place, in_place=True, spends_gradient=not adds_input)
         if adds_input:
             output = self.added(output, self.aligned_input(inputs, layer))
         return Inputs(output, dropped=drops)
+
+    def mask_before(self, layer: int) -> Mask | None:
+        """Which features of a layer's input are dropped."""
+        return self.dropout.mask(*self.dropout_place(layer), self.epoch, layer) if self.drops(layer) else None
 
     def added(self, output: Tensor, other: Tensor) -> Tensor:
         """The sum of two matrices of one shape, in place of the first one if the class ``reuses_memory``."""
