@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets
 from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, RowCounts
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
+from gnnloom.pipeline.ingest.vertex_options import beyond_range, narrowed
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.binary.edge_columns import rebatch
 from gnnloom.pipeline.sources.source import VertexSource
@@ -47,6 +48,7 @@ class VertexArrayTask(Task):
 
     Attributes:
         piece_rows: rows of a piece.
+        dtype: of the stored array.
         compacted: folder of the graph artifact, if the source's rows must be chosen by its original ids.
     """
 
@@ -55,6 +57,7 @@ class VertexArrayTask(Task):
     start: int
     stop: int
     piece_rows: int
+    dtype: np.dtype[Any]
     compacted: Path | None
 
 
@@ -73,7 +76,7 @@ class ArrayPlan:
 
     Attributes:
         array: name of the array.
-        shape, dtype: of the whole array.
+        shape, dtype: of the whole array, as it is stored.
         table: how rows get to their tasks, if they come from a table that names the vertices.
         source: a :class:`~gnnloom.pipeline.sources.source.VertexSource` of other rows; None for plans that are counted.
         compacted: folder of the graph artifact, if the source's rows must be chosen by its original ids.
@@ -97,15 +100,20 @@ class ArrayPlan:
         for start in range(0, max(1, num_rows), step):
             stop = min(start + step, num_rows)
             needs, name = self._needs(start, stop, min(piece, stop - start)), f"{self.array}/{start:012d}"
-            yield VertexArrayTask(self.writer, name, needs, source, self.array, start, stop, piece, self.compacted)
+            rows = (start, stop, piece, self.dtype)
+            yield VertexArrayTask(self.writer, name, needs, source, self.array, *rows, self.compacted)
 
     def _needs(self, start: int, stop: int, piece: int) -> Needs:
-        row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:]))
-        written = (stop - start) * row_bytes
+        width = int(np.prod(self.shape[1:]))
+        given_bytes, row_bytes = VERTEX_ARRAYS[self.array].dtype.itemsize * width, self.dtype.itemsize * width
+        written, held = (stop - start) * row_bytes, 2 * piece * given_bytes
+        if given_bytes != row_bytes:
+            # The piece as it is stored.
+            held += piece * row_bytes
         if self.table is None:
-            return Needs(written, written, 0, 2 * piece * row_bytes)
+            return Needs((stop - start) * given_bytes, written, 0, held)
         read = self.table.row_bytes * self.table.num_rows * (stop - start) // max(1, self.shape[0])
-        return Needs(read, written, self.table.opens(start, stop), 2 * piece * row_bytes + self.table.buckets.memory)
+        return Needs(read, written, self.table.opens(start, stop), held + self.table.buckets.memory)
 
 
 def vertex_phases(arrays: Sequence[ArrayPlan]) -> list[Phase]:
@@ -132,7 +140,7 @@ def stated_vertex_phases(
 
     Args:
         num_vertices: vertices of the graph.
-        types: dtype and trailing shape of each array.
+        types: stored dtype and trailing shape of each array.
         memory: bytes that a worker may use.
         by_id: whether the arrays come from tables that name the vertex of each row, as binary numbers.
     """
@@ -140,7 +148,7 @@ def stated_vertex_phases(
     for array, (dtype, trailing) in types.items():
         shape, kind, table = (num_vertices, *trailing), np.dtype(dtype), None
         if by_id:
-            values = Column("value", dtype, trailing)
+            values = Column("value", VERTEX_ARRAYS[array].dtype.name, trailing)
             buckets = VertexBuckets(num_vertices, task_rows(shape, kind), values, _ID_BYTES)
             num_bytes = num_vertices * (_ID_BYTES + values.num_bytes)
             ranges = table_ranges(num_vertices, num_bytes)
@@ -157,7 +165,8 @@ def write_vertex_rows(task: VertexArrayTask) -> Done:
     """
     with task.writer.task(task.name) as output:
         start, counts = task.start, RowCounts()
-        for piece in rebatch(_rows(task, counts), task.piece_rows):
+        for given in rebatch(_rows(task, counts), task.piece_rows):
+            piece = _as_stored(task, start, given)
             output.add(write_rows(task.writer.path, task.array, start, np.ascontiguousarray(piece)))
             output.facts.update(add_facts(output.facts, VERTEX_ARRAYS[task.array].facts_of(piece)))
             start += len(piece)
@@ -168,6 +177,27 @@ def write_vertex_rows(task: VertexArrayTask) -> Done:
                 f"{task.array}: the source ended after {start - task.start:,} rows, expected {task.stop - task.start:,}"
             )
     return Done(task.stop - task.start)
+
+
+def _as_stored(task: VertexArrayTask, start: int, given: NDArray[Any]) -> NDArray[Any]:
+    """The rows of vertices from ``start`` on, of the stored type.
+
+    Raises:
+        InputError: a number is beyond its range.
+    """
+    rows, wrong = narrowed(given, task.dtype)
+    if wrong is not None:
+        raise beyond_range(task.array, _original(task, start + wrong[0]), float(given[wrong]), task.dtype)
+    return rows
+
+
+def _original(task: VertexArrayTask, vertex: int) -> object:
+    """What the source of the edges calls a vertex."""
+    folder = task.source.graph if isinstance(task.source, RoutedTable) else task.compacted
+    if folder is None:
+        return vertex
+    graph = Graph(Artifact(folder))
+    return (graph.original_name if graph.has_names else graph.original_id)(vertex, vertex + 1)[0]
 
 
 def _rows(task: VertexArrayTask, counts: RowCounts) -> Iterator[NDArray[Any]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.pipeline.ingest.preparation import prepared_source
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, id_bytes
 from gnnloom.pipeline.ingest.tables.routed_table import RowCounts
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
+from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import ArrayPlan, add_facts, task_rows, vertex_phases
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.reading.class_names import names_of
@@ -25,6 +26,8 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import JsonObject
 from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
 
+_DEFAULTS: Final = VertexOptions()
+
 
 @repairing
 def ingest_vertices(
@@ -33,6 +36,7 @@ def ingest_vertices(
     cluster: Cluster,
     graph: Graph | None = None,
     *,
+    options: VertexOptions = _DEFAULTS,
     allow_others: bool | None = None,
 ) -> Vertices:
     """Store features, labels and split for the vertices of the dataset's graph.
@@ -46,6 +50,7 @@ def ingest_vertices(
         source: the rows.
         cluster: where the tasks run.
         graph: one of several graphs of the dataset; by default, the dataset's only graph.
+        options: how they are stored.
         allow_others: allow the graph to have other vertex data; readers must then pass a key. By default, if ``graph``
             is given.
 
@@ -60,27 +65,28 @@ def ingest_vertices(
         _check_rows(owner, _source_of(source, array))
     if len({*LABELS} & {*source.arrays}) > 1:
         raise InputError("the vertex data has labels (classes) and targets (numbers to predict); give only one of them")
-    identity, inputs = source.identity(), {"graph": owner.artifact.key}
+    parameters, inputs = _parameters(source.identity(), options), {"graph": owner.artifact.key}
     if not (graph is not None if allow_others is None else allow_others):
-        _check_others(dataset, inputs["graph"], identity)
-    with ArtifactWriter.begin(dataset.path, "vertices", _parameters(identity), inputs, cluster.scratch) as writer:
+        _check_others(dataset, inputs["graph"], parameters)
+    with ArtifactWriter.begin(dataset.path, "vertices", parameters, inputs, cluster.scratch) as writer:
         if not writer.is_complete:
-            _write(writer, prepared_source(writer, source, cluster), owner, cluster)
+            _write(writer, prepared_source(writer, source, cluster), options, owner, cluster)
     return Vertices(Artifact(writer.path))
 
 
-def vertices_key(identity: JsonObject, graph_key: str) -> str:
+def vertices_key(identity: JsonObject, graph_key: str, options: VertexOptions = _DEFAULTS) -> str:
     """The key of the artifact that :func:`ingest_vertices` makes or finds.
 
     Args:
         identity: identity of the source.
         graph_key: key of the graph that the vertices belong to.
+        options: how they are stored.
     """
-    return artifact_key("vertices", _parameters(identity), {"graph": graph_key})
+    return artifact_key("vertices", _parameters(identity, options), {"graph": graph_key})
 
 
-def _parameters(identity: JsonObject) -> dict[str, Any]:
-    return {"source": identity}
+def _parameters(identity: JsonObject, options: VertexOptions) -> dict[str, Any]:
+    return {"source": identity, **options.parameters}
 
 
 def _check_rows(graph: Graph, source: VertexData) -> None:
@@ -103,11 +109,11 @@ def _selects(graph: Graph, source: VertexData) -> bool:
     return "original_id" in graph.artifact and not source.in_graph_order
 
 
-def _check_others(dataset: Dataset, graph_key: str, identity: JsonObject) -> None:
-    key = vertices_key(identity, graph_key)
+def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any]) -> None:
+    key = artifact_key("vertices", parameters, {"graph": graph_key})
     for info in dataset.artifacts("vertices"):
         if info.state == "complete" and info.key != key and info.inputs.get("graph") == graph_key:
-            found, new = differences([info.parameters, _parameters(identity)])
+            found, new = differences([info.parameters, parameters])
             raise ExistsError(
                 f"dataset {dataset.name} has vertex data from another source: {info.key} ({in_words(found)}). This"
                 f" command stores other data ({in_words(new)}); to keep both, repeat it with `--add`, and choose with"
@@ -115,7 +121,9 @@ def _check_others(dataset: Dataset, graph_key: str, identity: JsonObject) -> Non
             )
 
 
-def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: Cluster) -> None:
+def _write(
+    writer: ArtifactWriter, source: VertexSource, options: VertexOptions, graph: Graph, cluster: Cluster
+) -> None:
     recorded = writer.recorded()
     widths = {dim: source.num_columns(array) for array in source.arrays for dim in VERTEX_ARRAYS[array].dims}
     sizes = {"vertex": graph.num_vertices, "feature": 0} | widths
@@ -126,8 +134,8 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
         shape = tuple(sizes[dim] for dim in dims)
         if not any(name.startswith(f"{array}/") for name in recorded):
             # Creating an array deletes its chunks, which is right only if no task has recorded any.
-            create_array(writer.path, array, shape, VERTEX_ARRAYS[array].dtype, dims)
-        arrays.append(_array_plan(writer, source, array, shape, graph, chosen.memory))
+            create_array(writer.path, array, shape, options.dtype(array), dims)
+        arrays.append(_array_plan(writer, _source_of(source, array), array, shape, options, graph, chosen.memory))
     names = run(vertex_phases(arrays), chosen, writer)
     found = writer.recorded_of(names)
     of_tables = {each.array: _table_facts(each, found) for each in arrays if each.table is not None}
@@ -147,12 +155,22 @@ def _source_of(source: VertexSource, array: str) -> VertexData:
 
 
 def _array_plan(
-    writer: ArtifactWriter, source: VertexSource, array: str, shape: tuple[int, ...], graph: Graph, memory: int
+    writer: ArtifactWriter,
+    one: VertexData,
+    array: str,
+    shape: tuple[int, ...],
+    options: VertexOptions,
+    graph: Graph,
+    memory: int,
 ) -> ArrayPlan:
-    """How the rows of one array get to their vertices."""
-    one, dtype = _source_of(source, array), VERTEX_ARRAYS[array].dtype
+    """How the rows of one array get to their vertices.
+
+    Args:
+        one: the source of the array.
+    """
+    dtype = options.dtype(array)
     if isinstance(one, KeyedSource):
-        values = Column("value", dtype.name, shape[1:])
+        values = Column("value", VERTEX_ARRAYS[array].dtype.name, shape[1:])
         buckets = VertexBuckets(graph.num_vertices, task_rows(shape, dtype), values, id_bytes(graph))
         rows = one.num_vertices()
         num_bytes = rows * (values.num_bytes + buckets.id_bytes)

@@ -12,6 +12,7 @@ Li, Shomer, Mao, Zeng, Ma, Shah, Tang, Yin (NeurIPS 2023), section 4; PageRank b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,8 @@ from gnnloom.storage.matrix.permutation import GOLDEN, mix
 RETURN, THRESHOLD = 0.15, 5e-5
 #: Bytes that a task holds for each vertex: scores, residuals, the queue, candidates, their ranks and their order.
 VERTEX_BYTES: Final = 200
+#: Numbers of features that are widened at a time.
+_WIDENED: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class VertexScores:
 
     Attributes:
         lists: neighbors in the message graph.
-        feature: (num_vertices, num_features) float32, mapped; None without.
+        feature: (num_vertices, num_features), mapped; None without.
         norm: (num_vertices,) float64 lengths of the rows of the features.
     """
 
@@ -132,7 +135,7 @@ class VertexScores:
         if vertices is None:
             return cls(neighbors.open(), None, None)
         feature = map_vertices(Vertices(Artifact(vertices)))["feature"]
-        return cls(neighbors.open(), feature, lengths(feature))
+        return cls(neighbors.open(), feature, by_rows(lengths, feature))
 
     def of(self, vertex: int) -> list[NDArray[np.float64]]:
         """(num_vertices,) scores with a vertex: resource allocation, PageRank and, with features, cosines."""
@@ -144,7 +147,9 @@ class VertexScores:
         _push(vertex, *given, rank, residual, queue, queued)
         if self.feature is None or self.norm is None:
             return [allocated, rank]
-        return [allocated, rank, cosines(vertex, self.feature, self.norm)]
+        own = self.feature[vertex].astype(np.float64)
+        scores = by_rows(cosines, self.feature, self.norm, own, self.norm[vertex])
+        return [allocated, rank, scores]
 
     def hardest(self, vertex: int, candidates: NDArray[np.int64], count: int, stream: np.uint64) -> NDArray[np.int64]:
         """(count,) int64 places of the candidates that rank first, from the first on."""
@@ -243,6 +248,29 @@ def _push(
                 waiting, queued[found] = waiting + 1, True
 
 
+def by_rows(
+    function: Callable[..., NDArray[np.float64]],
+    feature: NDArray[Any],
+    each: NDArray[np.float64] | None = None,
+    *others: Any,
+) -> NDArray[np.float64]:
+    """What a compiled function finds for each row of features, of any dtype in which they are stored.
+
+    Args:
+        each: (num_vertices,) a number for each row, which the function takes as well.
+        others: further arguments.
+    """
+    if feature.dtype != np.float16:
+        return function(feature, *(() if each is None else (each,)), *others)
+    # numba has no float16; a few rows at a time are widened.
+    out, step = np.empty(len(feature), np.float64), max(1, _WIDENED // max(1, feature.shape[1]))
+    for start in range(0, len(feature), step):
+        rows = slice(start, start + step)
+        own = () if each is None else (each[rows],)
+        out[rows] = function(feature[rows].astype(np.float32), *own, *others)
+    return out
+
+
 @njit(cache=True, nogil=True)
 def lengths(feature: NDArray[Any]) -> NDArray[np.float64]:
     """(num_vertices,) float64 lengths of the rows of features."""
@@ -256,7 +284,9 @@ def lengths(feature: NDArray[Any]) -> NDArray[np.float64]:
 
 
 @njit(cache=True, nogil=True)
-def cosines(vertex: int, feature: NDArray[Any], norm: NDArray[np.float64]) -> NDArray[np.float64]:
+def cosines(
+    feature: NDArray[Any], norm: NDArray[np.float64], own: NDArray[np.float64], own_norm: float
+) -> NDArray[np.float64]:
     """(num_vertices,) float64 cosines of the rows of features with one of them; 0 with a row of zeros.
 
     Sums in the order of the columns, so that every machine gets the same bits.
@@ -264,13 +294,14 @@ def cosines(vertex: int, feature: NDArray[Any], norm: NDArray[np.float64]) -> ND
     Args:
         feature: (num_vertices, num_features).
         norm: (num_vertices,) lengths of its rows.
+        own: (num_features,) the row.
+        own_norm: its length.
     """
     out = np.empty(len(feature), np.float64)
-    own = feature[vertex].astype(np.float64)
     for row in range(len(feature)):
         total = 0.0
         for column in range(len(own)):
             total += own[column] * np.float64(feature[row, column])
-        length = norm[vertex] * norm[row]
+        length = own_norm * norm[row]
         out[row] = total / length if length > 0 else 0.0
     return out

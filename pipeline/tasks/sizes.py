@@ -103,9 +103,13 @@ class VertexSizes:
         )
 
     @classmethod
-    def plain(cls, num_vertices: int, num_features: int, num_classes: int) -> VertexSizes:
-        """float32 features, one class and a split for every vertex; as if nothing could be compressed."""
-        types = {"feature": ("float32", (num_features,)), "label": ("int32", ()), "split": ("uint8", ())}
+    def plain(cls, num_vertices: int, num_features: int, num_classes: int, store: str = "float32") -> VertexSizes:
+        """Features, one class and a split for every vertex; as if nothing could be compressed.
+
+        Args:
+            store: dtype of the features.
+        """
+        types = {"feature": (store, (num_features,)), "label": ("int32", ()), "split": ("uint8", ())}
         chunks = tuple(default_chunk_rows((num_vertices, *shape), np.dtype(kind)) for kind, shape in types.values())
         return cls(num_vertices, num_features, num_classes, types, chunks, num_vertices * _row_bytes(types))
 

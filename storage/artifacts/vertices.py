@@ -50,7 +50,7 @@ class Vertices:
         return "split" in self.artifact
 
     def feature(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """(stop - start, num_features) float32 or float64."""
+        """(stop - start, num_features) float32, float16 or float64, as stored."""
         return self.array("feature").read(start, stop)
 
     def label(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:

@@ -115,7 +115,8 @@ def _scan_graph(graph: Graph) -> MatrixPrint:
 def _check_vertices(dataset: Dataset, artifact: Artifact) -> None:
     del dataset
     for name in Vertices(artifact).names:
-        _check_range(artifact, name, *VERTEX_ARRAYS[name].limits(artifact.facts))
+        stored = np.dtype(artifact.record(name).dtype)
+        _check_range(artifact, name, *VERTEX_ARRAYS[name].limits(artifact.facts, stored))
 
 
 def _check_partition(dataset: Dataset, artifact: Artifact) -> None:

@@ -24,6 +24,8 @@ VERSION_ENTRY = "format_version"
 
 INDEX = ("int32", "int64")
 FLOAT = ("float32", "float64")
+#: Of rows of features, wherever they are copied to.
+_FEATURE = VERTEX_ARRAYS["feature"].dtypes
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ _SEGMENT = "rank/*/epoch/*/segment/*"
 _SAMPLES = {
     "rank/*/seed": ArraySpec(("seed",), ("int64",)),
     "rank/*/hot_vertex": ArraySpec(("hot",), ("int64",)),
-    "rank/*/hot_feature": ArraySpec(("hot", "feature"), FLOAT),
+    "rank/*/hot_feature": ArraySpec(("hot", "feature"), _FEATURE),
     f"{_SEGMENT}/layer_size": ArraySpec(("batch", "layer+1"), ("int64",)),
     f"{_SEGMENT}/vertex": ArraySpec(("row",), ("int64",)),
     f"{_SEGMENT}/row_nnz": ArraySpec(("row",), ("int64",)),
@@ -120,7 +122,7 @@ _SAMPLES = {
     f"{_SEGMENT}/drawn": ArraySpec(("drawn_row",), ("int64",)),
     f"{_SEGMENT}/indices": ArraySpec(("nonzero",), ("int32",)),
     f"{_SEGMENT}/data": ArraySpec(("nonzero",), FLOAT, required=False),
-    f"{_SEGMENT}/feature": ArraySpec(("packed", "feature"), FLOAT),
+    f"{_SEGMENT}/feature": ArraySpec(("packed", "feature"), _FEATURE),
     **_vertex_arrays(f"{_SEGMENT}/", "seed", LABELS),
 }
 

@@ -35,7 +35,7 @@ class VertexArray:
         help: help of the option that names a file; empty if the array has no option.
         given_as: the option of an array with one column, whose file holds this array if it has several.
         dims: named dimensions, without that of the vertices: none, or one.
-        dtypes: allowed dtypes; ingest stores the first.
+        dtypes: allowed dtypes; sources give the first, and ingest stores it unless another one is asked for.
         kinds: kinds of dtypes, as NumPy abbreviates them, that a column in a file may have.
         expected: the values that a file may hold, for errors.
         words: what text files may hold instead of some numbers: words of at most 12 lower-case letters.
@@ -66,7 +66,7 @@ class VertexArray:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype that ingest stores."""
+        """The dtype that sources give."""
         return np.dtype(self.dtypes[0])
 
     @property
@@ -79,14 +79,17 @@ class VertexArray:
         """The option that names the file; users know the array by it."""
         return self.given_as or self.name
 
-    def limits(self, facts: Mapping[str, Any] = MappingProxyType({})) -> tuple[float, float]:
+    def limits(
+        self, facts: Mapping[str, Any] = MappingProxyType({}), stored: np.dtype[Any] | None = None
+    ) -> tuple[float, float]:
         """The lowest and the highest value, which are integers for an array of integers.
 
         Args:
             facts: of the manifest; without the one that bounds the values, the limits are those of a source.
+            stored: the dtype in which it is stored, if it is not the one of sources.
         """
         if self.dtype.kind == "f":
-            largest = float(np.finfo(self.dtype).max)
+            largest = min(float(np.finfo(each).max) for each in (self.dtype, stored or self.dtype))
             return -largest, largest
         full = np.iinfo(self.dtype)
         highest = facts[self.below] - 1 if self.below in facts else self.highest
@@ -145,7 +148,7 @@ _ARRAYS = (
         name="feature",
         help="(n, F) numbers: .npy, .npz, .parquet, or text.",
         dims=("feature",),
-        dtypes=("float32", "float64"),
+        dtypes=("float32", "float16", "float64"),
         expected="finite float32 features",
         export="features",
     ),
@@ -217,6 +220,11 @@ def as_trained(name: str, rows: NDArray[Any]) -> NDArray[Any]:
     if name == "label":
         return rows.astype(np.int64)
     return np.where(rows < 0, np.float32(np.nan), rows).astype(np.float32) if name == "multilabel" else rows
+
+
+def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which other programs get a stored array: few read float16."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def missing_for_training(names: Container[str]) -> list[str]:

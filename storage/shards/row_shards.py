@@ -9,9 +9,10 @@ Directed graphs also store the transpose in this way, for the backward pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.vertex_arrays import vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
+
+#: Bytes that are read at a time to be converted.
+CONVERTED_BYTES: Final = 8 << 20
 
 Block_co = TypeVar("Block_co", bound=CSR | StoredCSR, covariant=True)
 
@@ -73,8 +77,14 @@ class RowShard:
 
     def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
         """Read a whole array of the shard, such as ``vertex`` or ``feature``; converted if ``dtype`` is given."""
-        array = self._array(name).read()
-        return array if dtype is None else array.astype(dtype, copy=False)
+        array = self._array(name)
+        if dtype is None or dtype == array.dtype:
+            return array.read()
+        # Some rows at a time: the stored dtype of all rows is never in memory together with the result.
+        rows, row_bytes = np.empty(array.shape, dtype), array.dtype.itemsize * math.prod(array.shape[1:])
+        for start, stop in array.ranges(CONVERTED_BYTES // max(1, row_bytes)):
+            rows[start:stop] = array.read(start, stop)
+        return rows
 
     def array(self, name: str) -> ArrayReader:
         """Open an array of the shard, to read some of its rows."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import gnnloom.workflows.api
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
@@ -40,9 +41,9 @@ def option_types() -> str:
     features = {name: option for name, option in _of(vertex_kinds().values()).items() if name not in in_signatures}
     partition = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}
     classes = {
-        "IngestKeywords": {**options_of(IngestOptions), **_of(formats().values())},
+        "IngestKeywords": {**options_of(IngestOptions), **options_of(VertexOptions), **_of(formats().values())},
         "GenerateKeywords": _of(generators().values()),
-        "FeaturesKeywords": features,
+        "FeaturesKeywords": {**options_of(VertexOptions), **features},
         "PartitionKeywords": partition,
         "SampleKeywords": options_of(SampleOptions),
         "DrawKeywords": options_of(DrawOptions),

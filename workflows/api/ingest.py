@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.format import bundled_vertices, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.generator import generators
@@ -27,8 +28,10 @@ from gnnloom.workflows.api.keywords import check_known, plain_values, split_fiel
 if TYPE_CHECKING:
     from gnnloom.workflows.api.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
 
+_STORING: Final = VertexOptions()
 
-@with_options({**options_of(IngestOptions), **CLUSTER})
+
+@with_options({**options_of(IngestOptions), **options_of(VertexOptions), **CLUSTER})
 def ingest(
     name: str,
     source: str | Path | Sequence[str | Path] | Any,
@@ -51,11 +54,12 @@ def ingest(
         format: format of the files; by default guessed from their names.
         add: store another graph in a dataset that has one; other functions then choose with ``graph``.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
-        options: how edges become a graph (``undirected``, ``self_loops``, ``ids``, ``merge``, ``codec``); options of
-            the format, as in ``gnnloom ingest --help-all``; and where tasks run: ``workers`` processes (0 for none; by
-            default small graphs are sorted by threads of this process, and others by one process per core, for which a
-            script needs ``if __name__ == "__main__":``), ``memory`` per worker in bytes or such as ``"512M"``, the
-            address of a Dask ``scheduler`` to use instead, and folder and file ``scratch`` and ``performance_report``.
+        options: how edges become a graph (``undirected``, ``self_loops``, ``ids``, ``merge``, ``codec``); how features
+            are stored (``store``); options of the format, as in ``gnnloom ingest --help-all``; and where tasks run:
+            ``workers`` processes (0 for none; by default small graphs are sorted by threads of this process, and others
+            by one process per core, for which a script needs ``if __name__ == "__main__":``), ``memory`` per worker in
+            bytes or such as ``"512M"``, the address of a Dask ``scheduler`` to use instead, and folder and file
+            ``scratch`` and ``performance_report``.
 
     Raises:
         InputError: the source has no edges or something that is not one, an option is unknown, or an id is not a number
@@ -66,7 +70,8 @@ def ingest(
     """
     cluster, others = choose_cluster(options)
     chosen, others = split_fields(IngestOptions, others)
-    graph_options = IngestOptions(**chosen)
+    stored, others = split_fields(VertexOptions, others)
+    graph_options, vertex_options = IngestOptions(**chosen), VertexOptions(**stored)
 
     def store() -> Dataset:
         with ExitStack() as stack:
@@ -74,7 +79,8 @@ def ingest(
             values = plain_values(others)
             edges = open_edges(format, locations, values, undirected=graph_options.undirected)
             vertices = bundled_vertices(format, locations)
-            store_source(as_catalog(catalog), name, edges, vertices, graph_options, cluster, add=add)
+            found = as_catalog(catalog)
+            store_source(found, name, edges, vertices, graph_options, cluster, storing=vertex_options, add=add)
         return as_dataset(name, catalog)
 
     return once_per_job(store)
@@ -124,7 +130,7 @@ def generate(
     return once_per_job(store)
 
 
-@with_options(CLUSTER)
+@with_options({**options_of(VertexOptions), **CLUSTER})
 def features(
     dataset: DatasetLike,
     synthetic: str | None = None,
@@ -157,7 +163,7 @@ def features(
         graph: key, to choose between several graphs.
         add: store other vertex data next to those that the graph has.
         catalog: as for :func:`ingest`, as are the options of the workers.
-        options: options of the synthetic data: ``dim``, ``classes``, ``seed``.
+        options: how features are stored (``store``); options of the synthetic data: ``dim``, ``classes``, ``seed``.
 
     Raises:
         InputError: the number of rows is wrong, or a value cannot be used; the message names the array and row.
@@ -167,11 +173,14 @@ def features(
     found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=by_id or ids_file is not None)
     arrays = {"feature": feature, "label": label, "split": split, "target": target, "ids_file": ids_file}
     cluster, others = choose_cluster(options)
+    chosen, others = split_fields(VertexOptions, others)
+    storing = VertexOptions(**chosen)
     arrays |= {option.name: others.pop(option.name) for option in FILE_OPTIONS if option.name in others}
 
     def store() -> Dataset:
         with stored_vertices(arrays) as files:
-            store_vertices(found, kind, files | plain_values(others), cluster, found.graph(graph), add=add)
+            values = files | plain_values(others)
+            store_vertices(found, kind, values, cluster, found.graph(graph), storing=storing, add=add)
         return found
 
     return once_per_job(store)
@@ -185,11 +194,13 @@ def store_source(
     options: IngestOptions,
     cluster: ClusterOptions,
     *,
+    storing: VertexOptions = _STORING,
     add: bool = False,
 ) -> tuple[Graph, Vertices | None]:
     """Store the edges and vertex data of a source as a dataset; a new dataset that stays empty is removed again.
 
     Args:
+        storing: how the vertex data are stored.
         add: allow the dataset to have other graphs.
 
     Raises:
@@ -200,7 +211,9 @@ def store_source(
     with _made_or_found(catalog, name) as dataset, open_cluster(cluster) as opened:
         graph = ingest_graph(dataset, edges, options, opened, allow_others=add)
         owner = graph if add else None
-        return graph, ingest_vertices(dataset, vertices, opened, owner) if vertices is not None else None
+        if vertices is None:
+            return graph, None
+        return graph, ingest_vertices(dataset, vertices, opened, owner, options=storing)
 
 
 @contextmanager
@@ -228,6 +241,7 @@ def store_vertices(
     cluster: ClusterOptions,
     graph: Graph | None = None,
     *,
+    storing: VertexOptions = _STORING,
     add: bool = False,
 ) -> Vertices:
     """Store vertex data for the graph of a dataset.
@@ -235,6 +249,7 @@ def store_vertices(
     Args:
         values: options of the kind.
         graph: one of several graphs of the dataset; by default its only one.
+        storing: how the vertex data are stored.
         add: allow the graph to have other vertex data.
 
     Raises:
@@ -243,7 +258,7 @@ def store_vertices(
     owner = graph or dataset.graph()
     source = open_vertices(kind.name, (), values, owner)
     with open_cluster(cluster) as opened:
-        return ingest_vertices(dataset, source, opened, owner, allow_others=add)
+        return ingest_vertices(dataset, source, opened, owner, options=storing, allow_others=add)
 
 
 def vertex_kind(synthetic: str | None, *, by_id: bool) -> VertexKind:

@@ -17,6 +17,7 @@ class IngestKeywords(ClusterKeywords, total=False):
     ids: str
     merge: str
     codec: str
+    store: str
     weights: bool | None
     header: bool | None
     extra_columns: bool | None
@@ -40,6 +41,7 @@ class GenerateKeywords(ClusterKeywords, total=False):
     shortcuts: float
 
 class FeaturesKeywords(ClusterKeywords, total=False):
+    store: str
     dim: int
     classes: int
     seed: int

@@ -220,7 +220,8 @@ def _store_links(folder: Path, dataset: Dataset, graph: Graph) -> None:
     feature = np.ones((2, 3), np.float32)
     # As a mapped array is.
     feature.flags.writeable = False
-    cosines(0, feature, lengths(feature))
+    norm = lengths(feature)
+    cosines(feature, norm, feature[0].astype(np.float64), norm[0])
     (folder / "pairs.txt").write_text("".join(f"{u} {u + 1}\n" for u in range(20)), encoding="ascii")
     pairs = str(folder / "pairs.txt")
     given = GivenLinks.of(FileOptions(valid=pairs, test=pairs, allow_overlap=True))

@@ -16,7 +16,7 @@ from gnnloom.storage.errors import GnnloomError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.format.own_folder import own_folder
-from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, widened
 from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run
@@ -120,7 +120,7 @@ def vertex_table(graph: Graph, arrays: dict[str, ArrayReader], class_names: Sequ
         class_names: what the classes in the first array are called, for a column at the end; none for no such column.
     """
     columns = [
-        ExportedColumn(name, array.dtype, array.shape[1] if len(array.shape) > 1 else None)
+        ExportedColumn(name, widened(array.dtype), array.shape[1] if len(array.shape) > 1 else None)
         for name, array in arrays.items()
     ]
     width = sum(column.width or 1 for column in columns)
@@ -129,7 +129,7 @@ def vertex_table(graph: Graph, arrays: dict[str, ArrayReader], class_names: Sequ
     def pieces() -> Iterator[tuple[Any, ...]]:
         for start in range(0, graph.num_vertices, step):
             stop = min(start + step, graph.num_vertices)
-            read = [array.read(start, stop) for array in arrays.values()]
+            read = [array.read(start, stop).astype(widened(array.dtype), copy=False) for array in arrays.values()]
             named = [[(*class_names, "")[number] for number in read[0].tolist()]] if class_names else []
             yield (_ids(graph)(start, stop), *read, *named)
 

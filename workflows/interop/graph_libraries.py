@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage import Dataset, Graph
-from gnnloom.storage.format.vertex_arrays import LABELS, SPLIT, as_trained
+from gnnloom.storage.format.vertex_arrays import LABELS, SPLIT, as_trained, widened
 
 if TYPE_CHECKING:
     from torch_geometric.data.data import Data
@@ -71,7 +71,8 @@ def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray
         return {}
     vertices, found = dataset.vertices(key), dict[str, NDArray[Any]]()
     for name in vertices.names:
-        array = vertices.array(name).read()
+        stored = vertices.array(name).read()
+        array = stored.astype(widened(stored.dtype), copy=False)
         match name:
             case "split":
                 masks = {"train": "train", "val": "valid", "test": "test"}

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.format import (
     bundled_vertices,
     formats,
@@ -23,7 +24,7 @@ from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Option, option
+from gnnloom.storage.option import Option, option, option_field, options_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +144,7 @@ class VerticesSection(_Section):
     classes: int | None = option(
         None, "Number of synthetic classes; for other formats, the highest number of classes allowed.", kind=int
     )
+    store: str = option_field(options_of(VertexOptions)["store"])
 
     def __post_init__(self) -> None:
         known = (*vertex_kinds(), *_bundled_options())
@@ -156,6 +158,17 @@ class VerticesSection(_Section):
         if self.classes is not None and self.classes < 1:
             raise InputError(f"classes {self.classes}: expected at least 1")
         _check_ranges(self.options(), self.given)
+        # Building the options checks them.
+        self.storing()
+
+    @property
+    def given(self) -> dict[str, Any]:
+        # How the data are stored is no option of their format.
+        return {key: value for key, value in super().given.items() if key != "store"}
+
+    def storing(self) -> VertexOptions:
+        """How the data are stored."""
+        return VertexOptions(self.store)
 
     def options(self) -> Sequence[Option]:
         if self.format in vertex_kinds():

@@ -156,7 +156,7 @@ def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
     with _named_section(recipe, "vertices"):
         identity = recipe.vertices.identity(recipe.source)
     if identity is not None:
-        keys["vertices"] = vertices_key(identity, keys["graph"])
+        keys["vertices"] = vertices_key(identity, keys["graph"], recipe.vertices.storing())
     if recipe.links is not None:
         keys["links"] = links_key(keys["graph"], recipe.links)
     read_keys = {name: key for name, key in keys.items() if name != "links"} | {"graph": read_graph(keys)}

@@ -63,7 +63,7 @@ def prepare(assignment: Assignment, cluster: Cluster) -> None:
             graph = dataset.graph(keys["graph"])
             source = recipe.vertices.open(recipe.source, graph)
             if source is not None:
-                ingest_vertices(dataset, source, cluster, graph)
+                ingest_vertices(dataset, source, cluster, graph, options=recipe.vertices.storing())
             # Fail now rather than after hours of partitioning.
             check_trainable(recipe, keys["vertices"])
             continue

@@ -13,14 +13,17 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.traffic import Kind
@@ -168,6 +171,17 @@ def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - calle
     return scores.sum(1)
 
 
+def _stored_feature(dataset: Dataset, key: str | None) -> np.dtype[Any]:
+    """The dtype in which the features of vertex data are stored; that of sources if they are not there."""
+    name = "feature"
+    try:
+        vertices = dataset.vertices(key)
+    except GnnloomError:
+        # Shards go on without the vertex data that they were made from.
+        return VERTEX_ARRAYS[name].dtype
+    return np.dtype(vertices.artifact.record(name).dtype) if vertices.has_feature else VERTEX_ARRAYS[name].dtype
+
+
 class _Rehearsal:
     """What :class:`gnnloom.trainer.training.loop.Training` has of one rank's training, as far as memory goes."""
 
@@ -272,7 +286,8 @@ class _Rehearsal:
             return 0
         entry = index_dtype(n).itemsize + (np.dtype(self.config.dtype).itemsize if shards.weighted else 0)
         # Row pointers, and whether a row has a loop; labels and splits.
-        features = n * (4 * shards.num_features + 5) if sizes.maps_features else 0
+        item = _stored_feature(self.session.opened.dataset, shards.artifact.inputs.get("vertices")).itemsize
+        features = n * (item * shards.num_features + 5) if sizes.maps_features else 0
         return 9 * n + entry * self.rows.nnz + features
 
     def _checkpoint(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS, StoredCSR, Sweep
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.shards.row_shards import RowShard, RowShards
+from gnnloom.storage.shards.row_shards import CONVERTED_BYTES, RowShard, RowShards
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
 
@@ -38,9 +39,14 @@ class UnreadRowShard(RowShard):
 
     def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
         record = self.shards.artifact.record(f"{self.prefix}/{name}")
-        # An array of another dtype is there while it is converted.
-        stored = self._memory.array(record.shape, np.dtype(record.dtype))
-        return stored if dtype is None or dtype == stored.dtype else self._memory.array(record.shape, dtype)
+        stored = np.dtype(record.dtype)
+        found = self._memory.array(record.shape, stored if dtype is None else dtype)
+        if found.dtype != stored:
+            # Some rows of the stored dtype are there while they are converted.
+            num_bytes = math.prod(record.shape) * stored.itemsize
+            converted = self._memory.array((min(num_bytes, CONVERTED_BYTES),), np.dtype(np.uint8))
+            del converted
+        return found
 
     def _offsets(self, name: str, total: int) -> NDArray[np.int64]:
         if name.endswith(_READ):

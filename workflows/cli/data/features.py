@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.storage.option import Group
 from gnnloom.workflows.api.ingest import store_vertices, vertex_kind
@@ -21,6 +22,7 @@ from gnnloom.workflows.cli.terminal.options import (
     flag_option,
     json_option,
     key_option,
+    object_option,
 )
 from gnnloom.workflows.cli.terminal.output import show
 from gnnloom.workflows.cli.terminal.progress import shown_progress
@@ -45,6 +47,7 @@ Example:
   gnnloom features web --feature x.npy --target prices.npy --split split.npz
   gnnloom features people --label labels.csv --split split.csv --by-id
   gnnloom features people --feature x.npy --ids-file ids.npy --label labels.csv
+  gnnloom features web --feature x.npy --store float16
   gnnloom features web degree-labels --dim 128 --classes 32 --seed 1
 """
 
@@ -58,6 +61,7 @@ def _features_help() -> str:
 @click.argument("synthetic", type=click.Choice(_SYNTHETIC), required=False)
 @add_options(_VERTEX_OPTIONS.values())
 @flag_option("by_id", "Text and Parquet: the first column is the id of the vertex.", Group.INPUT)
+@object_option("storing", VertexOptions)
 @key_option("graph")
 @flag_option("add", "Store other vertex data next to those that the graph has.")
 @cluster_options
@@ -66,6 +70,7 @@ def features_command(
     name: str,
     synthetic: str | None,
     by_id: bool,
+    storing: VertexOptions,
     graph: str | None,
     add: bool,
     cluster: ClusterOptions,
@@ -79,7 +84,7 @@ def features_command(
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
     with shown_progress():
-        vertices = store_vertices(dataset, kind, values, cluster, dataset.graph(graph), add=add)
+        vertices = store_vertices(dataset, kind, values, cluster, dataset.graph(graph), storing=storing, add=add)
     say_left_out(vertices)
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
     show(result, as_json=as_json, title=f"vertex data of {name}")

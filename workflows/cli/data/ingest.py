@@ -10,6 +10,7 @@ import click
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.format import bundled_vertices, formats, open_edges
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage import Catalog, Graph, Vertices
@@ -109,6 +110,7 @@ _BRIEF = (
     "format_name",
 )
 @object_option("options", IngestOptions)
+@object_option("storing", VertexOptions)
 @add_options(_FORMAT_OPTIONS.values())
 @flag_option("add", ADD)
 @flag_option("plan", PLAN)
@@ -119,6 +121,7 @@ def ingest_command(
     source: tuple[str, ...],
     format_name: str | None,
     options: IngestOptions,
+    storing: VertexOptions,
     add: bool,
     plan: bool,
     cluster: ClusterOptions,
@@ -134,7 +137,7 @@ def ingest_command(
         show_plan(current_catalog(), edges, options, cluster, as_json=as_json)
         return
     vertices = bundled_vertices(format_name, source)
-    store_graph(name, edges, vertices, options, cluster, as_json, add=add)
+    store_graph(name, edges, vertices, options, cluster, as_json, storing=storing, add=add)
 
 
 def _say_headers(edges: EdgeSource) -> None:
@@ -157,15 +160,20 @@ def store_graph(
     cluster: ClusterOptions,
     as_json: bool,
     *,
+    storing: VertexOptions | None = None,
     add: bool = False,
 ) -> None:
     """Store a source's graph and vertex data as a dataset and print a summary.
 
     Args:
+        storing: how the vertex data are stored.
         add: allow the dataset to have other graphs.
     """
+    stores = storing or VertexOptions()
     with shown_progress():
-        graph, stored = store_source(current_catalog(), name, edges, vertices, options, cluster, add=add)
+        graph, stored = store_source(
+            current_catalog(), name, edges, vertices, options, cluster, storing=stores, add=add
+        )
     result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
     if stored is not None:
         say_left_out(stored)

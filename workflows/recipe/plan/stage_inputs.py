@@ -190,12 +190,12 @@ class StageInputs:
         # Synthetic data need the stored graph to be opened, but their sizes are keys of the recipe.
         if section.is_synthetic:
             given = {option.name: option.default for option in section.options()} | section.values()
-            return VertexSizes.plain(self.graph.num_vertices, given["dim"], given["classes"])
+            return VertexSizes.plain(self.graph.num_vertices, given["dim"], given["classes"], section.store)
         graph = self._stored_graph
         source = section.open(self.recipe.source, graph) if graph or section.format is None else None
         classes = section.classes or self.recipe.source.given.get("classes") or _ASSUMED_CLASSES
         features = source.num_columns("feature") if source is not None else 0
-        return VertexSizes.plain(self.graph.num_vertices, features, int(classes))
+        return VertexSizes.plain(self.graph.num_vertices, features, int(classes), section.store)
 
     @cached_property
     def partitioning(self) -> MethodProjection:
