@@ -53,7 +53,8 @@ class ModeConfig(Config):
     samples: str | None = _mode_option("samples")
     propagated: str | None = _mode_option("propagated", free=True)
     steps: tuple[int, ...] = _mode_option("steps", free=True)
-    # Free: neither the cache nor what prepares batches ahead changes them.
+    # Free: neither the place of the features, nor the cache, nor what prepares batches ahead changes them.
+    inputs: str = _mode_option("inputs", free=True)
     cache_memory: int = _mode_option("cache_memory", free=True)
     sampler_threads: int = _mode_option("sampler_threads", free=True)
     pool: int = _mode_option("pool", free=True)

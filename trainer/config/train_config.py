@@ -30,6 +30,7 @@ from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingC
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.data.open_shards import find_propagated
 from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.modes.neighbor import ON_DISK
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.open_links import check_step
 
@@ -113,6 +114,8 @@ class TrainConfig(
         if self.on_pairs and not self.mode_kind.takes_pairs:
             able = ", ".join(name for name, kind in MODES.items() if kind.takes_pairs)
             raise InputError(f"task {self.task!r}: mode {self.mode} trains tasks on vertices only; use mode {able}")
+        if self.maps_inputs:
+            self._check_inputs()
         if self.on_pairs and self.samples is not None:
             raise InputError(f"samples: they were drawn for vertices, and task {self.task} trains on pairs")
         self._check_adjacency()
@@ -184,6 +187,24 @@ class TrainConfig(
             if value not in {default, "none"}:
                 raise InputError(f"{name} {value!r}: learned input features (embed {self.embed}) {why}")
 
+    def _check_inputs(self) -> None:
+        """Refuse what needs the input features in memory, if they stay on disk.
+
+        Raises:
+            InputError: see above.
+        """
+        start = f"inputs {self.inputs!r}"
+        if self.samples is not None:
+            raise InputError(f"{start}: samples {self.samples!r} hold the features already; leave one of the two out")
+        if self.embed:
+            raise InputError(f"{start}: learned features (embed {self.embed}) are not stored; leave one of the two out")
+        if self.on_pairs:
+            raise InputError(f"{start}: task {self.task!r} reads the features from memory")
+        if self.save_embeddings:
+            raise InputError(
+                f"{start}: such a training does not predict (save_embeddings); run `gnnloom predict` later"
+            )
+
     def _check_adjacency(self) -> None:
         if self.adjacency == "memory":
             return
@@ -204,6 +225,16 @@ class TrainConfig(
         # Attention cannot read it from there. A model that takes edges reads none of it.
         evaluates = self.mode_kind.rows_evaluate and NEIGHBORS not in self.model_kind.needs
         return self.adjacency == "disk" or evaluates or self.model_kind.on_edges
+
+    @property
+    def maps_inputs(self) -> bool:
+        """The rows of every batch are read from disk, and no features are in memory."""
+        return self.inputs == ON_DISK
+
+    @property
+    def reads_batches(self) -> bool:
+        """Batches come with their features, so that no rank has features or rows of the adjacency in memory."""
+        return self.samples is not None or self.maps_inputs
 
     @property
     def needs(self) -> frozenset[str]:

@@ -19,7 +19,7 @@ from gnnloom.storage.sampling.layered import whole_degree
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.storage.shards.row_shards import ShardMatrix
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
-from gnnloom.trainer.data.vertex_data import Labels, normalize_feature
+from gnnloom.trainer.data.vertex_data import Labels, check_finite, normalize_feature
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 
@@ -84,6 +84,34 @@ def without_halo(matrix: CSR) -> ShardMatrix[CSR]:
     return ShardMatrix(matrix, empty, none, offset, none, offset)
 
 
+@dataclass(frozen=True, eq=False)
+class FeatureRows:
+    """The features of all vertices, of which batches take some; any thread may call it.
+
+    Attributes:
+        stored: (num_vertices, num_features) in memory or mapped, of any dtype in which features are stored.
+        where: the array, for messages.
+        norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+    """
+
+    stored: NDArray[Any]
+    where: str
+    norm: str
+    place: Place
+
+    def __call__(self, vertices: NDArray[np.int64]) -> Tensor:
+        """(num_taken, num_features) scaled features of some vertices, in the dtype of sums.
+
+        Raises:
+            InputError: a feature is not a finite number.
+        """
+        # Taken before they are converted, so that only these rows are.
+        rows = take_rows(self.stored, vertices).astype(array_dtype(self.place.sum_dtype), copy=False)
+        feature = self.place.from_numpy(rows)
+        check_finite(feature, self.where, lambda: vertices)
+        return normalize_feature(feature, self.norm)
+
+
 class VertexTable:
     """Features and labels of all vertices, for random access to those of a batch; any thread may read them."""
 
@@ -101,9 +129,7 @@ class VertexTable:
 
     def feature(self, vertices: NDArray[np.int64]) -> Tensor:
         """(num_vertices, num_features) scaled features of some vertices."""
-        # Taken before they are converted, so that only the rows of the batch are.
-        rows = take_rows(self._arrays["feature"], vertices).astype(array_dtype(self._place.sum_dtype), copy=False)
-        return normalize_feature(self._place.from_numpy(rows), self._feature_norm)
+        return FeatureRows(self._arrays["feature"], "feature", self._feature_norm, self._place)(vertices)
 
     def labels(self, vertices: NDArray[np.int64]) -> Labels:
         """Labels and split of some vertices."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
@@ -18,6 +19,7 @@ from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.trainer.data.batch_data import FeatureRows
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import normalize_feature
 from gnnloom.trainer.place.arrays import array_dtype
@@ -124,6 +126,61 @@ class DrawnBatches:
     def inputs(self, drawn: Drawn) -> Tensor:
         # Owners have normalized their rows.
         return self._exchange.fetch(drawn.batch.vertices)
+
+
+class MappedBatches:
+    """See :class:`gnnloom.trainer.data.neighbor_batches.Batches`. Nothing is asked of other ranks.
+
+    The threads that draw batches read their features from disk, too. Memory: as many batches with features as are
+    prepared ahead.
+    """
+
+    def __init__(
+        self,
+        graph: WholeGraph,
+        sampler: NeighborSampler | None,
+        num_layers: int,
+        own: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+        label: Tensor,
+        features: FeatureRows,
+        threads: int,
+        pool: int,
+    ) -> None:
+        """Communicates nothing.
+
+        Args:
+            sampler: draws this rank's batches; None if it has no training vertex.
+            own: finds the rows of this rank's vertices; see :class:`gnnloom.storage.matrix.local_numbers.LocalNumbers`.
+            label: (num_own, ...) labels of this rank's rows.
+            features: of all vertices, on disk.
+            threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
+        """
+        self._graph, self._sampler, self._own, self._label = graph, sampler, own, label
+        self._features, self._threads, self._pool = features, threads, pool
+        self.num_batches = sampler.num_batches if sampler else 0
+        self._num_layers = num_layers
+
+    def begin(self, epoch: int) -> Generator[Drawn, None, None]:
+        if self._sampler is None:
+            return
+        sampler = self._sampler
+
+        def draw(number: int) -> Drawn:
+            batch = layered_batch(self._graph, sampler.sample(epoch, number))
+            rows = self._features.place.from_numpy(self._own(batch.seeds))
+            return Drawn(batch, self._label[rows], self._features(batch.vertices))
+
+        batches = prepare_ahead(draw, range(self.num_batches), self._threads, self._pool)
+        try:
+            yield from batches
+        finally:
+            batches.close()
+
+    def nothing(self) -> Drawn:
+        return Drawn(empty_batch(self._num_layers), self._label[:0], self._features(np.empty(0, np.int64)))
+
+    def inputs(self, drawn: Drawn) -> Tensor:
+        return drawn.feature
 
 
 class StoredBatches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
@@ -15,6 +15,8 @@ from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE
 
 #: Fan-out of every layer if none is given.
 _FANOUT = 10
+#: Value of ``inputs``: the features of a batch are read from disk.
+ON_DISK: Final = "disk"
 
 
 def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) -> tuple[int, ...]:
@@ -47,21 +49,21 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
             # Rows of the layers before keep what they drew.
             known, kept = rows[0], nonzeros[0]
         rows.insert(0, n - (n - rows[0]) * _missed(drawn, rank, replace=options["replace"]))
-    is_stored = options["samples"] is not None
+    is_stored, maps = options["samples"] is not None, options["inputs"] == ON_DISK
     # Frequent rows of other ranks, as many as fit.
     remote = rank.num_vertices - rank.own
-    cached = 0 if is_stored else min(options["cache_memory"] // max(1, rank.row_bytes), remote)
+    cached = 0 if is_stored or maps else min(options["cache_memory"] // max(1, rank.row_bytes), remote)
     return BatchSizes(
         rows=rows,
         nonzeros=nonzeros,
         is_layered=True,
-        has_features=is_stored,
-        fetches=True,
+        has_features=is_stored or maps,
+        fetches=not maps,
         asked=rows[0] * (remote - cached) / n,
         copied=rows[0] * max(rank.own, cached) / n,
         num_batches=-(-rank.training // size),
         kept_bytes=cached * rank.row_bytes,
-        maps_features=is_stored,
+        maps_features=is_stored or maps,
     )
 
 
@@ -110,6 +112,12 @@ MODE = ModeKind(
             " layer, as GraphSAGE's algorithm 2",
         ),
         "samples": Option(default=None, help="Key of the samples on disk to read instead of drawing"),
+        "inputs": Option(
+            default="memory",
+            help="Where the input features are while the run trains; disk: batches read their rows from a copy that all"
+            " ranks map, and evaluation streams them, with the same losses to the last bit",
+            choices=("memory", ON_DISK),
+        ),
         "cache_memory": Option(
             default=256 << 20,
             help="Memory per rank for the most frequent feature rows of other ranks, such as 512M",

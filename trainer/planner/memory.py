@@ -108,7 +108,8 @@ class _Rank:
         batch, size = config.mode_kind.batch, np.dtype(config.dtype).itemsize
         sizes = batch(config.own_mode_options(), len(options.pairs), rows) if batch is not None and n else None
         # Rows are read from disk, a batch at a time.
-        stays = 0.0 if config.mode_kind.reads_rows else first.held * n * width
+        on_disk = config.mode_kind.reads_rows or config.maps_inputs
+        stays = 0.0 if on_disk else first.held * n * width
         kept = first.product * n * width if options.input_is_kept else 0.0
         copies = _COPIES[config.optimizer]
         trained = 2 * copies * first.held * n * options.dims[0] * size if config.input_is_trained else 0
@@ -117,7 +118,7 @@ class _Rank:
         self.batches = 0 if sizes is None else _prepared(config, sizes, width)
         weights = (2 * copies + 2) * _num_weights(config, options) * size
         # While they load, a rank's share of the features is split off, and multiplied with the first matrix.
-        loading = 2 * stays + kept + (0.0 if config.mode_kind.reads_rows else first.arriving_bytes(n * width))
+        loading = 2 * stays + kept + (0.0 if on_disk else first.arriving_bytes(n * width))
         held = layers if sizes is None else _shares(sizes, n)
         peak = kept + _layer_peak(
             config, config.ranks, options, held, n * word, (entries if sizes is None else sizes.nonzeros[0]) * word

@@ -166,7 +166,7 @@ def _computed(run: Run, config: PredictConfig) -> TrainConfig:
     kept: dict[str, Any] = {kind: run.inputs().get(kind) for kind in ("links", "propagated")}
     if trained.mode_kind.reads_rows and kept["propagated"] is None:
         kept["steps"] = (FEATURES,)
-    return replace(trained, **where, samples=None, **kept)
+    return replace(trained, **where, samples=None, inputs="memory", **kept)
 
 
 def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig) -> StoredCheckpoint:

@@ -15,6 +15,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.predictions import SMOOTHED, Predictions
 from gnnloom.storage.runs.run import Run, sole_writer
+from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
@@ -26,7 +27,13 @@ from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows, open_samples
 from gnnloom.trainer.data.stored_rows import StoredRows
-from gnnloom.trainer.data.vertex_data import Labels, normalize_feature, read_feature, settled_feature_norm
+from gnnloom.trainer.data.vertex_data import (
+    Labels,
+    check_stored,
+    normalize_feature,
+    read_feature,
+    settled_feature_norm,
+)
 from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows, whole_rows
@@ -43,6 +50,7 @@ from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.evaluation import Report, Source, streamed_outputs
 from gnnloom.trainer.streaming.range_operator import RangeOperator
+from gnnloom.trainer.streaming.shard_features import ShardFeatures
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss, TaskContext
 
 
@@ -94,10 +102,9 @@ class Session:
 
         The session drops the features, so they are freed as soon as nothing else needs them.
         """
-        if self.samples is not None:
-            norm, by_row = self.config.feature_norm, not self.samples.has_negative_feature
-            self.feature_norm = norm if norm != "auto" else "row" if by_row else "none"
-            return Inputs(self.place.lasting((0, self.samples.num_features), self.model.dtype))
+        if self.config.reads_batches:
+            self.feature_norm = self._norm_of_batches()
+            return Inputs(self.place.lasting((0, self.options.dims[0]), self.model.dtype))
         if self.rows is not None:
             self.feature_norm = self.rows.settled_norm(self.config.feature_norm, self.comm, self.place)
             return Inputs(self.place.lasting((0, self.rows.width), self.model.dtype))
@@ -121,6 +128,19 @@ class Session:
             return Inputs(feature)
         with torch.no_grad():
             return self.model.keep(feature)
+
+    def _norm_of_batches(self) -> str:
+        """How features that stay on disk are scaled. Collective, unless samples say so."""
+        norm = self.config.feature_norm
+        if norm != "auto":
+            return norm
+        if self.samples is not None:
+            return "none" if self.samples.has_negative_feature else "row"
+        if self.place.rehearses or not isinstance(self.label_rows, RowShard):
+            return "none"
+        rows = ShardFeatures(self.label_rows, self.place)
+        negative = together(self.comm, lambda: rows.has_negative)
+        return settled_feature_norm(self.place.tensor([-float(negative)], self.place.sum_dtype), norm, self.comm)
 
     def _learned(self) -> torch.nn.Parameter:
         """Input features to learn, as they start. Communicates nothing."""
@@ -298,8 +318,8 @@ def read_share(
             counter=opened.counter,
         ),
     )
-    if config.samples is not None and isinstance(shards, OwnRowShard):
-        return _on_samples(comm, opened, shards, objective, place)
+    if config.reads_batches and isinstance(shards, OwnRowShard):
+        return _on_batches(comm, opened, shards, objective, place)
     if config.mode_kind.reads_rows and isinstance(shards, OwnRowShard):
         return _on_rows(comm, opened, shards, objective, place)
     if streams and isinstance(shards, OwnRowShard):
@@ -337,25 +357,34 @@ def _operator(comm: Communicator, opened: OpenedRun, options: ModelOptions, plac
     )
 
 
-def _on_samples(
+def _on_batches(
     comm: Communicator, opened: OpenedRun, shards: OwnRowShard, objective: Objective, place: Place
 ) -> Session:
-    """A session that reads batches from disk: only the ids, labels and split of the rank's vertices are in memory."""
-    # It transposes blocks with numba, which only training on samples should load.
+    """A session whose batches come with their features: only ids, labels and split of the rank's vertices are read.
+
+    Raises:
+        InputError: the samples do not fit the run, or the shards lack features.
+    """
+    # It transposes blocks with numba, which only training on batches should load.
     from gnnloom.trainer.operators.layered import Layered  # noqa: PLC0415
 
     config = opened.config
     given, num_layers = config.own_mode_options(), len(config.hidden) + 1
-    samples = open_samples(
-        opened.dataset,
-        given,
-        num_layers,
-        shards.shards.artifact,
-        comm.size,
-        opened.counter,
-        on_edges=config.model_kind.on_edges,
-    )
-    options = config.options_of_model(samples.num_features, objective.num_outputs)
+    samples, num_features = None, shards.shards.num_features
+    if config.samples is not None:
+        samples = open_samples(
+            opened.dataset,
+            given,
+            num_layers,
+            shards.shards.artifact,
+            comm.size,
+            opened.counter,
+            on_edges=config.model_kind.on_edges,
+        )
+        num_features = samples.num_features
+    else:
+        check_stored(shards.shard, "feature")
+    options = config.options_of_model(num_features, objective.num_outputs)
     operator = Layered(comm, len(options.pairs), config.normalization, place)
     operator.rest(shards.shard.vertex())
     return Session(comm, opened, objective, options, operator, shards.shard, None, samples)
@@ -386,7 +415,7 @@ def _attach_inference(session: Session) -> None:
         normalization=config.normalization,
         # Known when the features are.
         feature_norm=lambda: session.feature_norm,
-        reads_features=session.samples is not None,
+        reads_features=config.reads_batches,
     )
 
 

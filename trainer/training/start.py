@@ -110,7 +110,9 @@ def _ways_out(config: TrainConfig) -> Iterator[str]:
     if config.mode_kind.is_sampled:
         size = "--parts-per-batch" if SAMPLERS[config.sampler].draws_parts else "--batch-size"
         yield f"smaller batches ({size}) or fewer that are prepared ahead (--pool)"
-        if config.evaluates and config.samples is None and not config.mode_kind.reads_rows:
+        if "inputs" in config.mode_kind.options and not config.reads_batches and not (config.on_pairs or config.embed):
+            yield "features that stay on disk (--inputs disk)"
+        if config.evaluates and not config.reads_batches and not config.mode_kind.reads_rows:
             # Unlike training, an evaluation holds whole layers of the graph in memory.
             yield "no evaluation (--eval-every 0 --no-final-eval)"
     if config.model_kind.recomputes and not config.recompute:

@@ -179,6 +179,7 @@ class TrainKeywords(TypedDict, total=False):
     samples: str | None
     propagated: str | None
     steps: int | Sequence[int]
+    inputs: str
     cache_memory: int
     sampler_threads: int
     pool: int

@@ -22,6 +22,7 @@ from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
 from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.modes.neighbor import ON_DISK
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.evaluation import Source
@@ -51,7 +52,7 @@ class ModeContext:
         feature_norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
         labels: labels and split of this rank's rows of the output.
         loss: the loss over all training vertices, or pairs.
-        samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
+        samples: the samples that batches are read from, if any.
         rows: what a mode of rows reads, and nothing else is in memory but labels and the split.
         counter: counts the bytes that this rank reads.
         source: what an evaluation from disk reads.
@@ -82,6 +83,11 @@ class ModeContext:
         """The input features of this rank's rows, if they are learned; every step sets their ``row_gradient``."""
         value = self.inputs.value
         return value if isinstance(value, PartialParameter) else None
+
+    @property
+    def reads_batches(self) -> bool:
+        """Whether batches come with their features. Then no features and no adjacency are in memory."""
+        return self.samples is not None or self.options.get("inputs") == ON_DISK
 
     @property
     def comm(self) -> Communicator:

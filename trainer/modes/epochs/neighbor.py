@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
@@ -22,7 +23,8 @@ from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.neighbor_batches import Batches, Drawn, DrawnBatches, StoredBatches
+from gnnloom.trainer.data.batch_data import FeatureRows
+from gnnloom.trainer.data.neighbor_batches import Batches, Drawn, DrawnBatches, MappedBatches, StoredBatches
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.models.networks.model import Inputs
@@ -53,8 +55,14 @@ class NeighborMode(Mode):
         self._fanouts = together(comm, lambda: _checked(context))
         self._learned: LearnedRows | None = None
         self._operator = Layered(comm, len(self._fanouts), context.normalization, context.place)
-        self._batches: Batches = self._draw() if self._samples is None else self._read(self._samples)
+        self._batches = self._opened()
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
+
+    def _opened(self) -> Batches:
+        """The batches of this rank. Collective."""
+        if self._samples is not None:
+            return self._read(self._samples)
+        return self._map() if self.context.reads_batches else self._draw()
 
     def _read(self, samples: Samples) -> Batches:
         """Batches that were drawn before. Collective."""
@@ -82,14 +90,31 @@ class NeighborMode(Mode):
             batches.keep_frequent(context.options["cache_memory"], exchange.row_bytes)
         return batches
 
+    def _map(self) -> Batches:
+        """Batches that are drawn during training, with features from disk. Collective."""
+        context = self.context
+        options = context.options
+        graph, _ = together(context.comm, lambda: map_graph(context))
+        sampler = self._sampler(graph)
+
+        def make() -> MappedBatches:
+            vertices = context.dataset.vertices(context.shards.artifact.inputs["vertices"])
+            feature, place = map_vertices(vertices)["feature"], context.place
+            rows = FeatureRows(feature, str(vertices.artifact.path / "feature"), context.feature_norm, place)
+            own, label = LocalNumbers.of(context.operator.layout(0).vertex), context.labels.label
+            threads, pool = options["sampler_threads"], options["pool"]
+            return MappedBatches(graph, sampler, len(self._fanouts), own, label, rows, threads, pool)
+
+        return together(context.comm, make)
+
     def _draw_pairs(self, graph: WholeGraph, exchange: RowExchange) -> PairBatches | None:
         """Batches of pairs, if the task is on pairs. Collective."""
         if not isinstance(self.context.objective, PairObjective):
             return None
         return PairBatches(self.context, self.context.objective, graph, exchange, self._fanouts)
 
-    def _draw_seeds(self, graph: WholeGraph, exchange: RowExchange) -> DrawnBatches:
-        """Batches of training vertices. Collective."""
+    def _sampler(self, graph: WholeGraph) -> NeighborSampler | None:
+        """What draws the batches of this rank's training vertices; None if it has none. Collective."""
         context = self.context
         options, vertex = context.options, context.operator.layout(0).vertex
         seeds = np.sort(vertex[as_array(context.vertex_objective.known(context.labels, "train"))])
@@ -100,10 +125,15 @@ class NeighborMode(Mode):
             size, again, once = (options[name] for name in ("batch_size", "replace", "draw_once"))
             return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, replace=again, draw_once=once)
 
-        sampler = together(context.comm, make)
+        return together(context.comm, make)
+
+    def _draw_seeds(self, graph: WholeGraph, exchange: RowExchange) -> DrawnBatches:
+        """Batches of training vertices. Collective."""
+        context = self.context
+        options = context.options
         return DrawnBatches(
             graph,
-            sampler,
+            self._sampler(graph),
             len(self._fanouts),
             context.labels.label,
             exchange,
@@ -138,9 +168,9 @@ class NeighborMode(Mode):
         return total / terms if terms else 0.0
 
     def scores(self) -> Tensor:
-        """See :meth:`Mode.scores`; from disk if the batches come from there."""
+        """See :meth:`Mode.scores`; from disk if the features of the batches come from there."""
         context = self.context
-        if self._samples is None:
+        if not context.reads_batches:
             return super().scores()
         if not can_stream(context.model):
             return layerwise_scores(context)

@@ -225,7 +225,7 @@ class RehearsedBatches(Mode):
     def scores(self) -> Tensor:
         if self.context.rows is not None:
             self._evaluate_rows()
-        elif self.context.samples is None:
+        elif not self.context.reads_batches:
             return super().scores()
         # Layer by layer, some rows at a time; the layers are in temporary files.
         shape = len(self.context.labels.split), self.context.objective.num_outputs

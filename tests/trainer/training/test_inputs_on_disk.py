@@ -1,0 +1,84 @@
+"""With `--inputs disk`, batches read their features from disk: the same bits as from memory, and none in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.loop import train
+from support.lone import LoneCommunicator
+from support.lone_training import lone_session
+from support.mpi import train_all
+from support.problems import problem
+from support.sampled import sampled_config, store_for_sampling
+
+GIVEN = {
+    "signed": problem("signed", 60, 240, symmetric=False),
+    # Other ranks have no vertex, or no training vertex.
+    "crowded": problem("crowded", 40, 160, symmetric=True, crowded=True),
+}
+FANOUT: dict[str, Any] = {"fanout": (3, 3), "batch_size": 7}
+
+
+def config(catalog: Catalog, name: str, inputs: str, **options: Any) -> TrainConfig:
+    run = "-".join([inputs, *map(str, options.values())]).replace(":", "").lower()
+    return sampled_config(catalog, name, "neighbor", run, inputs=inputs, **{**FANOUT, **options})
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_losses_have_the_same_bits_as_from_memory(tmp_path: Path, ranks: int) -> None:
+    catalog, wanted = Catalog(tmp_path), list[TrainConfig]()
+    for name, given in GIVEN.items():
+        store_for_sampling(catalog, given, ranks)
+        for options in ({}, {"precision": "bf16", "model": "sage"}, {"model": "gat"}, {"feature_norm": "row"}):
+            wanted += [config(catalog, name, inputs, ranks=ranks, **options) for inputs in ("memory", "disk")]
+    train_all(tmp_path, wanted)
+    for from_memory, from_disk in zip(wanted[::2], wanted[1::2], strict=True):
+        dataset = catalog[from_memory.dataset]
+        memory, disk = (Run(dataset.run_path(each.run_name)) for each in (from_memory, from_disk))
+        assert [line["loss"] for line in memory.metrics()] == [line["loss"] for line in disk.metrics()]
+        assert memory.metrics()[-1]["test_accuracy"] == disk.metrics()[-1]["test_accuracy"]
+
+
+def test_neither_features_nor_rows_of_the_adjacency_are_in_memory(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    store_for_sampling(catalog, GIVEN["signed"], 1)
+    session = lone_session(config(catalog, "signed", "disk"))
+    assert session.feature is None
+    inputs = session.take_inputs()
+    assert inputs.value.shape == (0, GIVEN["signed"].stored_feature.shape[1])
+    assert session.feature_norm == "none"
+
+
+def test_a_run_goes_on_from_the_other_place(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    store_for_sampling(catalog, GIVEN["signed"], 1)
+    losses = []
+    for begins, ends in (("memory", "memory"), ("memory", "disk"), ("disk", "memory")):
+        for inputs, epochs in ((begins, 2), (ends, 4)):
+            given = config(catalog, "signed", inputs, epochs=epochs)
+            found = train(LoneCommunicator(), TrainConfig.from_json({**given.to_json(), "run": f"{begins}-{ends}"}))
+        losses.append(found["loss"])
+    assert losses[0] == losses[1] == losses[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "subgraph"}, "inputs: mode subgraph has no such option, only neighbor"),
+        ({"samples": "abc"}, "samples 'abc' hold the features already"),
+        ({"embed": 4}, "learned features"),
+        ({"task": "link"}, "reads the features from memory"),
+        ({"save_embeddings": True}, "does not predict"),
+    ],
+)
+def test_what_needs_features_in_memory_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"mode": "neighbor", "fanout": (), **options}
+    with pytest.raises(InputError, match=message):
+        TrainConfig(catalog=str(tmp_path), dataset="g", inputs="disk", **given)
