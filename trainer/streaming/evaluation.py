@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.machine_memory import memory_text
@@ -88,11 +90,14 @@ class Report:
         return asdict(self)
 
 
-def streamed_outputs(model: Model, source: Source, *, embeds: bool = False) -> tuple[Outputs, Report]:
+def streamed_outputs(
+    model: Model, source: Source, *, embeds: bool = False, scored: Tensor | None = None
+) -> tuple[Outputs, Report]:
     """The outputs of a model as it is, in evaluation mode, for all vertices. Collective; called without gradients.
 
     Args:
         embeds: with the last layer's input.
+        scored: (num_scored,) int64 this rank's rows whose scores are wanted, ascending; None for all.
 
     Raises:
         InputError: the shards are not row shards.
@@ -108,16 +113,25 @@ def streamed_outputs(model: Model, source: Source, *, embeds: bool = False) -> t
         model.operator = operator
         # The cheaper order forward, in the first layer too: no product is kept, and none is differentiated.
         model.options = replace(options, input_is_kept=False, input_needs_gradient=True)
-        return _Evaluation(model, operator, source, place, embeds=embeds).run()
+        return _Evaluation(model, operator, source, place, embeds=embeds, scored=scored).run()
     finally:
         model.operator, model.options = whole, options
 
 
 class _Evaluation:
-    def __init__(self, model: Model, operator: RangeOperator, source: Source, place: Place, *, embeds: bool) -> None:
+    def __init__(
+        self,
+        model: Model,
+        operator: RangeOperator,
+        source: Source,
+        place: Place,
+        *,
+        embeds: bool,
+        scored: Tensor | None,
+    ) -> None:
         """Read what stays in memory, and decide what does. Collective."""
         self._started, self._source, self._comm = time.perf_counter(), source, source.comm
-        self._operator, self._place, self._embeds = operator, place, embeds
+        self._operator, self._place, self._embeds, self._scored = operator, place, embeds, scored
         if not isinstance(source.shards, RowShards):
             raise InputError(f"{source.shards.artifact.path}: only row shards are evaluated from disk")
         shard = source.shards.shard(self._comm.rank, source.counter, on_disk=True)
@@ -126,7 +140,8 @@ class _Evaluation:
         self._program = write_program(model, operator)
         sizes, dims = RankSizes.of(shard), model.options.dims
         outputs = dims[-1] + (dims[-2] if embeds and model.num_layers > 1 else 0)
-        self._footprint = Footprint.of(self._program, sizes.num_rows, outputs, self._place)
+        num_scored = None if scored is None else len(scored)
+        self._footprint = Footprint.of(self._program, sizes.num_rows, outputs, self._place, num_scored)
         self._shape = settle(
             self._comm, self._program, sizes, self._footprint, self._place, source.memory, self._feature.chunk_rows
         )
@@ -159,7 +174,7 @@ class _Evaluation:
         """Collective."""
         projected = self._projected() if self._shape.on_disk else None
         begun = time.perf_counter()
-        outputs = self._layers.run(self._program, embeds=self._embeds)
+        outputs = self._layers.run(self._program, embeds=self._embeds, scored=self._scored)
         seconds = float(self._comm.gather_numbers([time.perf_counter() - begun]).max())
         disk = self._disk_bytes() if self._shape.on_disk else 0
         return outputs, Report(self._shape.width, self._shape.on_disk, disk, projected, seconds)

@@ -47,11 +47,14 @@ class Footprint:
     moved: int
 
     @classmethod
-    def of(cls, program: Program, num_rows: int, outputs: int, place: Place) -> Footprint:
+    def of(
+        cls, program: Program, num_rows: int, outputs: int, place: Place, num_scored: int | None = None
+    ) -> Footprint:
         """Count.
 
         Args:
             outputs: columns of the outputs.
+            num_scored: rows that have outputs; all by default.
         """
 
         def size(number: int) -> int:
@@ -65,7 +68,7 @@ class Footprint:
             most = max(most, sum(map(size, held)))
             moved += sum(map(size, [*(number for number in step.read if number), *step.written]))
             held -= set(freed)
-        scores = num_rows * outputs * place.sum_dtype.itemsize
+        scores = (num_rows if num_scored is None else num_scored) * outputs * place.sum_dtype.itemsize
         return cls(most + scores, moved + scores)
 
 

@@ -29,7 +29,7 @@ class Outputs:
     """What a model has found out about a rank's rows.
 
     Attributes:
-        scores: (num_rows, num_outputs), of the dtype of sums.
+        scores: (num_rows, num_outputs), or of the rows that were asked for, of the dtype of sums.
         embedding: (num_rows, last hidden width) the last layer's input, of the dtype of sums; None if it is not wanted
             or there is only one layer.
     """
@@ -62,17 +62,18 @@ class StreamedLayers:
         self._matrices = dict[int, ColumnBlocks]()
         self._embedding: ColumnBlocks | None = None
 
-    def run(self, program: Program, *, embeds: bool = False) -> Outputs:
+    def run(self, program: Program, *, embeds: bool = False, scored: Tensor | None = None) -> Outputs:
         """The outputs for all rows. Collective.
 
         Args:
             embeds: keep the embedding.
+            scored: (num_scored,) int64 the rows whose scores are wanted, ascending; None for all.
 
         Raises:
             BudgetError: the disk has no room for a matrix.
         """
         model, last = self._model, self._model.num_layers - 1
-        scores = self._whole(model.options.dims[-1])
+        scores = self._scores(scored)
         if embeds and last:
             self._embedding = self._whole(model.options.dims[last])
         for step, freed in zip(program.steps, program.freed, strict=True):
@@ -87,7 +88,7 @@ class StreamedLayers:
             for number in freed:
                 del self._matrices[number]
         embedding = None if self._embedding is None else self._embedding.mapped(0)
-        return Outputs(scores.mapped(0), embedding)
+        return Outputs(scores.finished(), embedding)
 
     def input_dim(self, layer: int) -> int:
         """Width of a layer's input."""
@@ -122,7 +123,12 @@ class StreamedLayers:
                 self._embedding.put(start, model.as_sums(rows))
         return rows, None
 
-    def _pass(self, step: Pass, scores: ColumnBlocks) -> None:
+    def _scores(self, rows: Tensor | None) -> AllScores | SomeScores:
+        count, dim = len(self._vertex) if rows is None else len(rows), self._model.options.dims[-1]
+        matrix = self._whole(dim, count)
+        return AllScores(matrix) if rows is None else SomeScores(matrix, rows)
+
+    def _pass(self, step: Pass, scores: AllScores | SomeScores) -> None:
         for start, stop in self.ranges():
             given = self._input_rows(step, start, stop)
             known = [self._matrices[number].rows(start, stop) for number in step.known]
@@ -156,7 +162,51 @@ class StreamedLayers:
     def _new(self, dim: int, dtype: torch.dtype) -> ColumnBlocks:
         return ColumnBlocks((len(self._vertex), dim), dtype, self._storage, self._place)
 
-    def _whole(self, dim: int) -> ColumnBlocks:
-        """A matrix in whole rows, of the dtype of sums."""
+    def _whole(self, dim: int, count: int | None = None) -> ColumnBlocks:
+        """A matrix in whole rows, of the dtype of sums.
+
+        Args:
+            count: its rows; as many as this rank has by default.
+        """
         storage = replace(self._storage, width=dim)
-        return ColumnBlocks((len(self._vertex), dim), self._model.dtype, storage, self._place)
+        shape = (len(self._vertex) if count is None else count, dim)
+        return ColumnBlocks(shape, self._model.dtype, storage, self._place)
+
+
+class AllScores:
+    """The scores of all rows."""
+
+    def __init__(self, matrix: ColumnBlocks) -> None:
+        self._matrix = matrix
+
+    def put(self, start: int, rows: Tensor) -> None:
+        """Write the scores of a range of rows."""
+        self._matrix.put(start, rows)
+
+    def finished(self) -> Tensor:
+        """All scores, once they are written."""
+        return self._matrix.mapped(0)
+
+
+class SomeScores:
+    """The scores of some rows: of those that a metric reads, whatever the graph's size."""
+
+    def __init__(self, matrix: ColumnBlocks, rows: Tensor) -> None:
+        """Make them without values.
+
+        Args:
+            matrix: (num_scored, num_outputs), in whole rows.
+            rows: (num_scored,) int64, ascending.
+        """
+        self._matrix, self._rows, self._out = matrix, rows, matrix.mapped(0)
+
+    def put(self, start: int, rows: Tensor) -> None:
+        """Write the scores of a range of rows, as far as they are wanted."""
+        bounds = self._rows.new_tensor([start, start + len(rows)])
+        first, last = torch.searchsorted(self._rows, bounds).tolist()
+        torch.index_select(rows, 0, self._rows[first:last] - start, out=self._out[first:last])
+
+    def finished(self) -> Tensor:
+        """The scores, once they are written."""
+        self._matrix.seal(0, self._out)
+        return self._out

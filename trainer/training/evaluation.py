@@ -16,6 +16,7 @@ from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective, WithOwnMetric, own_figure
+from gnnloom.trainer.tasks.task import PREFIXES
 from gnnloom.trainer.training.course import VAL_LOSS
 from gnnloom.trainer.training.session import Session
 
@@ -26,6 +27,8 @@ class Evaluation:
     Attributes:
         figures: what is reported, by the names of the metrics.
         details: more about the test split, of the last evaluation that was asked for it.
+        measured: the rows of the scores that a mode is to form; see
+            :class:`~gnnloom.trainer.modes.epochs.mode.ModeContext`.
     """
 
     def __init__(self, session: Session, labels: Labels, own: OwnFunction | None) -> None:
@@ -35,6 +38,8 @@ class Evaluation:
             CollectiveError: a metric of the task has the name of the user's function.
         """
         objective, layout = session.objective, session.operator.layout(session.model.num_layers)
+        self.measured = measured_rows(session, labels)
+        labels = labels if self.measured is None else labels.take(self.measured)
         self._session, self._layout, self._labels = session, layout, labels
         self._metrics = metrics = objective.metrics(layout, labels)
         figures = objective.task.figures
@@ -95,3 +100,18 @@ class Evaluation:
         total = loss(scores).detach().reshape(1)
         self._session.comm.all_reduce(total, Kind.METRICS)
         return float(total)
+
+
+def measured_rows(session: Session, labels: Labels) -> torch.Tensor | None:
+    """This rank's rows that metrics read; None for all. Communicates nothing.
+
+    Where the rows of the shards are on disk, so are the scores. Of a graph with few labels, only those of labeled
+    vertices are formed: all scores would need as much space as many classes of all vertices.
+    """
+    objective = session.objective
+    if not session.config.reads_batches or not isinstance(objective, VertexObjective):
+        return None
+    known = torch.zeros_like(labels.split, dtype=torch.bool)
+    for split in PREFIXES.values():
+        known |= objective.known(labels, split)
+    return known.nonzero().squeeze(1) if 2 * int(known.sum()) < len(known) else None

@@ -180,7 +180,7 @@ class Training:
         self.evaluation.decide(self.course.decisive)
         for line in self.lines:
             self._follow(line)
-        context = self.session.mode_context(self.inputs, labels, self.loss, self.first_epoch)
+        context = self.session.mode_context(self.inputs, labels, self.loss, self.first_epoch, self.evaluation.measured)
         self.mode: Mode = self.config.mode_kind.load()(context)
         # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
         self.writer = CheckpointWriter(comm, self.run.sync_metrics, lambda: drop_superseded(self.run))

@@ -152,7 +152,9 @@ class Session:
         feature = first_features(layout.vertex, layout.columns(width), width, self.config.seed, self.place)
         return self.model.train_features(feature, self.opened.shards.shards.num_vertices)
 
-    def mode_context(self, inputs: Inputs, labels: Labels, loss: StepLoss, first_epoch: int) -> ModeContext:
+    def mode_context(
+        self, inputs: Inputs, labels: Labels, loss: StepLoss, first_epoch: int, measured: torch.Tensor | None = None
+    ) -> ModeContext:
         """What the mode may use; for arguments and attributes see :class:`ModeContext`."""
         config = self.config
         return ModeContext(
@@ -175,6 +177,7 @@ class Session:
             rows=self.rows,
             counter=self.opened.counter,
             source=self.streamed_source(self.feature_norm, config.evaluation_memory),
+            measured=measured,
         )
 
     def streamed_source(self, feature_norm: str, memory: int) -> Source:

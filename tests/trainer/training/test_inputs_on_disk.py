@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from torch import Tensor
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
+from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.loop import train
 from support.lone import LoneCommunicator
 from support.lone_training import lone_session
@@ -82,3 +86,39 @@ def test_what_needs_features_in_memory_is_refused(tmp_path: Path, options: dict[
     given: dict[str, Any] = {"mode": "neighbor", "fanout": (), **options}
     with pytest.raises(InputError, match=message):
         TrainConfig(catalog=str(tmp_path), dataset="g", inputs="disk", **given)
+
+
+FEW_LABELS = problem("few-labels", 90, 400, symmetric=True)
+FEW_LABELS.split[np.random.default_rng(3).random(90) < 0.7] = 0
+FEW_LABELS.split[0] = 1
+
+
+@pytest.mark.parametrize("model", ["sage", "gat"])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_scores_of_labeled_vertices_alone_have_the_same_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, on_disk: bool
+) -> None:
+    catalog = Catalog(tmp_path)
+    store_for_sampling(catalog, FEW_LABELS, 1)
+    formed = list[int]()
+    own = NeighborMode.scores
+    if on_disk:
+        shape = Shape(width=3, on_disk=True, range_rows=16, memory=1 << 20)
+        monkeypatch.setattr("gnnloom.trainer.streaming.evaluation.settle", lambda *_: shape)
+
+    def scores(mode: NeighborMode) -> Tensor:
+        found = own(mode)
+        formed.append(len(found))
+        return found
+
+    monkeypatch.setattr(NeighborMode, "scores", scores)
+    results = []
+    for inputs in ("memory", "disk"):
+        given = config(catalog, "few-labels", inputs, model=model, keep_best="val_accuracy")
+        results.append(train(LoneCommunicator(), given))
+    whole, few = results
+    names = ("loss", "train_accuracy", "val_accuracy", "test_accuracy", "per_class", "confusion", "best")
+    assert [whole.get(name) for name in names] == [few.get(name) for name in names]
+    known = int(((FEW_LABELS.split > 0) & (FEW_LABELS.label >= 0)).sum())
+    assert set(formed) == {90, known}
+    assert 2 * known < 90

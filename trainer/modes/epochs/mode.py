@@ -56,6 +56,7 @@ class ModeContext:
         rows: what a mode of rows reads, and nothing else is in memory but labels and the split.
         counter: counts the bytes that this rank reads.
         source: what an evaluation from disk reads.
+        measured: (num_measured,) int64 the rows of the output whose scores metrics read, ascending; None for all.
     """
 
     options: Mapping[str, Any]
@@ -77,6 +78,7 @@ class ModeContext:
     rows: StoredRows | None
     counter: ReadCounter
     source: Source
+    measured: Tensor | None = None
 
     @property
     def learned(self) -> PartialParameter | None:
@@ -137,6 +139,8 @@ class Mode(ABC):
 
     def scores(self) -> Tensor:
         """(num_rows, columns held) scores of the present parameters on the whole graph, exactly. Collective.
+
+        Only of the rows that are measured, if ``measured`` of the context names some.
 
         Called without gradients, with the model in evaluation mode.
         """

@@ -172,10 +172,13 @@ class NeighborMode(Mode):
         context = self.context
         if not context.reads_batches:
             return super().scores()
+        measured = context.measured
         if not can_stream(context.model):
-            return layerwise_scores(context)
+            scores = layerwise_scores(context)
+            return scores if measured is None else scores[measured]
         known_seconds = None if self.evaluation is None else self.evaluation["seconds"]
-        found, report = streamed_outputs(context.model, replace(context.source, known_seconds=known_seconds))
+        source = replace(context.source, known_seconds=known_seconds)
+        found, report = streamed_outputs(context.model, source, scored=measured)
         self.evaluation = report.to_json()
         return found.scores
 

@@ -228,7 +228,9 @@ class RehearsedBatches(Mode):
         elif not self.context.reads_batches:
             return super().scores()
         # Layer by layer, some rows at a time; the layers are in temporary files.
-        shape = len(self.context.labels.split), self.context.objective.num_outputs
+        measured = self.context.measured
+        count = len(self.context.labels.split if measured is None else measured)
+        shape = count, self.context.objective.num_outputs
         return self.context.place.lasting(shape, self.context.model.dtype)
 
     def _evaluate_rows(self) -> None:

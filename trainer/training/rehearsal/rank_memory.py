@@ -33,6 +33,7 @@ from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.data.stored_rows import PACKED
+from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
@@ -42,7 +43,7 @@ from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.options import AUTO
-from gnnloom.trainer.training.rehearsal.rank_rows import rank_rows
+from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs
 from gnnloom.trainer.training.session import build_model, predicted_rows, read_share
@@ -199,10 +200,23 @@ class _Rehearsal:
         inputs = session.take_inputs()
         self.optimizer = build_optimizer(session.model, self.config.model, self.config)
         self.layout = session.operator.layout(session.model.num_layers)
-        self.labels = session.objective.placed(labels, session.operator)
+        self.labels = self.measured = session.objective.placed(labels, session.operator)
         loss = session.objective.loss(self.layout, self.labels)
-        self.metrics = session.objective.metrics(self.layout, self.labels)
-        self.mode = self._mode(session.mode_context(inputs, self.labels, loss, 0))
+        # Labels mean nothing here, so that any rows stand for those that are measured.
+        measured = self._measured()
+        if measured is not None:
+            count = len(measured)
+            self.measured = Labels(self.labels.label[:count], self.labels.split[:count])
+        self.metrics = session.objective.metrics(self.layout, self.measured)
+        self.mode = self._mode(session.mode_context(inputs, self.labels, loss, 0, measured))
+
+    def _measured(self) -> Tensor | None:
+        """As many rows as metrics may read; see :func:`gnnloom.trainer.training.evaluation.measured_rows`."""
+        if not self.config.reads_batches or self.config.on_pairs:
+            return None
+        own = len(self.labels.split)
+        count = most_measured(self.session.opened.dataset, self.shards.shards, own)
+        return self.memory.place.lasting((count,), torch.int64) if 2 * count < own else None
 
     def _mode(self, context: ModeContext) -> Mode:
         config, before = self.config, self.memory.held
@@ -273,7 +287,7 @@ class _Rehearsal:
         self.session.model.eval()
         with torch.no_grad():
             scores = self.mode.scores()
-            self.session.objective.details(self.layout, self.labels, scores)
+            self.session.objective.details(self.layout, self.measured, scores)
             self.metrics(scores)
 
     def _mapped(self) -> int:

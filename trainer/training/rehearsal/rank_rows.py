@@ -11,6 +11,7 @@ from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.kind import RankRows
+from gnnloom.trainer.tasks.task import PREFIXES
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
@@ -40,8 +41,18 @@ def rank_rows(
     return RankRows(own, halo, shards.num_vertices, nnz, row_bytes, _most_training(dataset, shards, own))
 
 
+def most_measured(dataset: Dataset, shards: RowShards | GridShards, own: int) -> int:
+    """Most vertices in any split that a rank may have: all of the graph's, or all of its own."""
+    return min(own, sum(_in_split(dataset, shards, split, own) for split in PREFIXES.values()))
+
+
 def _most_training(dataset: Dataset, shards: RowShards | GridShards, own: int) -> int:
     """Most training vertices that a rank may have: all of the graph's, or all of its own."""
+    return min(own, _in_split(dataset, shards, PREFIXES["train"], own))
+
+
+def _in_split(dataset: Dataset, shards: RowShards | GridShards, split: str, own: int) -> int:
+    """Vertices of the whole graph that are in a split; a rank's own if that is not known."""
     key = shards.artifact.inputs.get("vertices")
     if key is None:
         return own
@@ -50,4 +61,4 @@ def _most_training(dataset: Dataset, shards: RowShards | GridShards, own: int) -
     except NotFoundError:
         # Shards go on without the vertex data that they were made from.
         return own
-    return min(own, int(facts.get("train", own)))
+    return int(facts.get(split, own))
