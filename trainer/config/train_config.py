@@ -30,7 +30,7 @@ from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingC
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.data.open_shards import find_propagated
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.modes.neighbor import ON_DISK
+from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.open_links import check_step
 
@@ -198,6 +198,14 @@ class TrainConfig(
             raise InputError(f"{start}: samples {self.samples!r} hold the features already; leave one of the two out")
         if self.embed:
             raise InputError(f"{start}: learned features (embed {self.embed}) are not stored; leave one of the two out")
+        if not self.mode_kind.is_sampled:
+            if STREAMS not in self.chosen_algorithm.capabilities:
+                able = ", ".join(algorithms_with(frozenset({STREAMS})))
+                raise InputError(f"{start}: algorithm {self.algorithm} keeps them in memory; choose {able}")
+            if self.input_has_gradient:
+                what = "train_features" if self.train_features else "no_skip_input_gradient"
+                raise InputError(f"{start}: with {what}, the features have a gradient and are in memory")
+            return
         if self.on_pairs:
             raise InputError(f"{start}: task {self.task!r} reads the features from memory")
         if self.save_embeddings:
@@ -228,18 +236,19 @@ class TrainConfig(
 
     @property
     def maps_inputs(self) -> bool:
-        """The rows of every batch are read from disk, and no features are in memory."""
+        """The features are not in memory: they are mapped, whole or in the rows of every batch."""
         return self.inputs == ON_DISK
 
     @property
     def reads_batches(self) -> bool:
         """Batches come with their features, so that no rank has features or rows of the adjacency in memory."""
-        return self.samples is not None or self.maps_inputs
+        return self.samples is not None or (self.maps_inputs and self.mode_kind.is_sampled)
 
     @property
     def needs(self) -> frozenset[str]:
         """Capabilities that the algorithm must have for the model, the mode and the place of the adjacency."""
-        streams = frozenset({STREAMS}) if self.adjacency == "disk" else frozenset[str]()
+        on_disk = self.adjacency == "disk" or (self.maps_inputs and not self.mode_kind.is_sampled)
+        streams = frozenset({STREAMS}) if on_disk else frozenset[str]()
         return self.model_kind.needs | self.mode_kind.needs | self._recomputed_needs | streams
 
     @property

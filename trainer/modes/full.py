@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gnnloom.trainer.modes.kind import ModeKind
+from gnnloom.trainer.modes.options import INPUTS
 
 MODE = ModeKind(
     name="full",
@@ -13,4 +14,5 @@ MODE = ModeKind(
     is_sampled=False,
     takes_pairs=True,
     learns_features=True,
+    options={"inputs": INPUTS},
 )

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
 from gnnloom.storage.samplers.kind import ALL
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows
-from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE
+from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE, INPUTS, ON_DISK
 
 #: Fan-out of every layer if none is given.
 _FANOUT = 10
-#: Value of ``inputs``: the features of a batch are read from disk.
-ON_DISK: Final = "disk"
 
 
 def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) -> tuple[int, ...]:
@@ -112,12 +110,7 @@ MODE = ModeKind(
             " layer, as GraphSAGE's algorithm 2",
         ),
         "samples": Option(default=None, help="Key of the samples on disk to read instead of drawing"),
-        "inputs": Option(
-            default="memory",
-            help="Where the input features are while the run trains; disk: batches read their rows from a copy that all"
-            " ranks map, and evaluation streams them, with the same losses to the last bit",
-            choices=("memory", ON_DISK),
-        ),
+        "inputs": INPUTS,
         "cache_memory": Option(
             default=256 << 20,
             help="Memory per rank for the most frequent feature rows of other ranks, such as 512M",

@@ -12,6 +12,14 @@ from gnnloom.storage.samplers.registry import SAMPLERS, SUBGRAPH_SAMPLERS
 BATCH_SIZE: Final = Option(
     default=1024, help="Vertices of a batch; a sampler counts a vertex that it draws twice as two", least=1
 )
+#: Value of ``inputs``: no rank has all features of its vertices in memory.
+ON_DISK: Final = "disk"
+INPUTS: Final = Option(
+    default="memory",
+    help="Where the input features are while the run trains; disk: in files that ranks map, in mode full with their"
+    " product with the adjacency; losses have the same bits",
+    choices=("memory", ON_DISK),
+)
 #: The number of counted batches that stands for as many as are sufficient.
 AUTO: Final = -1
 #: Options of a mode that prepares batches ahead of their use.

@@ -201,7 +201,7 @@ class _Recomputed(torch.autograd.Function):
         held = {number: each for number, each in enumerate(weights) if each is not None}
         totals = {number: grid.place.zeros(each.shape, each.dtype) for number, each in held.items()}
         for part in _parts(rows, weights[0].shape[1]):
-            with torch.enable_grad():  # type: ignore[no-untyped-call]
+            with torch.enable_grad():
                 given = rows[part].detach().requires_grad_(goes_back)
                 leaves = {number: each.detach().requires_grad_() for number, each in held.items()}
                 formed = _formed(given, leaves[0], leaves.get(1), _of_rows(mask, part), grid)

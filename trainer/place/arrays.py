@@ -32,3 +32,13 @@ def tensor_dtype(dtype: np.dtype[Any]) -> torch.dtype:
 def sum_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype of sums, parameters, weights of edges and factors that go with features of some dtype."""
     return torch.float32 if dtype == torch.bfloat16 else dtype
+
+
+def tensor_over(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
+    """A tensor that shares the memory of an array of the dtype :func:`array_dtype`; the inverse of :func:`as_array`."""
+    tensor = torch.from_numpy(array)
+    if tensor.dtype == dtype:
+        return tensor
+    # The array has the bits of bfloat16. Not a view, which autograd would track.
+    bits: Tensor = torch.empty(0, dtype=dtype).set_(tensor.untyped_storage(), 0, tensor.shape, tensor.stride())
+    return bits

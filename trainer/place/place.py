@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.storage.format.memory_map import temporary_array
+from gnnloom.trainer.place.arrays import array_dtype, sum_dtype, tensor_over
 from gnnloom.trainer.place.threads import Threads
-from gnnloom.trainer.place.workspace import Workspace
+from gnnloom.trainer.place.workspace import UNLIMITED, Workspace
 
 
 class Place:
@@ -46,6 +52,15 @@ class Place:
     def zeros(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """A contiguous tensor of zeros."""
         return self.workspace.empty(shape, dtype).zero_()
+
+    def mapped(self, shape: Sequence[int], dtype: torch.dtype, folder: Path) -> Tensor:
+        """Zeros in a file without a name, whose pages the system takes back where it needs the memory.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        make = _unbacked if self.rehearses else partial(temporary_array, folder)
+        return tensor_over(make(shape, array_dtype(dtype)), dtype)
 
     def like(self, tensor: Tensor) -> Tensor:
         """A contiguous tensor without values, of the shape and dtype of another."""
@@ -85,3 +100,9 @@ class Place:
                 yield
         finally:
             torch.set_default_dtype(before)
+
+
+def _unbacked(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array that nobody writes to, of any size."""
+    memory = mmap.mmap(-1, max(1, math.prod(shape) * dtype.itemsize), flags=UNLIMITED)
+    return np.ndarray(tuple(shape), dtype, memory)

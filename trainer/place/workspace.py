@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.place.arrays import array_dtype
+from gnnloom.trainer.place.arrays import array_dtype, tensor_over
 
 #: Tensors below this size come from torch: the system's allocator keeps memory of small ones by itself.
 SMALL = 64 << 10
@@ -73,12 +73,7 @@ class Workspace:
         array: NDArray[Any] = np.ndarray(tuple(shape), array_dtype(dtype), segment.memory, start)
         # torch refers to the array as long as any tensor uses its memory, and nothing else does.
         finalize(array, self._returned.append, (segment, start, start + nbytes)).atexit = False
-        tensor = torch.from_numpy(array)
-        if tensor.dtype == dtype:
-            return tensor
-        # NumPy has no bfloat16, so the array has its bits. Not a view, which autograd would track.
-        bits: Tensor = torch.empty(0, dtype=dtype).set_(tensor.untyped_storage(), 0, tensor.shape, tensor.stride())
-        return bits
+        return tensor_over(array, dtype)
 
     def _take(self, nbytes: int) -> tuple[_Segment, int]:
         while self._returned:

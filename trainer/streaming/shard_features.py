@@ -13,8 +13,8 @@ from gnnloom.trainer.kernels.dispatch import converted
 from gnnloom.trainer.place.arrays import as_array, tensor_dtype
 from gnnloom.trainer.place.place import Place
 
-#: Bytes of the rows that are read to look for a negative feature.
-_LOOKED_AT: Final = 8 << 20
+#: Bytes of the rows that are read at a time, where all of them are.
+_PART_BYTES: Final = 8 << 20
 
 
 class ShardFeatures:
@@ -56,10 +56,21 @@ class ShardFeatures:
         check_finite(rows, where, lambda: self._shard.vertex()[start:stop])
         return converted(normalize_feature(rows, self.norm), self._place.feature_dtype, self._place)
 
+    def copy_to(self, matrix: Tensor) -> None:
+        """Copy all rows to a (num_rows, num_features) matrix, some at a time.
+
+        Raises:
+            InputError: a feature is not a finite number.
+        """
+        for start, stop in self._ranges():
+            matrix[start:stop] = self.rows(start, stop)
+
     def _parts(self) -> Iterator[Tensor]:
-        most = _LOOKED_AT // max(1, self.dim * self._reader.dtype.itemsize)
-        for start, stop in self._reader.ranges(most):
+        for start, stop in self._ranges():
             yield self._read(start, stop)
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        yield from self._reader.ranges(_PART_BYTES // max(1, self.dim * self._reader.dtype.itemsize))
 
     def _read(self, start: int, stop: int) -> Tensor:
         """Rows as they are stored, in the dtype of sums."""

@@ -166,7 +166,9 @@ def _computed(run: Run, config: PredictConfig) -> TrainConfig:
     kept: dict[str, Any] = {kind: run.inputs().get(kind) for kind in ("links", "propagated")}
     if trained.mode_kind.reads_rows and kept["propagated"] is None:
         kept["steps"] = (FEATURES,)
-    return replace(trained, **where, samples=None, inputs="memory", **kept)
+    # Modes that sample have only batches on disk, and no whole products with them.
+    inputs = "memory" if trained.mode_kind.is_sampled else trained.inputs
+    return replace(trained, **where, samples=None, inputs=inputs, **kept)
 
 
 def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig) -> StoredCheckpoint:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -103,13 +103,15 @@ class Session:
         The session drops the features, so they are freed as soon as nothing else needs them.
         """
         if self.config.reads_batches:
-            self.feature_norm = self._norm_of_batches()
+            self.feature_norm = self._norm_on_disk()
             return Inputs(self.place.lasting((0, self.options.dims[0]), self.model.dtype))
         if self.rows is not None:
             self.feature_norm = self.rows.settled_norm(self.config.feature_norm, self.comm, self.place)
             return Inputs(self.place.lasting((0, self.rows.width), self.model.dtype))
         if self.config.embed:
             return Inputs(self._learned())
+        if self.config.maps_inputs:
+            return self._mapped_inputs()
         if self.feature is None:
             raise ValueError("the inputs of a session can be taken only once")
         layout = self.operator.layout(0)
@@ -129,7 +131,29 @@ class Session:
         with torch.no_grad():
             return self.model.keep(feature)
 
-    def _norm_of_batches(self) -> str:
+    def _mapped_inputs(self) -> Inputs:
+        """The features in a file, or their product with the adjacency that is kept. Collective."""
+        self.feature_norm = self._norm_on_disk()
+        feature = self._mapped(self.operator.layout(0).num_rows, self.options.dims[0])
+        if isinstance(self.label_rows, RowShard) and not self.place.rehearses:
+            rows = ShardFeatures(self.label_rows, self.place)
+            rows.norm = self.feature_norm
+            together(self.comm, lambda: rows.copy_to(feature))
+        if not self.config.input_is_cached:
+            return Inputs(feature)
+        with torch.no_grad():
+            kept = self.model.keep(feature)
+        product = self._mapped(*kept.value.shape)
+        if not self.place.rehearses:
+            product.copy_(kept.value)
+        return replace(kept, value=product)
+
+    def _mapped(self, num_rows: int, dim: int) -> torch.Tensor:
+        """(num_rows, dim) zeros of the dtype of features, in a file. Collective."""
+        shape, dtype, folder = (num_rows, dim), self.place.feature_dtype, self.opened.dataset.path
+        return together(self.comm, lambda: self.place.mapped(shape, dtype, folder))
+
+    def _norm_on_disk(self) -> str:
         """How features that stay on disk are scaled. Collective, unless samples say so."""
         norm = self.config.feature_norm
         if norm != "auto":
@@ -333,7 +357,7 @@ def read_share(
     # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
     # and exchange columns in `take_inputs`.
     axes = first.row_axes + first.column_axes
-    reads = reads_features and not config.embed
+    reads = reads_features and not config.embed and not config.maps_inputs
     feature = read_feature(vertex_rows(shards, first, axes), place) if reads else None
     return Session(comm, opened, objective, options, operator, vertex_rows(shards, last, last.row_axes), feature)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.storage.errors import BudgetError, CorruptError
+from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
@@ -25,6 +25,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.loggers.registry import check_loggers
+from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction, load_function
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 from gnnloom.trainer.training.course import KeptBest
@@ -110,15 +111,23 @@ def _ways_out(config: TrainConfig) -> Iterator[str]:
     if config.mode_kind.is_sampled:
         size = "--parts-per-batch" if SAMPLERS[config.sampler].draws_parts else "--batch-size"
         yield f"smaller batches ({size}) or fewer that are prepared ahead (--pool)"
-        if "inputs" in config.mode_kind.options and not config.reads_batches and not (config.on_pairs or config.embed):
-            yield "features that stay on disk (--inputs disk)"
         if config.evaluates and not config.reads_batches and not config.mode_kind.reads_rows:
             # Unlike training, an evaluation holds whole layers of the graph in memory.
             yield "no evaluation (--eval-every 0 --no-final-eval)"
-    if config.model_kind.recomputes and not config.recompute:
+    if _allows(config, inputs=ON_DISK):
+        yield "features that stay on disk (--inputs disk)"
+    if _allows(config, recompute=True):
         yield "hidden layers that are formed again backward (--recompute)"
     if config.precision != "bf16":
         yield "--precision bf16"
+
+
+def _allows(config: TrainConfig, **changes: Any) -> bool:
+    """Whether a training could have other options, and does not."""
+    try:
+        return replace(config, **changes) != config
+    except InputError:
+        return False
 
 
 def begin_run(opened: OpenedRun, lines: Sequence[Mapping[str, Any]], num_threads: int) -> None:

@@ -22,7 +22,7 @@ from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
 from gnnloom.trainer.models.networks.model import Inputs, Model
-from gnnloom.trainer.modes.neighbor import ON_DISK
+from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.evaluation import Source

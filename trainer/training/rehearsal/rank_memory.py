@@ -296,6 +296,10 @@ class _Rehearsal:
         n = shards.num_vertices
         if stored is not None:
             return len(stored.vertex) * stored.width * PACKED.itemsize
+        if self.config.maps_inputs and not self.config.mode_kind.is_sampled:
+            inputs = self.mode.context.inputs
+            # The features stay where the model reads them beside the product.
+            return inputs.value.nbytes + (0 if inputs.own is None else inputs.own.nbytes)
         if sizes is None or not sizes.maps_graph:
             return 0
         entry = index_dtype(n).itemsize + (np.dtype(self.config.dtype).itemsize if shards.weighted else 0)
