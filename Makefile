@@ -6,7 +6,7 @@ SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-loader bench-links bench-propagate bench-modes bench-minibatch bench-startup \
-	bench-plan bench-exclusion bench-evaluation clean
+	bench-plan bench-exclusion bench-evaluation papers-shape clean
 
 install: .venv/warm
 
@@ -177,6 +177,11 @@ bench-exclusion: .venv/installed-for-benchmarks
 # Exact evaluation and prediction from disk; within a limit, give it a control group (--group).
 bench-evaluation: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_evaluation.py --scale $(SCALE)
+
+# papers100M's shape from raw files to a trained model, in a control group of 8 GiB; SCALE=small (1/100) takes minutes and
+# 2 GB of disk. SCALE=quarter needs 35 GB of disk, half 70 and full 135.
+papers-shape: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/papers_shape.py --scale $(if $(filter file,$(origin SCALE)),small,$(SCALE))
 
 # Processor and wall time of commands before they do anything; SCALE=small takes half a minute.
 bench-startup: .venv/installed-for-benchmarks

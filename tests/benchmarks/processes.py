@@ -7,10 +7,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 #: Seconds between two measurements.
 INTERVAL = 0.05
@@ -82,12 +83,17 @@ class Watched:
         return len(set.intersection(*looks)) / (max(either) - min(either) + 1)
 
 
-def watch(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Watched:
+def watch(
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    enter: Callable[[], None] | None = None,
+) -> Watched:
     """Run a command to its end.
 
     Args:
         command: program and arguments.
         environment: variables that are added to those of this process.
+        enter: what the process calls before its program, such as to limit itself.
 
     Raises:
         SystemExit: the command failed; the message ends with its standard error.
@@ -97,7 +103,9 @@ def watch(command: Sequence[str], environment: Mapping[str, str] | None = None) 
     started, before = time.perf_counter(), os.times()
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         given = {**os.environ, **(environment or {})}
-        root = subprocess.Popen(command, stdout=output, stderr=errors, text=True, env=given)
+        run: dict[str, Any] = {"stdout": output, "stderr": errors, "text": True, "env": given}
+        # No benchmark has another thread here, for which a function before the program could wait.
+        root = subprocess.Popen(command, preexec_fn=enter, **run)  # noqa: PLW1509
         while root.poll() is None:
             together = max(together, sum(found.setdefault(p, Process()).update(p, look) for p in _family(root.pid)))
             look += 1

@@ -1,88 +1,126 @@
-"""Training on the whole graph with the features, or what is kept of them, in a file (`--inputs disk`): same bits."""
+"""With `--inputs disk`, batches read their features from disk: the same bits as from memory, and none in memory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from torch import Tensor
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
+from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.loop import train
-from gnnloom.trainer.training.rehearsal.projection import project_training
 from support.lone import LoneCommunicator
+from support.lone_training import lone_session
 from support.mpi import train_all
 from support.problems import problem
+from support.sampled import sampled_config, store_for_sampling
 
-RANKS = (1, 2, 4)
-EPOCHS = 3
-CASES: dict[str, dict[str, Any]] = {
-    "kept-product": {},
-    "dropped-features": {"dropout": 0.3},
-    "transform-first": {"product_order": "transform-first"},
-    "scaled-rows": {"feature_norm": "row"},
-    "kept-of-features-too": {"model": "sage"},
-    "kept-halo": {"model": "gat", "hidden": (8,)},
-    "half": {"precision": "bf16", "recompute": True, "adjacency": "disk"},
+GIVEN = {
+    "signed": problem("signed", 60, 240, symmetric=False),
+    # Other ranks have no vertex, or no training vertex.
+    "crowded": problem("crowded", 40, 160, symmetric=True, crowded=True),
 }
+FANOUT: dict[str, Any] = {"fanout": (3, 3), "batch_size": 7}
 
 
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    catalog = Catalog(tmp_path_factory.mktemp("inputs") / "catalog")
-    problem("directed", 60, 240, symmetric=False).store(catalog, *RANKS)
-    problem("large", 20_000, 40_000, symmetric=True).store(catalog, 1)
-    return catalog
+def config(catalog: Catalog, name: str, inputs: str, **options: Any) -> TrainConfig:
+    run = "-".join([inputs, *map(str, options.values())]).replace(":", "").lower()
+    return sampled_config(catalog, name, "neighbor", run, inputs=inputs, **{**FANOUT, **options})
 
 
-def _config(catalog: Catalog, ranks: int, inputs: str, name: str = "run", **options: Any) -> TrainConfig:
-    fixed: dict[str, Any] = {"dataset": "directed", "hidden": (7, 5), "epochs": EPOCHS, "eval_every": 1, "threads": 1}
-    fixed["run"] = f"{name}-{ranks}-{inputs}"
-    return TrainConfig(catalog=str(catalog.root), ranks=ranks, inputs=inputs, **{**fixed, **options})
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_losses_have_the_same_bits_as_from_memory(tmp_path: Path, ranks: int) -> None:
+    catalog, wanted = Catalog(tmp_path), list[TrainConfig]()
+    for name, given in GIVEN.items():
+        store_for_sampling(catalog, given, ranks)
+        for options in ({}, {"precision": "bf16", "model": "sage"}, {"model": "gat"}, {"feature_norm": "row"}):
+            wanted += [config(catalog, name, inputs, ranks=ranks, **options) for inputs in ("memory", "disk")]
+    train_all(tmp_path, wanted)
+    for from_memory, from_disk in zip(wanted[::2], wanted[1::2], strict=True):
+        dataset = catalog[from_memory.dataset]
+        memory, disk = (Run(dataset.run_path(each.run_name)) for each in (from_memory, from_disk))
+        assert [line["loss"] for line in memory.metrics()] == [line["loss"] for line in disk.metrics()]
+        assert memory.metrics()[-1]["test_accuracy"] == disk.metrics()[-1]["test_accuracy"]
 
 
-def test_losses_have_the_bits_of_features_in_memory(catalog: Catalog, tmp_path: Path) -> None:
-    cases = [(name, ranks) for name in CASES for ranks in (RANKS if name == "kept-product" else (2,))]
-    configs = [
-        _config(catalog, ranks, inputs, name, **CASES[name]) for name, ranks in cases for inputs in ("memory", "disk")
-    ]
-    results = train_all(tmp_path, configs)
-    for case, memory, disk in zip(cases, results[::2], results[1::2], strict=True):
-        assert disk["loss"] == memory["loss"], case
-        assert disk["test_accuracy"] == memory["test_accuracy"], case
-    # The files have no name, so nothing is left of them.
-    assert not [path for path in catalog["directed"].path.iterdir() if path.is_file() and path.name.startswith("tmp")]
+def test_neither_features_nor_rows_of_the_adjacency_are_in_memory(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    store_for_sampling(catalog, GIVEN["signed"], 1)
+    session = lone_session(config(catalog, "signed", "disk"))
+    assert session.feature is None
+    inputs = session.take_inputs()
+    feature = GIVEN["signed"].stored_feature
+    assert feature is not None
+    assert inputs.value.shape == (0, feature.shape[1])
+    assert session.feature_norm == "none"
 
 
-def test_a_run_goes_on_with_the_features_elsewhere(catalog: Catalog) -> None:
-    whole = train(LoneCommunicator(), _config(catalog, 1, "memory", "whole", epochs=4))
-    train(LoneCommunicator(), _config(catalog, 1, "memory", epochs=2))
-    rest = train(LoneCommunicator(), _config(catalog, 1, "disk", epochs=4, run="run-1-memory"))
-    assert rest["loss"] == whole["loss"]
-
-
-def test_the_plan_counts_them_as_mapped(catalog: Catalog) -> None:
-    plans = [
-        project_training(_config(catalog, 1, each, "plan", dataset="large", embed=0)) for each in ("memory", "disk")
-    ]
-    memory, disk = plans
-    width = catalog["large"].row_shards(parts=1).num_features
-    assert (memory.mapped_bytes, disk.mapped_bytes) == (0, 20_000 * width * 4)
-    assert memory.peak_memory[0] - disk.peak_memory[0] >= 20_000 * width * 4
+def test_a_run_goes_on_from_the_other_place(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    store_for_sampling(catalog, GIVEN["signed"], 1)
+    losses = []
+    for begins, ends in (("memory", "memory"), ("memory", "disk"), ("disk", "memory")):
+        for inputs, epochs in ((begins, 2), (ends, 4)):
+            given = config(catalog, "signed", inputs, epochs=epochs)
+            found = train(LoneCommunicator(), TrainConfig.from_json({**given.to_json(), "run": f"{begins}-{ends}"}))
+        losses.append(found["loss"])
+    assert losses[0] == losses[1] == losses[2]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"algorithm": "summa"}, "inputs 'disk': algorithm summa keeps them in memory; choose p2p"),
-        ({"train_features": True}, "inputs 'disk': with train_features, the features have a gradient"),
-        ({"skip_input_gradient": False}, "inputs 'disk': with no_skip_input_gradient"),
-        ({"embed": 4}, "inputs 'disk': learned features"),
-        ({"mode": "minibatch"}, "inputs"),
+        ({"mode": "subgraph"}, "inputs: mode subgraph has no such option, only neighbor"),
+        ({"samples": "abc"}, "samples 'abc' hold the features already"),
+        ({"embed": 4}, "learned features"),
+        ({"task": "link"}, "reads the features from memory"),
+        ({"save_embeddings": True}, "does not predict"),
     ],
 )
-def test_what_needs_features_in_memory_is_refused(catalog: Catalog, options: dict[str, Any], message: str) -> None:
+def test_what_needs_features_in_memory_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"mode": "neighbor", "fanout": (), **options}
     with pytest.raises(InputError, match=message):
-        _config(catalog, 1, "disk", **options)
+        TrainConfig(catalog=str(tmp_path), dataset="g", inputs="disk", **given)
+
+
+FEW_LABELS = problem("few-labels", 90, 400, symmetric=True)
+FEW_LABELS.split[np.random.default_rng(3).random(90) < 0.7] = 0
+FEW_LABELS.split[0] = 1
+
+
+@pytest.mark.parametrize("model", ["sage", "gat"])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_scores_of_labeled_vertices_alone_have_the_same_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, on_disk: bool
+) -> None:
+    catalog = Catalog(tmp_path)
+    store_for_sampling(catalog, FEW_LABELS, 1)
+    formed = list[int]()
+    own = NeighborMode.scores
+    if on_disk:
+        shape = Shape(width=3, on_disk=True, range_rows=16, memory=1 << 20)
+        monkeypatch.setattr("gnnloom.trainer.streaming.evaluation.settle", lambda *_: shape)
+
+    def scores(mode: NeighborMode) -> Tensor:
+        found = own(mode)
+        formed.append(len(found))
+        return found
+
+    monkeypatch.setattr(NeighborMode, "scores", scores)
+    results = []
+    for inputs in ("memory", "disk"):
+        given = config(catalog, "few-labels", inputs, model=model, keep_best="val_accuracy")
+        results.append(train(LoneCommunicator(), given))
+    whole, few = results
+    names = ("loss", "train_accuracy", "val_accuracy", "test_accuracy", "per_class", "confusion", "best")
+    assert [whole.get(name) for name in names] == [few.get(name) for name in names]
+    known = int(((FEW_LABELS.split > 0) & (FEW_LABELS.label >= 0)).sum())
+    assert set(formed) == {90, known}
+    assert 2 * known < 90

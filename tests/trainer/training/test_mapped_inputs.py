@@ -1,0 +1,88 @@
+"""Training on the whole graph with the features, or what is kept of them, in a file (`--inputs disk`): same bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.rehearsal.projection import project_training
+from support.lone import LoneCommunicator
+from support.mpi import train_all
+from support.problems import problem
+
+RANKS = (1, 2, 4)
+EPOCHS = 3
+CASES: dict[str, dict[str, Any]] = {
+    "kept-product": {},
+    "dropped-features": {"dropout": 0.3},
+    "transform-first": {"product_order": "transform-first"},
+    "scaled-rows": {"feature_norm": "row"},
+    "kept-of-features-too": {"model": "sage"},
+    "kept-halo": {"model": "gat", "hidden": (8,)},
+    "half": {"precision": "bf16", "recompute": True, "adjacency": "disk"},
+}
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("inputs") / "catalog")
+    problem("directed", 60, 240, symmetric=False).store(catalog, *RANKS)
+    problem("large", 20_000, 40_000, symmetric=True).store(catalog, 1)
+    return catalog
+
+
+def _config(catalog: Catalog, ranks: int, inputs: str, name: str = "run", **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {"dataset": "directed", "hidden": (7, 5), "epochs": EPOCHS, "eval_every": 1, "threads": 1}
+    fixed["run"] = f"{name}-{ranks}-{inputs}"
+    return TrainConfig(catalog=str(catalog.root), ranks=ranks, inputs=inputs, **{**fixed, **options})
+
+
+def test_losses_have_the_bits_of_features_in_memory(catalog: Catalog, tmp_path: Path) -> None:
+    cases = [(name, ranks) for name in CASES for ranks in (RANKS if name == "kept-product" else (2,))]
+    configs = [
+        _config(catalog, ranks, inputs, name, **CASES[name]) for name, ranks in cases for inputs in ("memory", "disk")
+    ]
+    results = train_all(tmp_path, configs)
+    for case, memory, disk in zip(cases, results[::2], results[1::2], strict=True):
+        assert disk["loss"] == memory["loss"], case
+        assert disk["test_accuracy"] == memory["test_accuracy"], case
+    # The files have no name, so nothing is left of them.
+    assert not [path for path in catalog["directed"].path.iterdir() if path.is_file() and path.name.startswith("tmp")]
+
+
+def test_a_run_goes_on_with_the_features_elsewhere(catalog: Catalog) -> None:
+    whole = train(LoneCommunicator(), _config(catalog, 1, "memory", "whole", epochs=4))
+    train(LoneCommunicator(), _config(catalog, 1, "memory", epochs=2))
+    rest = train(LoneCommunicator(), _config(catalog, 1, "disk", epochs=4, run="run-1-memory"))
+    assert rest["loss"] == whole["loss"]
+
+
+def test_the_plan_counts_them_as_mapped(catalog: Catalog) -> None:
+    plans = [
+        project_training(_config(catalog, 1, each, "plan", dataset="large", embed=0)) for each in ("memory", "disk")
+    ]
+    memory, disk = plans
+    width = catalog["large"].row_shards(parts=1).num_features
+    assert (memory.mapped_bytes, disk.mapped_bytes) == (0, 20_000 * width * 4)
+    assert memory.peak_memory[0] - disk.peak_memory[0] >= 20_000 * width * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"algorithm": "summa"}, "inputs 'disk': algorithm summa keeps them in memory; choose p2p"),
+        ({"train_features": True}, "inputs 'disk': with train_features, the features have a gradient"),
+        ({"skip_input_gradient": False}, "inputs 'disk': with no_skip_input_gradient"),
+        ({"embed": 4}, "inputs 'disk': learned features"),
+        ({"mode": "minibatch"}, "inputs"),
+    ],
+)
+def test_what_needs_features_in_memory_is_refused(catalog: Catalog, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        _config(catalog, 1, "disk", **options)
