@@ -93,6 +93,7 @@ class IngestProjection:
         compressed_bytes: bytes of the largest compressed file or array that a single task reads from its start,
             because its compression forces that; 0 if there is none of 1 GiB or more.
         name_bytes: average bytes of a name, if ids are names; 0 if they are numbers.
+        vertex_bytes: bytes of the vertex data that come along with the edges, before compression.
     """
 
     files: int
@@ -114,6 +115,7 @@ class IngestProjection:
     weighted: bool = False
     compressed_bytes: int = 0
     name_bytes: float = 0.0
+    vertex_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -134,7 +136,14 @@ class IngestProjection:
         Raises:
             BudgetError: temporary files and output exceed the free disk.
         """
-        needed = self.spill_bytes + self.output_bytes
+        # The vertex data are stored when the temporary files are gone.
+        needed = self.output_bytes + max(self.spill_bytes, self.vertex_bytes)
+        if self.vertex_bytes > self.spill_bytes and needed > self.disk_free_bytes * DISK_SHARE:
+            output, vertices, free = map(memory_text, (self.output_bytes, self.vertex_bytes, self.disk_free_bytes))
+            raise BudgetError(
+                f"the graph needs about {output} and its vertex data {vertices} of the disk, which has {free} free;"
+                " choose a catalog on a larger disk, or store features with `--store float16`"
+            )
         if needed > self.disk_free_bytes * DISK_SHARE:
             spill, output, free = map(memory_text, (self.spill_bytes, self.output_bytes, self.disk_free_bytes))
             raise BudgetError(

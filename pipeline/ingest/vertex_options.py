@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.source import VertexData
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.option import Group, check_options, option
@@ -41,6 +42,11 @@ class VertexOptions:
     def dtype(self, array: str) -> np.dtype[Any]:
         """The type in which an array is stored."""
         return np.dtype(self.store) if array == _FEATURE.name else VERTEX_ARRAYS[array].dtype
+
+    def num_bytes(self, source: VertexData) -> int:
+        """Bytes of a source's arrays as they are stored, before compression."""
+        row = sum(source.num_columns(array) * self.dtype(array).itemsize for array in source.arrays)
+        return source.num_vertices() * row
 
 
 def narrowed(rows: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any], tuple[int, int] | None]:

@@ -212,9 +212,9 @@ def _row(stage: Stage) -> tuple[str, ...]:
     plan = stage.plan or {}
     seconds = plan.get("seconds")
     memory = plan.get("peak_memory")
-    written = plan.get("output_bytes", 0) + plan.get("spill_bytes", 0) + plan.get("written_bytes", 0)
-    # Uncompressed copies that the training makes.
-    written += plan.get("mapped_bytes", 0)
+    # Of the training, with the uncompressed copies that it makes.
+    counted = ("output_bytes", "spill_bytes", "vertex_bytes", "written_bytes", "mapped_bytes")
+    written = sum(plan.get(name, 0) for name in counted)
     return (
         stage.name,
         f"{stage.used.wall:.1f} s",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.cli.terminal import progress
+from support.ogb_folders import write_ogb_binary_folder
 
 RMAT = ("generate", "g", "rmat", "--scale", "12", "--workers", "0")
 
@@ -69,3 +71,13 @@ def test_a_log_shows_lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest
     # Several handlers may record the same line.
     lines = list(dict.fromkeys(record.getMessage().split(",")[0] for record in caplog.records))
     assert lines == ["sort: 1 of 2 tasks", "sort: 2 of 2 tasks"]
+
+
+def test_the_plan_of_an_ingest_counts_the_vertex_data_that_come_along(catalog: Catalog, tmp_path: Path) -> None:
+    folder, counted = write_ogb_binary_folder(tmp_path / "raw"), list[int]()
+    for store in ("float32", "float16"):
+        found = invoke(catalog, "ingest", "g", str(folder), "--plan", "--store", store, "--json")
+        counted.append(json.loads(found.stdout)["vertex_bytes"])
+    # Four features, a label of 4 bytes and a split of one, of thirty vertices.
+    assert counted == [30 * (4 * 4 + 5), 30 * (4 * 2 + 5)]
+    assert "vertex bytes" in invoke(catalog, "ingest", "g", str(folder), "--plan").stdout

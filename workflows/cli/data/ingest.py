@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -134,7 +135,9 @@ def ingest_command(
     edges = open_edges(format_name, source, values, undirected=options.undirected)
     _say_headers(edges)
     if plan:
-        show_plan(current_catalog(), edges, options, cluster, as_json=as_json)
+        vertices = bundled_vertices(format_name, source)
+        vertex_bytes = 0 if vertices is None else storing.num_bytes(vertices)
+        show_plan(current_catalog(), edges, options, cluster, as_json=as_json, vertex_bytes=vertex_bytes)
         return
     vertices = bundled_vertices(format_name, source)
     store_graph(name, edges, vertices, options, cluster, as_json, storing=storing, add=add)
@@ -242,9 +245,18 @@ def _say_isolated(graph: Graph) -> None:
 
 
 def show_plan(
-    catalog: Catalog, source: EdgeSource, options: IngestOptions, cluster: ClusterOptions, *, as_json: bool
+    catalog: Catalog,
+    source: EdgeSource,
+    options: IngestOptions,
+    cluster: ClusterOptions,
+    *,
+    as_json: bool,
+    vertex_bytes: int = 0,
 ) -> None:
     """Print what an ingest is projected to need.
+
+    Args:
+        vertex_bytes: of the vertex data that come along.
 
     Raises:
         BudgetError: it does not fit.
@@ -252,7 +264,8 @@ def show_plan(
     # Imported here, as it loads the planning code of every stage.
     from gnnloom.workflows.recipe.plan.stage_inputs import projected_ingest
 
-    projection = projected_ingest(source, options, catalog.root, cluster)
+    projection = replace(projected_ingest(source, options, catalog.root, cluster), vertex_bytes=vertex_bytes)
+    projection.check()
     content = projection.to_json() if as_json else _for_people(projection, compact=options.ids != "keep")
     show(content, as_json=as_json, title="plan")
 
@@ -262,8 +275,9 @@ def _for_people(projection: IngestProjection, *, compact: bool) -> dict[str, Any
     content = projection.to_json()
     if not projection.compressed_bytes:
         del content["compressed_bytes"]
-    if not projection.name_bytes:
-        del content["name_bytes"]
+    for name in ("name_bytes", "vertex_bytes"):
+        if not content[name]:
+            del content[name]
     low, high = content.pop("edges_low"), content.pop("edges_high")
     content["edges"] = readable_range(low, high)
     shares = (low / max(1, projection.edges), high / max(1, projection.edges))
