@@ -43,8 +43,8 @@ from gnnloom.storage.format.copy_checksums import (
 )
 from gnnloom.storage.format.files import read_json, sync_folder, sync_tree
 from gnnloom.storage.format.locks import lock_path, locked, share
+from gnnloom.storage.format.mapped_rows import fits_in_pages
 from gnnloom.storage.format.numpy_files import load_array
-from gnnloom.storage.machine_memory import available_memory
 
 #: Folder of the copies in a dataset, and the kinds of their locks: for who uses a copy, and for who checks or makes it.
 MAPPED: Final = ".mapped"
@@ -266,7 +266,7 @@ def _advise(array: np.memmap[Any, Any]) -> None:
     """Tell the system not to read ahead in an array that does not fit in memory."""
     mapped: object = array.base
     # Reading ahead loads a small array faster, but for a large one it evicts pages that are still needed.
-    if isinstance(mapped, mmap.mmap) and 2 * array.nbytes > available_memory():
+    if isinstance(mapped, mmap.mmap) and not fits_in_pages(array):
         mapped.madvise(mmap.MADV_RANDOM)
 
 

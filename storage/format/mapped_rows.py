@@ -8,10 +8,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.machine_memory import available_memory
+
 #: A thread waits for each page that is not in memory, while the disk can serve many requests at a time.
 READERS: Final = 16
 #: Below this many bytes, starting threads would take longer than reading the rows.
 _FEW_BYTES: Final = 1 << 22
+
+
+def fits_in_pages(array: NDArray[Any]) -> bool:
+    """Whether the pages of a mapped array will mostly be in memory, with room for others."""
+    return 2 * array.nbytes <= available_memory()
 
 
 def take_rows(

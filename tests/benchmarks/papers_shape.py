@@ -48,17 +48,10 @@ _GIB: Final = 1 << 30
 _BLOCK: Final = 512
 #: Memory of the group that a worker of the pipeline, and the evaluation, may use.
 _WORKER_SHARE, _EVALUATION_SHARE = 0.3, 0.4
+#: Two batches are prepared ahead: each has the features of up to a million vertices.
 _TRAIN: Final = (
-    "--model",
-    "sage",
-    "--mode",
-    "neighbor",
-    "--fanout",
-    "15,10,5",
-    "--hidden",
-    "64,64",
-    "--inputs",
-    "disk",
+    *("--model", "sage", "--hidden", "64,64", "--mode", "neighbor", "--fanout", "15,10,5"),
+    *("--inputs", "disk", "--pool", "2"),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -92,12 +92,27 @@ class FeatureRows:
         stored: (num_vertices, num_features) in memory or mapped, of any dtype in which features are stored.
         where: the array, for messages.
         norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+        frequent: (num_frequent + 1,) int64 vertices whose rows are in memory, ascending, and -1, which no vertex has.
+        frequent_rows: (num_frequent, num_features) their rows, as they are stored.
     """
 
     stored: NDArray[Any]
     where: str
     norm: str
     place: Place
+    frequent: NDArray[np.int64] = field(default_factory=lambda: np.array([-1]))
+    frequent_rows: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+
+    def keeping(self, vertices: NDArray[np.int64]) -> FeatureRows:
+        """The same with the rows of some vertices in memory.
+
+        A page of a mapped file has the rows of many vertices, of which few are frequent, so rows that are packed take a
+        fraction of the memory that their pages would.
+
+        Args:
+            vertices: (num_frequent,) int64, ascending.
+        """
+        return replace(self, frequent=np.append(vertices, -1), frequent_rows=take_rows(self.stored, vertices))
 
     def __call__(self, vertices: NDArray[np.int64]) -> Tensor:
         """(num_taken, num_features) scaled features of some vertices, in the dtype of sums.
@@ -106,10 +121,21 @@ class FeatureRows:
             InputError: a feature is not a finite number.
         """
         # Taken before they are converted, so that only these rows are.
-        rows = take_rows(self.stored, vertices).astype(array_dtype(self.place.sum_dtype), copy=False)
+        rows = self._taken(vertices).astype(array_dtype(self.place.sum_dtype), copy=False)
         feature = self.place.from_numpy(rows)
         check_finite(feature, self.where, lambda: vertices)
         return normalize_feature(feature, self.norm)
+
+    def _taken(self, vertices: NDArray[np.int64]) -> NDArray[Any]:
+        """(num_taken, num_features) rows as they are stored."""
+        if len(self.frequent) == 1:
+            return take_rows(self.stored, vertices)
+        place = np.searchsorted(self.frequent[:-1], vertices)
+        known = self.frequent[place] == vertices
+        rows = np.empty((len(vertices), *self.stored.shape[1:]), self.stored.dtype)
+        rows[known] = self.frequent_rows[place[known]]
+        rows[~known] = take_rows(self.stored, vertices[~known])
+        return rows
 
 
 class VertexTable:

@@ -48,9 +48,9 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
             known, kept = rows[0], nonzeros[0]
         rows.insert(0, n - (n - rows[0]) * _missed(drawn, rank, replace=options["replace"]))
     is_stored, maps = options["samples"] is not None, options["inputs"] == ON_DISK
-    # Frequent rows of other ranks, as many as fit.
-    remote = rank.num_vertices - rank.own
-    cached = 0 if is_stored or maps else min(options["cache_memory"] // max(1, rank.row_bytes), remote)
+    # Frequent rows of other ranks, or on disk, as many as fit.
+    remote = rank.num_vertices - (0 if maps else rank.own)
+    cached = 0 if is_stored else min(options["cache_memory"] // max(1, rank.row_bytes), remote)
     return BatchSizes(
         rows=rows,
         nonzeros=nonzeros,
@@ -113,7 +113,7 @@ MODE = ModeKind(
         "inputs": INPUTS,
         "cache_memory": Option(
             default=256 << 20,
-            help="Memory per rank for the most frequent feature rows of other ranks, such as 512M",
+            help="Memory per rank for the most frequent feature rows of other ranks, or on disk, such as 512M",
             least=0,
             is_size=True,
         ),

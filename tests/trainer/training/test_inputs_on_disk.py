@@ -13,6 +13,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.batch_data import FeatureRows
 from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
 from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.loop import train
@@ -48,6 +49,26 @@ def test_losses_have_the_same_bits_as_from_memory(tmp_path: Path, ranks: int) ->
         memory, disk = (Run(dataset.run_path(each.run_name)) for each in (from_memory, from_disk))
         assert [line["loss"] for line in memory.metrics()] == [line["loss"] for line in disk.metrics()]
         assert memory.metrics()[-1]["test_accuracy"] == disk.metrics()[-1]["test_accuracy"]
+
+
+@pytest.mark.parametrize("cache", [0, 200, 1 << 20])
+def test_frequent_rows_in_memory_change_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: int) -> None:
+    catalog, kept = Catalog(tmp_path), list[int]()
+    store_for_sampling(catalog, GIVEN["signed"], 1)
+    losses = [train(LoneCommunicator(), config(catalog, "signed", "memory"))["loss"]]
+    monkeypatch.setattr("gnnloom.trainer.modes.epochs.neighbor.fits_in_pages", lambda _: False)
+    keeping = FeatureRows.keeping
+
+    def keep(rows: FeatureRows, vertices: np.ndarray) -> FeatureRows:
+        kept.append(len(vertices))
+        return keeping(rows, vertices)
+
+    monkeypatch.setattr(FeatureRows, "keeping", keep)
+    losses.append(train(LoneCommunicator(), config(catalog, "signed", "disk", cache_memory=cache))["loss"])
+    assert losses[0] == losses[1]
+    # Five numbers of 4 bytes each.
+    (count,) = kept
+    assert count == cache // 20 if cache < 1000 else 10 < count <= 60
 
 
 def test_neither_features_nor_rows_of_the_adjacency_are_in_memory(tmp_path: Path) -> None:

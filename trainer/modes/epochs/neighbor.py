@@ -19,8 +19,10 @@ from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.mapped_rows import fits_in_pages
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
+from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batch_data import FeatureRows
@@ -101,6 +103,9 @@ class NeighborMode(Mode):
             vertices = context.dataset.vertices(context.shards.artifact.inputs["vertices"])
             feature, place = map_vertices(vertices)["feature"], context.place
             rows = FeatureRows(feature, str(vertices.artifact.path / "feature"), context.feature_norm, place)
+            if sampler is not None and not fits_in_pages(feature):
+                most = options["cache_memory"] // max(1, feature[:1].nbytes)
+                rows = rows.keeping(hot_vertices(sampler, most))
             own, label = LocalNumbers.of(context.operator.layout(0).vertex), context.labels.label
             threads, pool = options["sampler_threads"], options["pool"]
             return MappedBatches(graph, sampler, len(self._fanouts), own, label, rows, threads, pool)
