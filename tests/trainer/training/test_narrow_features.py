@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gnnloom
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
@@ -107,3 +108,15 @@ def test_every_copy_has_the_stored_type_and_passes_the_checks(catalogs: dict[str
             check_artifact(dataset, artifact)
             copies = [record for path, record in artifact.records.items() if path.split("/")[-1].endswith("feature")]
             assert {record.dtype for record in copies} == {"float16"}
+
+
+@pytest.mark.parametrize("features", ["float32", "bf16"])
+def test_the_loader_gives_the_same_batches(catalogs: dict[str, Catalog], features: str) -> None:
+    pytest.importorskip("torch_geometric.nn")
+    found = []
+    for catalog in catalogs.values():
+        loader: Any = gnnloom.loader("g", catalog=catalog.root, fanout=(4, 4), batch_size=40, features=features)
+        found.append([(batch.n_id.tolist(), batch.x.dtype, batch.x.tolist()) for batch in loader])
+    half, whole = found
+    assert half == whole
+    assert half
