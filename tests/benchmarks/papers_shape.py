@@ -205,8 +205,8 @@ def _row(stage: Stage) -> tuple[str, ...]:
     plan = stage.plan or {}
     seconds = plan.get("seconds")
     memory = plan.get("peak_memory")
-    # Of the training, with the uncompressed copies that it makes.
-    counted = ("output_bytes", "spill_bytes", "vertex_bytes", "written_bytes", "mapped_bytes")
+    # Of the training, with the uncompressed copies that it makes, and what an evaluation from disk writes.
+    counted = ("output_bytes", "spill_bytes", "vertex_bytes", "written_bytes", "mapped_bytes", "temporary_bytes")
     written = sum(plan.get(name, 0) for name in counted)
     return (
         stage.name,

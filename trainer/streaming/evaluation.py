@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,17 +105,35 @@ def streamed_outputs(
         InputError: the shards are not row shards.
         CollectiveError: the shards lack features, or there is no room in memory or on disk.
     """
-    whole, options = model.operator, model.options
     # A place of its own, whose memory is free again afterwards.
     place = Place(model.place.feature_dtype, source.num_threads)
+    with _in_ranges(model) as operator:
+        operator.form_groups()
+        return _Evaluation(model, operator, source, place, embeds=embeds, scored=scored).run()
+
+
+def stated_footprint(model: Model, num_rows: int, num_scored: int) -> Footprint:
+    """The matrices of :func:`streamed_outputs` on one rank, before it runs. Communicates nothing.
+
+    Args:
+        num_rows, num_scored: rows of the rank, and those whose scores are wanted.
+    """
+    with _in_ranges(model) as operator:
+        program = write_program(model, operator)
+        return Footprint.of(program, num_rows, model.options.dims[-1], model.place, num_scored)
+
+
+@contextmanager
+def _in_ranges(model: Model) -> Iterator[RangeOperator]:
+    """Let a model run on ranges of rows inside the block."""
+    whole, options = model.operator, model.options
     # The grid of the run, whose groups exist: an MPI job has a limited number of them.
     operator = RangeOperator(whole.grid)
-    operator.form_groups()
     try:
         model.operator = operator
         # The cheaper order forward, in the first layer too: no product is kept, and none is differentiated.
         model.options = replace(options, input_is_kept=False, input_needs_gradient=True)
-        return _Evaluation(model, operator, source, place, embeds=embeds, scored=scored).run()
+        yield operator
     finally:
         model.operator, model.options = whole, options
 

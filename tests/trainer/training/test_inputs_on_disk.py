@@ -17,6 +17,7 @@ from gnnloom.trainer.data.batch_data import FeatureRows
 from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
 from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.rehearsal.projection import project_training
 from support.lone import LoneCommunicator
 from support.lone_training import lone_session
 from support.mpi import train_all
@@ -145,3 +146,19 @@ def test_scores_of_labeled_vertices_alone_have_the_same_metrics(
     known = int(((FEW_LABELS.split > 0) & (FEW_LABELS.label >= 0)).sum())
     assert set(formed) == {90, known}
     assert 2 * known < 90
+
+
+def test_the_plan_counts_the_temporary_files_of_an_evaluation_from_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = Catalog(tmp_path)
+    store_for_sampling(catalog, FEW_LABELS, 1)
+    given = config(catalog, "few-labels", "disk", model="sage")
+    planned = project_training(given).temporary_bytes
+    shape = Shape(width=3, on_disk=True, range_rows=16, memory=1 << 20)
+    monkeypatch.setattr("gnnloom.trainer.streaming.evaluation.settle", lambda *_: shape)
+    measured = train(LoneCommunicator(), given)["evaluation"]["disk"]
+    # These vertex data do not state their splits, so that the plan counts the three scores of all vertices.
+    known = int(((FEW_LABELS.split > 0) & (FEW_LABELS.label >= 0)).sum())
+    assert planned - measured == (90 - known) * 3 * 8
+    assert not project_training(config(catalog, "few-labels", "memory")).temporary_bytes

@@ -53,6 +53,7 @@ class TrainProjection:
         epoch_seconds: median of an earlier run of the same size on the same shards; None if there is none.
         seconds: of all epochs that are left, by the same run.
         seconds_from: name of that run.
+        temporary_bytes: of temporary files, by all ranks, if the evaluation does not fit in memory and runs from disk.
     """
 
     dataset: str
@@ -74,6 +75,7 @@ class TrainProjection:
     epoch_seconds: float | None = None
     seconds: float | None = None
     seconds_from: str | None = None
+    temporary_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -133,6 +135,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
         epoch_seconds=seconds,
         seconds=None if seconds is None else left * seconds,
         seconds_from=measured,
+        temporary_bytes=config.ranks * busiest.temporary,
     )
 
 

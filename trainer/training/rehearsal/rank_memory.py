@@ -41,6 +41,7 @@ from gnnloom.trainer.links.decoders.registry import DECODERS
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.streaming.evaluation import can_stream, stated_footprint
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.options import AUTO
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows
@@ -69,6 +70,7 @@ class RankMemory:
         others: vertex data, parameters, and whatever is short-lived.
         checkpoint: of the arrays that the rank's part of a checkpoint has.
         mapped: of files that it maps.
+        temporary: of its temporary files in an evaluation from disk.
         read_shares: what it reads of grid shards: of the entries of one variant, and of the rows of features.
     """
 
@@ -78,6 +80,7 @@ class RankMemory:
     others: int
     checkpoint: int
     mapped: int
+    temporary: int
     read_shares: tuple[float, float]
 
     @property
@@ -279,6 +282,7 @@ class _Rehearsal:
             others,
             checkpoint,
             self._mapped(),
+            self._temporary(),
             getattr(self.shards.shards, "read_shares", (0.0, 0.0)),
         )
 
@@ -307,6 +311,13 @@ class _Rehearsal:
         item = _stored_feature(self.session.opened.dataset, shards.artifact.inputs.get("vertices")).itemsize
         features = n * (item * shards.num_features + 5) if sizes.maps_features else 0
         return 9 * n + entry * self.rows.nnz + features
+
+    def _temporary(self) -> int:
+        """Bytes of the matrices of an evaluation from disk."""
+        model = self.session.model
+        if not (self.config.evaluates and self.config.reads_batches and can_stream(model)):
+            return 0
+        return stated_footprint(model, len(self.labels.split), len(self.measured.split)).matrices
 
     def _checkpoint(self) -> int:
         """Take the memory of a copy of the training's state for the moment; returns the bytes of all ranks' copies."""
