@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from gnnloom.pipeline.external_sort.lanes import Lane
-from gnnloom.pipeline.links.edge_keys import READING_BYTES, EdgeKeys
+from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
@@ -66,7 +66,7 @@ def split_phase(
     routed = row_bytes(plans["train"].shuffle.columns)
     for block, (rows, nnz) in enumerate(zip(sizes.block_rows, sizes.block_nnz, strict=True)):
         pairs = nnz // 2 if sizes.symmetric else nnz
-        needs = Needs(sizes.entry_bytes * nnz + 8 * (rows + 1), routed * pairs, memory=READING_BYTES)
+        needs = Needs(sizes.entry_bytes * nnz + 8 * (rows + 1), routed * pairs, memory=edges.reading_bytes)
         splits = {split: (plan.shuffle, plan.lane(block)) for split, plan in plans.items()}
         tasks.append(SplitTask(writer, f"split/{block:05d}", needs, edges, tuple(thresholds), block, splits))
     return Phase("split edges", split_block, tasks, files=tuple(plan.files for plan in plans.values()))
@@ -76,12 +76,14 @@ def split_block(task: SplitTask) -> int:
     """Route the edges of a block; returns how many it has."""
     total, loops = 0, 0
     # Keys at a threshold belong to its split.
-    ends = np.array(task.thresholds, np.uint64)
+    ends = [task.edges.words_of(threshold) for threshold in task.thresholds]
     with task.writer.task(task.name) as output, ExitStack() as opened:
         runs = {split: opened.enter_context(way.routed(output, lane)) for split, (way, lane) in task.splits.items()}
         for found in task.edges.read(task.block):
-            total, loops = total + len(found.key), loops + found.num_loops
-            number = np.searchsorted(ends, found.key)
+            total, loops = total + len(found.source), loops + found.num_loops
+            number = np.zeros(len(found.source), np.int8)
+            for end in ends:
+                number += found.above(end)
             for place, split in enumerate(task.splits):
                 own = np.flatnonzero(number == place)
                 if not len(own):

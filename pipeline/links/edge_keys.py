@@ -1,9 +1,14 @@
-"""Keys of edges: a random number for each, which any task can compute, and by which edges are chosen."""
+"""Keys of edges, by which they are chosen: random numbers, or times and random numbers; any task can compute them.
+
+A key is one number of one or two words, the first of which weighs most. A random key is a word of 64 bits. A key by
+time begins with a word that descends as times ascend, and ends with the random one, which orders edges of one time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,17 +17,17 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
 #: Entries of a block that are read at a time, unless a stored chunk has more.
 STEP_ENTRIES: Final = 1 << 20
-#: Bytes that a task holds while it reads the pairs of a block: row pointers, and for each entry row, column, weight,
-#: source, target, key and a copy.
-READING_BYTES: Final = RANGE_BYTES + 64 * STEP_ENTRIES
-#: Bits of a key.
-KEY_BITS: Final = 64
+#: Bytes of an entry while the pairs of a block are read: row, column, weight, source, target, random word and a copy.
+_ENTRY_BYTES: Final = 64
+#: Bits of the random word.
+_RANDOM_BITS: Final = 64
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,37 @@ class EdgeKeys:
     Attributes:
         path: folder of the graph artifact.
         stream: key of the stream of random numbers.
+        time_bits: bits of the values of the graph, if these are times that keys begin with; 0 for random keys. The
+            pairs then have no weights.
     """
 
     path: Path
     stream: int
+    time_bits: int = 0
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Bits of the words of a key."""
+        return (self.time_bits, _RANDOM_BITS) if self.time_bits else (_RANDOM_BITS,)
+
+    @property
+    def key_bits(self) -> int:
+        """Bits of a key."""
+        return sum(self.widths)
+
+    @property
+    def reading_bytes(self) -> int:
+        """Bytes that a task holds while it reads the pairs of a block."""
+        # By time, a word more and a copy.
+        return RANGE_BYTES + (_ENTRY_BYTES + (16 if self.time_bits else 0)) * STEP_ENTRIES
+
+    def words_of(self, key: int) -> tuple[int, ...]:
+        """The words of a key."""
+        words, left = [], self.key_bits
+        for width in self.widths:
+            left -= width
+            words.append(key >> left & (1 << width) - 1)
+        return tuple(words)
 
     def read(self, block: int) -> Iterator[KeyedPairs]:
         """The edges of a row block, by row and column, some at a time."""
@@ -49,7 +81,20 @@ class EdgeKeys:
                 count, loops, source, target, chosen = _pairs(span.first, span.pointers, start, column, graph.symmetric)
                 source, target = source[:count], target[:count]
                 weight = None if weights is None else weights.read(start, stop)[chosen[:count]]
-                yield KeyedPairs(source, target, pair_keys(np.uint64(self.stream), source, target), weight, loops)
+                words: tuple[NDArray[np.uint64], ...] = (pair_keys(np.uint64(self.stream), source, target),)
+                if self.time_bits and weight is not None:
+                    words, weight = (self._lateness(weight, block), *words), None
+                yield KeyedPairs(source, target, words, weight, loops)
+
+    def _lateness(self, time: NDArray[Any], block: int) -> NDArray[np.uint64]:
+        """(num_pairs,) uint64 words that descend as times ascend."""
+        if np.isnan(time).any():
+            raise InputError(f"{self.path}: block {block} has an edge whose value is not a number, so not a time")
+        word = np.dtype(f"uint{self.time_bits}").type
+        # Zero has two signs, and is one time. Positive floats are ordered as their bits, negative ones the other way.
+        bits = (time + time.dtype.type(0)).view(word)
+        sign = word(1 << self.time_bits - 1)
+        return np.asarray(np.where(bits & sign, bits, ~(bits | sign)), np.uint64)
 
 
 @dataclass(frozen=True)
@@ -58,16 +103,23 @@ class KeyedPairs:
 
     Attributes:
         source, target: (num_pairs,) int64 ends of each.
-        key: (num_pairs,) uint64.
+        words: (num_pairs,) uint64 words of the keys, one array for each word.
         weight: (num_pairs,) weights, or None for a pattern.
         num_loops: loops among the entries that were read for them.
     """
 
     source: NDArray[np.int64]
     target: NDArray[np.int64]
-    key: NDArray[np.uint64]
+    words: tuple[NDArray[np.uint64], ...]
     weight: NDArray[Any] | None
     num_loops: int
+
+    def above(self, key: tuple[int, ...]) -> NDArray[np.bool_]:
+        """(num_pairs,) whether the keys are above one, which is given by its words."""
+        found = self.words[-1] > np.uint64(key[-1])
+        for word, limit in zip(self.words[-2::-1], key[-2::-1], strict=True):
+            found = (word > np.uint64(limit)) | (word == np.uint64(limit)) & found
+        return found
 
 
 def pair_keys(stream: np.uint64, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -14,6 +14,8 @@ from gnnloom.storage.option import Group, check_options, option
 
 _option = partial(option, group=Group.SAMPLING)
 _file = partial(option, None, kind=Path, group=Group.INPUT, metavar="FILE")
+#: What decides which edges are held out: random numbers, or the values of the graph, the latest of them first.
+RANDOM, TIME = "random", "time"
 #: Kinds of values that pairs in files may have.
 VALUES: Final = (CLASS, NUMBER)
 
@@ -22,6 +24,12 @@ VALUES: Final = (CLASS, NUMBER)
 class DrawOptions:
     """Which edges are held out of a graph."""
 
+    by: str = _option(
+        RANDOM,
+        "Which edges to hold out: random ones, or the latest, where the values of the graph's edges are their times.",
+        is_common=True,
+        choices=(RANDOM, TIME),
+    )
     valid: float = _option(0.05, "Fraction of the edges to hold out for validation.", is_common=True, above=0, below=1)
     test: float = _option(0.1, "Fraction of the edges to hold out for testing.", is_common=True, above=0, below=1)
     disjoint: float = _option(
@@ -37,7 +45,9 @@ class DrawOptions:
         is_common=True,
         least=0,
     )
-    seed: int = _option(0, "Seed of the choice.", is_common=True, least=0)
+    seed: int = _option(
+        0, "Seed of the choice; by time, of the choice among edges of one time.", is_common=True, least=0
+    )
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -47,7 +57,31 @@ class DrawOptions:
     @property
     def parameters(self) -> dict[str, Any]:
         """What determines the bytes of the links, besides the graph."""
-        return {"method": "random", **asdict(self)}
+        found = {"method": "random", **asdict(self)}
+        if not self.by_time:
+            # Such links have the key that they had before there was another choice.
+            del found["by"]
+        return found
+
+    @property
+    def by_time(self) -> bool:
+        """Whether the latest edges are held out; the graph without them then has no values."""
+        return self.by == TIME
+
+    def check_values(self, graph: object, *, weighted: bool) -> None:
+        """Check that the edges of a graph have values if these are to be their times.
+
+        Args:
+            graph: what the error names.
+
+        Raises:
+            InputError: they have none.
+        """
+        if self.by_time and not weighted:
+            raise InputError(
+                f"{graph}: by time, but the edges have no values; ingest them with their times in the place of weights,"
+                " with --weights --merge max"
+            )
 
     def ranks(self, num_edges: int) -> tuple[int, ...]:
         """How many edges are for testing, for testing or validation, and for one of these or held out for training.

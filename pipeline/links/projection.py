@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan
 from gnnloom.pipeline.links.options import DrawOptions, HardOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key
-from gnnloom.pipeline.links.thresholds import MOST_ROUNDS, ROUND_BITS, round_plan
+from gnnloom.pipeline.links.thresholds import ROUND_BITS, round_plan
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes, total_tasks
@@ -31,6 +31,8 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
 from gnnloom.storage.format.artifact import ArtifactWriter
 
+#: Bits of the times that ingest stores.
+_TIME_BITS: Final = 32
 _STATED = ArtifactWriter(Path(), "links", "")
 
 
@@ -74,20 +76,23 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
     """Project the links that are drawn from a graph.
 
     Raises:
-        InputError: a split gets no pair.
+        InputError: a split gets no pair, or edges are chosen by their times and have none.
     """
     key = links_key(graph.artifact.key, options)
     message = message_key(graph.artifact.key, key)
+    options.check_values(graph.artifact.path, weighted=graph.weighted)
     sizes = GraphSizes.of(graph)
     phases = link_phases(sizes, options, memory, copied_arrays(graph))
+    # What the graph without held-out edges has at most.
+    kept = sizes.without_values() if options.by_time else sizes
     paths = (dataset.path / "links" / key, dataset.path / "graph" / message)
     is_done = all(ArtifactWriter(path, path.parent.name, path.name).is_complete for path in paths)
     counted = count(phases)
     arrays = {phase.name for phase in phases if phase.makes_arrays}
     scores = not is_done and options.negatives > 0
-    reversed_graph = ShardSource(sizes, None) if scores and not sizes.symmetric else None
+    reversed_graph = ShardSource(kept, None) if scores and not sizes.symmetric else None
     transposing = 0 if reversed_graph is None else reversed_graph.transpose_tasks
-    transposed = 0 if reversed_graph is None else sizes.raw_bytes
+    transposed = 0 if reversed_graph is None else kept.raw_bytes
     return LinkProjection(
         dataset=dataset.name,
         key=key,
@@ -101,7 +106,7 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
         output_bytes=0
         if is_done
         else transposed + sum(phase.bytes_written for phase in counted if phase.phase in arrays),
-        copy_bytes=copied_bytes(sizes) if scores else 0,
+        copy_bytes=copied_bytes(kept) if scores else 0,
         disk_free_bytes=shutil.disk_usage(dataset.path).free,
     )
 
@@ -161,6 +166,7 @@ def without_links(sizes: GraphSizes, options: DrawOptions) -> GraphSizes:
         InputError: a split gets no pair.
     """
     held_out = options.ranks(num_edges(sizes))[-1] * (2 if sizes.symmetric else 1)
+    sizes = sizes.without_values() if options.by_time else sizes
     share = 1 - held_out / max(1, sizes.nnz)
     block_nnz = tuple(int(nnz * share) for nnz in sizes.block_nnz)
     scaled = (int(size * share) for size in (sizes.stored_bytes, sizes.raw_bytes))
@@ -176,15 +182,17 @@ def link_phases(
     Args:
         copied: as for :class:`~gnnloom.pipeline.links.message_graph.MessagePlan`.
     """
-    total, edges = num_edges(sizes), EdgeKeys(Path(), 0)
+    options.check_values("links", weighted=sizes.weighted)
+    total, edges = num_edges(sizes), EdgeKeys(Path(), 0, _TIME_BITS if options.by_time else 0)
     ends = options.ranks(total)
-    # A round leaves one in 2^16 of the edges.
-    rounds = next(rounds for rounds in range(1, MOST_ROUNDS + 1) if total >> ROUND_BITS * rounds == 0)
+    # A round leaves one in 2^16 of the edges; of times, perhaps all.
+    rounds = next(rounds for rounds in range(1, edges.key_bits) if total >> ROUND_BITS * rounds == 0)
     phases = []
-    for number in range(min(rounds + 1, MOST_ROUNDS)):
+    for number in range(min(edges.time_bits // ROUND_BITS + rounds + 1, edges.key_bits // ROUND_BITS)):
         prefixes = range(len(ends) if number else 1)
         phases.append(round_plan(_STATED, edges, sizes, prefixes, number * ROUND_BITS)[0])
-    disjoint, weight_dtype = len(ends) == len(KEY_ORDER), "float32" if sizes.weighted else None
+    disjoint, kept = len(ends) == len(KEY_ORDER), sizes.without_values() if options.by_time else sizes
+    weight_dtype = "float32" if kept.weighted else None
     plans = split_plans(_STATED, sizes, None if disjoint else weight_dtype)
     phases.append(split_phase(_STATED, edges, sizes, ends, plans))
     sums = np.diff([0, *ends, total])
@@ -207,6 +215,6 @@ def link_phases(
     }
     pairs = [records[path] for path in held_out]
     writer = ArtifactWriter(Path(), "graph", "")
-    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory).phases()
+    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory, options.by_time).phases()
     # The message graph is about as large as the graph.
-    return [*phases, *BaselinePlan.of(_STATED, Path(), None, sizes, records).phases()]
+    return [*phases, *BaselinePlan.of(_STATED, Path(), None, kept, records).phases()]

@@ -14,7 +14,7 @@ from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_pla
 from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import PoolPlan
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.options import TIME, DrawOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.thresholds import find_thresholds
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
@@ -58,10 +58,11 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
     An edge's key is a random number that depends on the seed and on its ends. The edges with the smallest keys are the
     test pairs, those with the next ones the valid pairs and, if the pairs for training are disjoint from the graph that
     the model reads, these. So the splits have the same pairs whatever the number of workers, and equal splits of a
-    graph and of the same one with more edges have most pairs in common.
+    graph and of the same one with more edges have most pairs in common. By time, the latest edges have the smallest
+    keys, which begin with the time.
 
     Raises:
-        InputError: a split gets no pair.
+        InputError: a split gets no pair, or edges are chosen by their times, and have none or all the same.
         BudgetError: the memory per worker is too small.
     """
     inputs = {"graph": graph.artifact.key}
@@ -71,7 +72,7 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
             return with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
         with discarded_if_useless(writer):
             written = _draw(writer, graph, options, cluster)
-        return publish(dataset, graph, writer, written, cluster)
+        return publish(dataset, graph, writer, written, cluster, has_times=options.by_time)
 
 
 @contextmanager
@@ -105,11 +106,11 @@ def message_key(graph_key: str, links_key: str) -> str:
 
 def _draw(writer: ArtifactWriter, graph: Graph, options: DrawOptions, cluster: Cluster) -> WrittenPairs:
     sizes = GraphSizes.of(graph)
-    edges = EdgeKeys(graph.artifact.path, int(stream_key(options.seed, "links")))
+    edges = edge_keys(graph, options)
     working_memory(cluster.memory)
     thresholds = find_thresholds(writer, edges, sizes, options, cluster)
     disjoint = len(thresholds) == len(KEY_ORDER)
-    stored = graph.weights(0)
+    stored = None if options.by_time else graph.weights(0)
     weight_dtype = None if stored is None else stored.dtype.name
     plans = split_plans(writer, sizes, None if disjoint else weight_dtype)
     first = split_phase(writer, edges, sizes, thresholds, plans)
@@ -124,6 +125,18 @@ def _draw(writer: ArtifactWriter, graph: Graph, options: DrawOptions, cluster: C
     facts = {"kind": PAIR, "num_classes": 0, "train_held_out": disjoint}
     pooled = {pool.split: pool.num_pairs for pool in pools.pools}
     return WrittenPairs(names, num_pairs, {**facts, "num_pooled": pooled, "non_edges": pools.before[-1]})
+
+
+def edge_keys(graph: Graph, options: DrawOptions) -> EdgeKeys:
+    """The keys by which the edges of a graph are chosen.
+
+    Raises:
+        InputError: edges are chosen by their times, and have none.
+    """
+    options.check_values(graph.artifact.path, weighted=graph.weighted)
+    times = graph.weights(0) if options.by_time else None
+    time_bits = 0 if times is None else 8 * times.dtype.itemsize
+    return EdgeKeys(graph.artifact.path, int(stream_key(options.seed, "links")), time_bits)
 
 
 def counted_pairs(
@@ -153,15 +166,27 @@ def _counted_loops(
         return [int(count) for count in read_json(path)["loops"]]
 
 
-def publish(dataset: Dataset, graph: Graph, writer: ArtifactWriter, written: WrittenPairs, cluster: Cluster) -> Links:
+def publish(
+    dataset: Dataset,
+    graph: Graph,
+    writer: ArtifactWriter,
+    written: WrittenPairs,
+    cluster: Cluster,
+    *,
+    has_times: bool = False,
+) -> Links:
     """Make the graph without the held-out pairs, and publish it and then the links.
 
     In this order, so that links whose graph was never made do not exist.
+
+    Args:
+        has_times: as for :func:`make_message_graph`.
     """
     arrays = written_arrays(writer, written.tasks)
     held_out = held_out_splits(train=written.facts["train_held_out"])
     pairs = [arrays[f"{split}/pair"] for split in held_out]
-    message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, cluster)
+    where = dataset, graph, writer.path, writer.key, pairs, cluster
+    message = make_message_graph(*where, has_times=has_times)
     return commit_links(dataset, graph, message, writer, written, cluster)
 
 
@@ -227,18 +252,27 @@ def with_message_graph(dataset: Dataset, graph: Graph, links: Links, cluster: Cl
     if links.message_graph != links.graph:
         splits = held_out_splits(train=links.artifact.facts["train_held_out"])
         pairs = [links.artifact.record(f"{split}/pair") for split in splits]
-        make_message_graph(dataset, graph, links.artifact.path, links.artifact.key, pairs, cluster)
+        where = dataset, graph, links.artifact.path, links.artifact.key, pairs, cluster
+        make_message_graph(*where, has_times=links.artifact.parameters.get("by") == TIME)
     return links
 
 
 def make_message_graph(
-    dataset: Dataset, graph: Graph, links: Path, links_key: str, pairs: Sequence[ArrayRecord], cluster: Cluster
+    dataset: Dataset,
+    graph: Graph,
+    links: Path,
+    links_key: str,
+    pairs: Sequence[ArrayRecord],
+    cluster: Cluster,
+    *,
+    has_times: bool = False,
 ) -> Graph:
     """Make the graph without held-out pairs as another graph of the dataset, or find it.
 
     Args:
         links: folder of the links, which need not be published.
         pairs: the arrays of pairs that are held out.
+        has_times: the values of the graph are times, which no model multiplies with: the new graph has no values.
 
     Raises:
         BudgetError: the memory per worker is too small.
@@ -249,7 +283,7 @@ def make_message_graph(
             return Graph(Artifact(writer.path))
         sizes = GraphSizes.of(graph)
         where = graph.artifact.path, sizes, copied_arrays(graph), cluster.memory
-        plan = MessagePlan(writer, links, pairs, *where)
+        plan = MessagePlan(writer, links, pairs, *where, has_times=has_times)
         phases = plan.phases()
         with discarded_if_useless(writer):
             check_memory(phases, cluster)
@@ -264,7 +298,7 @@ def make_message_graph(
         facts = {
             "nnz": sum(each["nnz"] for each in found),
             "symmetric": graph.symmetric,
-            "weighted": graph.weighted,
+            "weighted": graph.weighted and not has_times,
             "block_rows": graph.block_rows,
             "block_nnz": [each["nnz"] for each in found],
             "held_out": sum(each["held_out"] for each in found),

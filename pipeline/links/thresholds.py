@@ -3,21 +3,20 @@
 A round counts the keys that agree with a threshold in the bits that are known, by their next 16 bits; the counts say
 which 16 bits the threshold has. A round leaves about one edge in 2^16, and the last one is that which leaves one edge
 or none: mostly two for up to 2^28 edges, and three for up to 2^44. Each is a pass over the graph, of one task for each
-row block.
+row block. By time, the first rounds find the time, and others follow if the threshold is among edges of one time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.links.edge_keys import KEY_BITS, READING_BYTES, EdgeKeys
+from gnnloom.pipeline.links.edge_keys import EdgeKeys, KeyedPairs
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
@@ -26,13 +25,12 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 
 #: Bits that a round finds.
 ROUND_BITS: Final = 16
-#: Rounds, at most.
-MOST_ROUNDS: Final = KEY_BITS // ROUND_BITS
 _CELLS: Final = 1 << ROUND_BITS
 
 
@@ -42,12 +40,14 @@ class Search:
 
     Attributes:
         rank: edges that are to lie at or below it.
+        key_bits: bits of a key.
         prefix: its first bits.
         below: edges whose keys begin with lower ones.
         bits: how many bits are known; after the last round, all.
     """
 
     rank: int
+    key_bits: int
     prefix: int = 0
     below: int = 0
     bits: int = 0
@@ -55,7 +55,7 @@ class Search:
     @property
     def threshold(self) -> int:
         """The highest key that begins with the known bits."""
-        return (self.prefix + 1 << KEY_BITS - self.bits) - 1
+        return (self.prefix + 1 << self.key_bits - self.bits) - 1
 
     def narrowed(self, counts: NDArray[np.int64]) -> Search:
         """The search after a round.
@@ -68,8 +68,9 @@ class Search:
         # All keys that begin with these bits are at or below the threshold: the other bits do not matter. If the keys
         # of edges are equal in all bits, those on the threshold are all at or below it.
         prefix, bits = self.prefix << ROUND_BITS | cell, self.bits + ROUND_BITS
-        if int(ends[cell]) == self.rank or bits == KEY_BITS:
-            return replace(self, prefix=(prefix + 1 << KEY_BITS - bits) - 1, below=int(ends[cell]), bits=KEY_BITS)
+        if int(ends[cell]) == self.rank or bits == self.key_bits:
+            found = (prefix + 1 << self.key_bits - bits) - 1
+            return replace(self, prefix=found, below=int(ends[cell]), bits=self.key_bits)
         return replace(self, prefix=prefix, below=int(ends[cell] - counts[cell]), bits=bits)
 
 
@@ -107,7 +108,7 @@ def round_plan(
             Needs(
                 reads=sizes.entry_bytes * nnz + 8 * (rows + 1),
                 writes=16 * min(nnz, len(prefixes) * _CELLS),
-                memory=READING_BYTES + 32 * len(prefixes) * _CELLS,
+                memory=edges.reading_bytes + 32 * len(prefixes) * _CELLS,
             ),
             edges,
             tuple(prefixes),
@@ -124,19 +125,35 @@ def round_plan(
 def count_keys(task: CountTask) -> int:
     """Count the keys of the edges of a block; returns how many edges it has."""
     counts, total = np.zeros((len(task.prefixes), _CELLS), np.int64), 0
-    shift = np.uint64(KEY_BITS - task.bits - ROUND_BITS)
+    # The word that has the next bits, and how many of its bits follow them. No round has bits of two words.
+    word, end = 0, task.edges.widths[0]
+    while end <= task.bits:
+        word, end = word + 1, end + task.edges.widths[word + 1]
+    shift = np.uint64(end - task.bits - ROUND_BITS)
     for found in task.edges.read(task.block):
-        total += len(found.key)
-        begin = found.key >> shift
+        total += len(found.source)
+        begin = found.words[word] >> shift
         for place, prefix in enumerate(task.prefixes):
-            # The first round knows no bits, and a shift by all 64 would leave the key as it is.
-            own = begin[begin >> np.uint64(ROUND_BITS) == np.uint64(prefix)] if task.bits else begin
-            cell = (own & np.uint64(_CELLS - 1)).astype(np.int64)
-            counts[place] += np.bincount(cell, minlength=_CELLS)
+            own = begin[_begin_with(found, task, prefix)]
+            counts[place] += np.bincount((own & np.uint64(_CELLS - 1)).astype(np.int64), minlength=_CELLS)
     position = np.flatnonzero(counts)
     with task.writer.task(task.name) as output, task.counts.routed(output, task.lane) as out:
         out.add(Index.of_positions(position), {"edges": counts.reshape(-1)[position]})
     return total
+
+
+def _begin_with(found: KeyedPairs, task: CountTask, prefix: int) -> NDArray[np.bool_] | slice:
+    """Which keys begin with some bits."""
+    chosen: NDArray[np.bool_] | slice = slice(None)
+    left = task.bits
+    for word, width in zip(found.words, task.edges.widths, strict=True):
+        known = min(width, left)
+        if not known:
+            break
+        left -= known
+        is_here = word >> np.uint64(width - known) == np.uint64(prefix >> left & (1 << known) - 1)
+        chosen = is_here if isinstance(chosen, slice) else chosen & is_here
+    return chosen
 
 
 def find_thresholds(
@@ -145,21 +162,25 @@ def find_thresholds(
     """The highest keys of the edges of each split, ascending: test, valid and, if they are held out, train.
 
     Raises:
-        InputError: a split gets no edge.
+        InputError: a split gets no edge, or edges are chosen by their times, which are all equal.
     """
     path = writer.work / "thresholds.json"
     if path.exists():
         with reading_work(path), parsing(path, "the thresholds of splits"):
             return tuple(int(threshold) for threshold in read_json(path)["thresholds"])
     searches: list[Search] = []
-    for bits in range(0, KEY_BITS, ROUND_BITS):
+    total = 0
+    for bits in range(0, edges.key_bits, ROUND_BITS):
         prefixes = sorted({search.prefix for search in searches if search.bits == bits} or ({0} if not bits else set()))
         if not prefixes:
             break
         phase, plan = round_plan(writer, edges, sizes, prefixes, bits)
         run([phase], cluster, writer)
         counts = _read_counts(plan)
-        searches = searches or [Search(rank) for rank in options.ranks(int(counts.sum()))]
+        total = total or int(counts.sum())
+        searches = searches or [Search(rank, edges.key_bits) for rank in options.ranks(total)]
+        if bits + ROUND_BITS == edges.time_bits and int(counts.max()) == total:
+            raise InputError(f"{edges.path}: all {total:,} edges have the same value, so none is later than others")
         searches = [
             search.narrowed(counts[prefixes.index(search.prefix)]) if search.bits == bits else search
             for search in searches
@@ -167,7 +188,8 @@ def find_thresholds(
     thresholds = [search.threshold for search in searches]
     # After a kill from here on, the counts are not needed any more.
     write_json(path, {"thresholds": [str(threshold) for threshold in thresholds]})
-    _remove_counts(writer.work)
+    for number in range(edges.key_bits // ROUND_BITS):
+        Shuffle(f"keys/{number}", 1, (), 1).remove(writer.work)
     return tuple(thresholds)
 
 
@@ -179,8 +201,3 @@ def _read_counts(plan: ShufflePlan) -> NDArray[np.int64]:
             # Positions of a section are distinct.
             counts[section.position()] += section.read("edges")
     return counts.reshape(-1, _CELLS)
-
-
-def _remove_counts(work: Path) -> None:
-    for number in range(MOST_ROUNDS):
-        Shuffle(f"keys/{number}", 1, (), 1).remove(work)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.arrays import ArrayRecord, default_chunk_rows
 from gnnloom.storage.matrix.csr import index_dtype
+
+#: Bytes of a weight.
+_WEIGHT_BYTES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,18 @@ class GraphSizes:
         cls, num_vertices: int, nnz: int, *, symmetric: bool, weighted: bool, num_blocks: int, stored_bytes: int
     ) -> GraphSizes:
         """The sizes of a graph whose blocks are all alike."""
-        entry = index_dtype(num_vertices).itemsize + (4 if weighted else 0)
+        entry = index_dtype(num_vertices).itemsize + (_WEIGHT_BYTES if weighted else 0)
         # A pointer and a degree for every row.
         raw = nnz * entry + 16 * num_vertices
         rows, nonzeros = (_even(total, num_blocks) for total in (num_vertices, nnz))
         return cls(num_vertices, nnz, symmetric, weighted, rows, nonzeros, stored_bytes, raw)
+
+    def without_values(self) -> GraphSizes:
+        """The sizes of the same graph as a pattern."""
+        if not self.weighted:
+            return self
+        raw_bytes = self.raw_bytes - _WEIGHT_BYTES * self.nnz
+        return replace(self, weighted=False, stored_bytes=min(self.stored_bytes, raw_bytes), raw_bytes=raw_bytes)
 
     @property
     def num_blocks(self) -> int:
@@ -66,7 +77,7 @@ class GraphSizes:
     @property
     def entry_bytes(self) -> int:
         """Bytes of a nonzero in memory: the column id and, if there is one, the weight."""
-        return int(index_dtype(self.num_vertices).itemsize) + (4 if self.weighted else 0)
+        return int(index_dtype(self.num_vertices).itemsize) + (_WEIGHT_BYTES if self.weighted else 0)
 
 
 @dataclass(frozen=True)

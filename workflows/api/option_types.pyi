@@ -74,6 +74,7 @@ class SampleKeywords(ClusterKeywords, total=False):
     cache_memory: int
 
 class DrawKeywords(ClusterKeywords, total=False):
+    by: str
     valid: float
     test: float
     disjoint: float

@@ -134,3 +134,22 @@ def test_pairs_from_files_are_stored_and_found_again(root: Path, tmp_path: Path)
         gnnloom.read_links("web", catalog=root, tset="x")  # type: ignore[call-arg]
     with pytest.raises(InputError, match="test: no pairs; give a file of them with --test"):
         run(root, "links", "web", "file", "--valid", "x")
+
+
+def test_the_latest_edges_are_held_out_of_a_graph_with_times(root: Path, tmp_path: Path) -> None:
+    # An edge that occurs twice, in either direction, has its last time.
+    lines = [f"{vertex},{vertex + 1},{2000 + vertex}" for vertex in range(40)] + ["3,2,2090", "30,31,1999"]
+    (tmp_path / "calls.csv").write_text("\n".join(lines))
+    given = ("--weights", "--merge", "max", "--undirected", "--workers", "0")
+    assert run(root, "ingest", "calls", str(tmp_path / "calls.csv"), *given).exit_code == 0
+    words = ("links", "calls", "random", "--by", "time", "--valid", "0.1", "--test", "0.1")
+    plan, made = answer(root, *words, "--plan"), answer(root, *words, "--workers", "0")
+    assert (made["key"], made["message_graph"]) == (plan["key"], plan["message_graph"])
+    links = gnnloom.draw_links("calls", by="time", valid=0.1, test=0.1, catalog=root, workers=0)
+    assert links.artifact.key == made["key"]
+    assert links.pair("test").tolist() == [[2, 3], [37, 38], [38, 39], [39, 40]]
+    assert links.pair("valid").tolist() == [[33, 34], [34, 35], [35, 36], [36, 37]]
+    assert not Catalog(root)["calls"].graph(links.message_graph).weighted
+    with pytest.raises(InputError, match="by time, but the edges have no values"):
+        run(root, "links", "web", "random", "--by", "time", "--workers", "0")
+    assert Catalog(root)["web"].artifacts("links") == []
