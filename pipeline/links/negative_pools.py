@@ -22,13 +22,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.pair_arrays import PairArray
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
-from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
+from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
@@ -94,6 +94,33 @@ class PoolTask(Task):
     block: int
     before: int
     draws: tuple[tuple[Pool, range, Shuffle, Lane], ...]
+
+
+@dataclass(frozen=True)
+class LoopTask(Task):
+    """Counts the loops of a block."""
+
+    edges: EdgeKeys
+    block: int
+
+
+def count_loops(task: LoopTask) -> int:
+    """Record how many loops a block has; returns the number of its edges."""
+    total, loops = 0, 0
+    with task.writer.task(task.name) as output:
+        for found in task.edges.read(task.block):
+            total, loops = total + len(found.source), loops + found.num_loops
+        output.facts["loops"] = loops
+    return total
+
+
+def loop_phase(writer: ArtifactWriter, graph: Path, sizes: GraphSizes) -> Phase:
+    """The phase that counts the loops of each block, where no other task reads all of its edges."""
+    edges, tasks = EdgeKeys(graph, 0), []
+    for block, (rows, nnz) in enumerate(zip(sizes.block_rows, sizes.block_nnz, strict=True)):
+        needs = Needs(sizes.entry_bytes * nnz + 8 * (rows + 1), memory=edges.reading_bytes)
+        tasks.append(LoopTask(writer, f"loops/{block:05d}", needs, edges, block))
+    return Phase("count loops", count_loops, tasks, files=(WorkFiles(),))
 
 
 def draw_pools(task: PoolTask) -> int:
@@ -255,13 +282,16 @@ class PoolPlan:
         sizes: GraphSizes,
         loops: Sequence[int],
         num_pairs: Mapping[str, int],
-        options: DrawOptions,
+        negatives: int,
+        seed: int,
     ) -> PoolPlan:
-        """Plan the pools of all splits; none if the options want none.
+        """Plan the pools of some splits; none if no negatives are wanted.
 
         Args:
             loops: loops of each row block.
-            num_pairs: pairs of each split.
+            num_pairs: pairs of each split; those for training get no pool.
+            negatives: pairs of a pool for each pair of its split.
+            seed: of the random choice.
 
         Raises:
             InputError: every pair of vertices is an edge, or there are more vertices or pairs than can be drawn from.
@@ -272,8 +302,8 @@ class PoolPlan:
             for rows, nnz, loop in zip(sizes.block_rows, sizes.block_nnz, loops, strict=True)
         ]
         before = [0, *accumulate(own)]
-        counts = {split: options.negatives * num_pairs[split] for split in POOLED_SPLITS}
-        if not options.negatives:
+        counts = {split: negatives * num_pairs[split] for split in POOLED_SPLITS if split in num_pairs}
+        if not negatives or not counts:
             return cls(writer, graph, sizes, (), before)
         if before[-1] < 1:
             raise InputError(
@@ -281,12 +311,18 @@ class PoolPlan:
             )
         if n > _MOST_VERTICES or max(counts.values()) > _MOST_PAIRS:
             raise InputError(
-                f"negatives {options.negatives}: {max(counts.values()):,} pairs of {n:,} vertices; expected at most"
+                f"negatives {negatives}: {max(counts.values()):,} pairs of {n:,} vertices; expected at most"
                 f" {_MOST_PAIRS:,} pairs of at most {_MOST_VERTICES:,} vertices"
             )
-        streams = {split: int(stream_key(options.seed, f"links/pool/{split}")) for split in counts}
+        streams = {split: int(stream_key(seed, f"links/pool/{split}")) for split in counts}
         pools = [Pool(split, streams[split], count, before[-1]) for split, count in counts.items()]
         return cls(writer, graph, sizes, pools, before)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Facts of the manifest about the pools."""
+        pooled = {pool.split: pool.num_pairs for pool in self.pools}
+        return {"num_pooled": pooled, "non_edges": self.before[-1]}
 
     @cached_property
     def _plans(self) -> dict[str, ShufflePlan]:

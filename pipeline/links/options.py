@@ -120,6 +120,13 @@ class FileOptions:
     test_negatives: str | None = _file("Pairs that are negatives of all pairs for testing.")
     valid_targets: str | None = _file("NumPy array with a row of negatives, targets, for each pair for validation.")
     test_targets: str | None = _file("NumPy array with a row of negatives, targets, for each pair for testing.")
+    negatives: int = _option(
+        1,
+        "Pairs that are no edges to draw as negatives of a split without any, for each of its pairs; 0 for none.",
+        is_common=True,
+        least=0,
+    )
+    seed: int = _option(0, "Seed of the choice of these.", least=0)
     values: str | None = option(
         None,
         "Read a class or a number of each pair (text and Parquet: the third column).",

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from gnnloom.pipeline.links.baselines import COUNTING, BaselinePlan, copied_bytes
+from gnnloom.pipeline.links.baselines import BaselinePlan, copied_bytes
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.hard_stage import check_pairs, hard_key, hard_phases, negative_records, vertices_of
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan
 from gnnloom.pipeline.links.options import DrawOptions, HardOptions
-from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
+from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
 from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key
 from gnnloom.pipeline.links.thresholds import ROUND_BITS, round_plan
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
@@ -33,7 +33,8 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Bits of the times that ingest stores.
 _TIME_BITS: Final = 32
-_STATED = ArtifactWriter(Path(), "links", "")
+#: The writer of plans that are counted and not run.
+STATED: Final = ArtifactWriter(Path(), "links", "")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,44 @@ class LinkProjection:
     copy_bytes: int
     disk_free_bytes: int
 
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        phases: Sequence[Phase],
+        *,
+        key: str,
+        message_graph: str,
+        is_done: bool,
+        pairs: int,
+        workers: int,
+        sources: Iterable[ShardSource],
+        copy_bytes: int,
+    ) -> LinkProjection:
+        """Project what some phases need.
+
+        Args:
+            sources: the graphs whose transposes are read, which are made if they do not exist.
+            copy_bytes: of copies of graphs and vertex data, if not all is done.
+        """
+        counted, made = count(phases), [each for each in sources if each.transpose_tasks]
+        tasks = total_tasks(counted) + sum(each.transpose_tasks for each in made)
+        written = sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks)
+        return cls(
+            dataset=dataset.name,
+            key=key,
+            message_graph=message_graph,
+            is_done=is_done,
+            pairs=pairs,
+            tasks=0 if is_done else tasks,
+            workers=workers,
+            peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
+            temporary_bytes=0 if is_done else temporary_bytes(phases),
+            output_bytes=0 if is_done else written + sum(each.graph.raw_bytes for each in made),
+            copy_bytes=0 if is_done else copy_bytes,
+            disk_free_bytes=shutil.disk_usage(dataset.path).free,
+        )
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -87,27 +126,17 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
     kept = sizes.without_values() if options.by_time else sizes
     paths = (dataset.path / "links" / key, dataset.path / "graph" / message)
     is_done = all(ArtifactWriter(path, path.parent.name, path.name).is_complete for path in paths)
-    counted = count(phases)
-    arrays = {phase.name for phase in phases if phase.makes_arrays}
-    scores = not is_done and options.negatives > 0
-    reversed_graph = ShardSource(kept, None) if scores and not sizes.symmetric else None
-    transposing = 0 if reversed_graph is None else reversed_graph.transpose_tasks
-    transposed = 0 if reversed_graph is None else kept.raw_bytes
-    return LinkProjection(
-        dataset=dataset.name,
+    scores = options.negatives > 0
+    return LinkProjection.of(
+        dataset,
+        phases,
         key=key,
         message_graph=message,
         is_done=is_done,
         pairs=num_edges(sizes),
-        tasks=0 if is_done else total_tasks(counted) + transposing,
         workers=workers,
-        peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
-        temporary_bytes=0 if is_done else temporary_bytes(phases),
-        output_bytes=0
-        if is_done
-        else transposed + sum(phase.bytes_written for phase in counted if phase.phase in arrays),
+        sources=[ShardSource(kept, None)] if scores else [],
         copy_bytes=copied_bytes(kept) if scores else 0,
-        disk_free_bytes=shutil.disk_usage(dataset.path).free,
     )
 
 
@@ -127,29 +156,19 @@ def project_hard(dataset: Dataset, links: Links, options: HardOptions, workers: 
     message = sources[-1].graph
     records = {f"{split}/pair": links.artifact.record(f"{split}/pair") for split in POOLED_SPLITS}
     records |= {each.path: each for split in POOLED_SPLITS for each in negative_records(links, split, options)}
-    scoring = BaselinePlan.of(_STATED, Path(), None, message, records)
-    phases = [*hard_phases(links, vertices, options, _STATED, scoring.neighbors, (Path(), None)), *scoring.phases()]
-    counted = count(phases)
-    made = [each for each in sources if each.transpose_tasks]
+    scoring = BaselinePlan.of(STATED, Path(), None, message, records)
+    phases = [*hard_phases(links, vertices, options, STATED, scoring.neighbors, (Path(), None)), *scoring.phases()]
     copied = [] if vertices is None else vertices_contents(vertices).values()
-    return LinkProjection(
-        dataset=dataset.name,
+    return LinkProjection.of(
+        dataset,
+        phases,
         key=key,
         message_graph=links.message_graph,
         is_done=is_done,
         pairs=sum(links.num_pairs.values()),
-        tasks=0 if is_done else total_tasks(counted) + sum(each.transpose_tasks for each in made),
         workers=workers,
-        peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
-        temporary_bytes=0 if is_done else temporary_bytes(phases),
-        output_bytes=0
-        if is_done
-        else sum(each.graph.raw_bytes for each in made)
-        + sum(each.bytes_written for each in counted if each.phase != COUNTING),
-        copy_bytes=0
-        if is_done
-        else sum(copied_bytes(each.graph) for each in sources) + sum(each.num_bytes for each in copied),
-        disk_free_bytes=shutil.disk_usage(dataset.path).free,
+        sources=sources,
+        copy_bytes=sum(copied_bytes(each.graph) for each in sources) + sum(each.num_bytes for each in copied),
     )
 
 
@@ -190,31 +209,36 @@ def link_phases(
     phases = []
     for number in range(min(edges.time_bits // ROUND_BITS + rounds + 1, edges.key_bits // ROUND_BITS)):
         prefixes = range(len(ends) if number else 1)
-        phases.append(round_plan(_STATED, edges, sizes, prefixes, number * ROUND_BITS)[0])
+        phases.append(round_plan(STATED, edges, sizes, prefixes, number * ROUND_BITS)[0])
     disjoint, kept = len(ends) == len(KEY_ORDER), sizes.without_values() if options.by_time else sizes
     weight_dtype = "float32" if kept.weighted else None
-    plans = split_plans(_STATED, sizes, None if disjoint else weight_dtype)
-    phases.append(split_phase(_STATED, edges, sizes, ends, plans))
+    plans = split_plans(STATED, sizes, None if disjoint else weight_dtype)
+    phases.append(split_phase(STATED, edges, sizes, ends, plans))
     sums = np.diff([0, *ends, total])
     num_pairs = {split: int(count) for split, count in zip(KEY_ORDER, sums, strict=False)}
     # As for the number of edges: every vertex has a loop.
-    pools = PoolPlan.of(_STATED, Path(), sizes, sizes.block_rows, num_pairs, options)
+    pools = PoolPlan.of(STATED, Path(), sizes, sizes.block_rows, num_pairs, options.negatives, options.seed)
     phases += pools.phases()
     arrays = [*drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint), *pools.arrays()]
-    phases.append(array_phase(_STATED, arrays))
+    phases.append(array_phase(STATED, arrays))
     held_out = [f"{split}/pair" for split in held_out_splits(train=disjoint)]
-    records = {
+    records = stated_records(arrays)
+    pairs = [records[path] for path in held_out]
+    writer = ArtifactWriter(Path(), "graph", "")
+    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory, options.by_time).phases()
+    # The message graph is about as large as the graph.
+    return [*phases, *BaselinePlan.of(STATED, Path(), None, kept, records).phases()]
+
+
+def stated_records(arrays: Iterable[PairArray]) -> dict[str, ArrayRecord]:
+    """The records of arrays as the tasks that write them leave them, by path."""
+    return {
         each.path: ArrayRecord(
             each.path,
             each.shape,
             each.dtype,
             each.dims,
-            tuple(Piece(task.start, task.stop, "", "") for task in each.tasks(_STATED)),
+            tuple(Piece(task.start, task.stop, "", "") for task in each.tasks(STATED)),
         )
         for each in arrays
     }
-    pairs = [records[path] for path in held_out]
-    writer = ArtifactWriter(Path(), "graph", "")
-    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory, options.by_time).phases()
-    # The message graph is about as large as the graph.
-    return [*phases, *BaselinePlan.of(_STATED, Path(), None, kept, records).phases()]

@@ -117,14 +117,13 @@ def _draw(writer: ArtifactWriter, graph: Graph, options: DrawOptions, cluster: C
     check_memory([first], cluster)
     num_pairs = counted_pairs(writer, first, plans, cluster)
     loops = _counted_loops(writer, first, plans, cluster)
-    pools = PoolPlan.of(writer, graph.artifact.path, sizes, loops, num_pairs, options)
+    pools = PoolPlan.of(writer, graph.artifact.path, sizes, loops, num_pairs, options.negatives, options.seed)
     arrays = [*drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint), *pools.arrays()]
     for array in arrays:
         array.create(writer)
     names = run([first, *pools.phases(), array_phase(writer, arrays)], cluster, writer)
     facts = {"kind": PAIR, "num_classes": 0, "train_held_out": disjoint}
-    pooled = {pool.split: pool.num_pairs for pool in pools.pools}
-    return WrittenPairs(names, num_pairs, {**facts, "num_pooled": pooled, "non_edges": pools.before[-1]})
+    return WrittenPairs(names, num_pairs, {**facts, **pools.facts})
 
 
 def edge_keys(graph: Graph, options: DrawOptions) -> EdgeKeys:

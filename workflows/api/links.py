@@ -73,7 +73,8 @@ def read_links(
 ) -> Links:
     """Store pairs of vertices from files, and the graph without those edges that are for validation and testing.
 
-    Ids are those of the files that the graph was made from: numbers or names.
+    Ids are those of the files that the graph was made from: numbers or names. A split without negatives gets pairs that
+    are no edges of the graph, ``negatives`` for each of its pairs, each equally likely.
 
     Args:
         dataset: the dataset or its name.

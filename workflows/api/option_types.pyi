@@ -89,6 +89,8 @@ class LinksKeywords(ClusterKeywords, total=False):
     test_negatives: Path | str | None
     valid_targets: Path | str | None
     test_targets: Path | str | None
+    negatives: int
+    seed: int
     values: str | None
     format: str | None
     columns: str | Sequence[str] | None

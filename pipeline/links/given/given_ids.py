@@ -291,6 +291,12 @@ class GivenPlan:
     graph: Graph = field(repr=False)
 
     @property
+    def num_pairs(self) -> dict[str, int]:
+        """Pairs of each split that has a list of them."""
+        by_path = zip((given.path for given in self.given.lists), self.num_rows, strict=True)
+        return {path.partition("/")[0]: rows for path, rows in by_path if path.endswith("/pair")}
+
+    @property
     def kept_ids(self) -> bool:
         return "original_id" not in self.graph.artifact and not self.graph.has_names
 
@@ -440,11 +446,7 @@ def plan_lists(writer: ArtifactWriter, graph: Graph, lists: Sequence[IdList], ki
             f" {cluster.memory // MIB:,} MiB per worker are allowed; increase --memory"
         )
     given = prepared_source(writer, given, cluster)
-    tasks = []
-    for number, part in enumerate(given.ranges):
-        name = f"count/{range_name(number, part.span)}"
-        tasks.append(CountRowsTask(writer, name, Needs(memory=_READING_BYTES), given, part))
-    counting = Phase("count pairs", count_rows, tasks, "pairs", files=(WorkFiles(),))
+    counting = counting_phase(writer, given)
     run([counting], cluster, writer)
     found = [record.facts["rows"] for record in records_of(counting, writer)]
     totals, parts = [0] * len(lists), []
@@ -453,6 +455,15 @@ def plan_lists(writer: ArtifactWriter, graph: Graph, lists: Sequence[IdList], ki
         totals[part.number] += rows
     _check_rows(given.lists, totals)
     return GivenPlan(writer, given, tuple(parts), tuple(totals), kind, cluster.memory, graph)
+
+
+def counting_phase(writer: ArtifactWriter, given: GivenLists) -> Phase:
+    """The phase that counts the rows of all lists."""
+    tasks = []
+    for number, part in enumerate(given.ranges):
+        name = f"count/{range_name(number, part.span)}"
+        tasks.append(CountRowsTask(writer, name, Needs(memory=_READING_BYTES), given, part))
+    return Phase("count pairs", count_rows, tasks, "pairs", files=(WorkFiles(),))
 
 
 def _check_rows(lists: Sequence[IdList], num_rows: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookedUp, LookupPlan, held_out_edges
 from gnnloom.pipeline.links.given.given_ids import plan_lists
 from gnnloom.pipeline.links.given.id_lists import IdList, PairList, TargetMatrix
+from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan, loop_phase
 from gnnloom.pipeline.links.options import FileOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.stage import (
@@ -28,7 +29,7 @@ from gnnloom.pipeline.links.stage import (
 from gnnloom.pipeline.sources.ogb_links import open_ogb_splits
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase import repairing, run
+from gnnloom.pipeline.tasks.phase import records_of, repairing, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import PAIR, Links
@@ -90,17 +91,22 @@ class GivenLinks:
         values: kind of the values of the pairs, ``class`` or ``number``; None if they have none.
         allow_overlap: accept pairs that are in several splits.
         holds_out: edges that are pairs for validation or testing are held out of the graph.
+        negatives: pairs to draw for a split without negatives, for each of its pairs.
+        seed: of the choice of these.
     """
 
     lists: Sequence[IdList]
     values: str | None = None
     allow_overlap: bool = False
     holds_out: bool = True
+    negatives: int = 0
+    seed: int = 0
 
     @classmethod
     def of(cls, options: FileOptions) -> GivenLinks:
         """The links that some files give."""
         how: dict[str, Any] = {"allow_overlap": options.allow_overlap, "holds_out": not options.keep_edges}
+        how |= {"negatives": options.negatives, "seed": options.seed}
         return cls(lists=open_lists(options), values=options.values, **how)
 
     @classmethod
@@ -112,7 +118,26 @@ class GivenLinks:
     def parameters(self) -> dict[str, Any]:
         """What determines the bytes of the links, besides the graph."""
         how = {"values": self.values, "allow_overlap": self.allow_overlap, "holds_out": self.holds_out}
-        return {"method": "file", **how, "sources": {given.path: given.identity() for given in self.lists}}
+        # They change nothing where no negatives are drawn.
+        drawn = {"negatives": self.negatives, "seed": self.seed} if self.pooled_splits else {}
+        return {"method": "file", **how, **drawn, "sources": {given.path: given.identity() for given in self.lists}}
+
+    @property
+    def kind(self) -> str:
+        """Kind of the values of the pairs; ``pair`` if they have none."""
+        return self.values or PAIR
+
+    @property
+    def missing_splits(self) -> list[str]:
+        """Splits whose pairs are compared with negatives, but have none."""
+        paths = {each.path for each in self.lists}
+        needed = POOLED_SPLITS if self.kind == PAIR else ()
+        return [split for split in needed if not paths & {f"{split}/pool", f"{split}/negative"}]
+
+    @property
+    def pooled_splits(self) -> list[str]:
+        """Splits for which negatives are drawn."""
+        return self.missing_splits if self.negatives else []
 
     def key(self, graph: str) -> str:
         """The key of the artifact that :func:`store_links` makes or finds for the graph with this key."""
@@ -125,7 +150,8 @@ def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Clus
 
     Ids are those of the source of the graph's edges. Pairs of a symmetric graph stand for both directions. Edges that
     are pairs for validation or testing are held out of the graph; if there are none, it stays as it is. Without pairs
-    for training, these are all edges that are left.
+    for training, these are all edges that are left. Without negatives, these are drawn from all pairs that are no edges
+    of the graph, each equally likely.
 
     Raises:
         InputError: a pair is not one of vertices of the graph, or a loop; pairs are in several splits; a split has no
@@ -143,8 +169,7 @@ def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Clus
 
 
 def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenLinks, cluster: Cluster) -> Links:
-    kind = given.values or PAIR
-    plan = plan_lists(writer, graph, given.lists, kind, cluster)
+    plan = plan_lists(writer, graph, given.lists, given.kind, cluster)
     arrays, phases = plan.arrays(symmetric=graph.symmetric), plan.phases()
     for array in arrays:
         array.create(writer)
@@ -155,6 +180,8 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
         run(phases, cluster, writer, [each.read_files for each in plan.vertices])
         plan.check_known()
     names = run([*phases, writing], cluster, writer)
+    drawn, facts = _draw_negatives(writer, graph, given, plan.num_pairs, cluster)
+    names += drawn
     records = written_arrays(writer, names)
     looking = _looking(writer, graph, records, given, cluster)
     looked_up = looking.phases()
@@ -169,19 +196,19 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
     found = looking.found()
     if found.shared and not given.allow_overlap:
         raise _overlapping(found, graph)
-    if kind == PAIR:
+    if not given.negatives:
         _warn_of_missing_negatives(given)
     held_out = held_out_splits(train=False)
     message = graph
     if given.holds_out and held_out_edges(found, held_out):
         pairs = [records[f"{split}/pair"] for split in held_out]
         message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, cluster)
-    num_pairs = {path.partition("/")[0]: records[path].shape[0] for path in records if path.endswith("/pair")}
+    num_pairs = plan.num_pairs
     if "train" not in num_pairs:
         rest, num_pairs["train"] = _write_rest(writer, message, cluster)
         names += rest
-    facts = {
-        "kind": kind,
+    facts |= {
+        "kind": given.kind,
         "num_classes": plan.num_classes(),
         "train_held_out": False,
         "edges": dict(found.edges),
@@ -192,8 +219,7 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
 
 def _warn_of_missing_negatives(given: GivenLinks) -> None:
     """Say that figures depend on negatives that are not stored, and how to store some."""
-    paths = {each.path for each in given.lists}
-    without = [split for split in ("valid", "test") if not paths & {f"{split}/pool", f"{split}/negative"}]
+    without = given.missing_splits
     if without:
         options = " and ".join(f"--{split}-negatives" for split in without)
         LOGGER.warning(
@@ -202,6 +228,26 @@ def _warn_of_missing_negatives(given: GivenLinks) -> None:
             " and ".join(without),
             options,
         )
+
+
+def _draw_negatives(
+    writer: ArtifactWriter, graph: Graph, given: GivenLinks, num_pairs: Mapping[str, int], cluster: Cluster
+) -> tuple[list[str], dict[str, Any]]:
+    """Draw negatives for splits that have none; returns the tasks that wrote them, and facts of the manifest."""
+    if not given.pooled_splits:
+        return [], {}
+    sizes = GraphSizes.of(graph)
+    counting = loop_phase(writer, graph.artifact.path, sizes)
+    check_memory([counting], cluster)
+    run([counting], cluster, writer)
+    loops = [record.facts["loops"] for record in records_of(counting, writer)]
+    wanted = {split: num_pairs[split] for split in given.pooled_splits}
+    pools = PoolPlan.of(writer, graph.artifact.path, sizes, loops, wanted, given.negatives, given.seed)
+    for array in pools.arrays():
+        array.create(writer)
+    phases = [*pools.phases(), array_phase(writer, pools.arrays())]
+    check_memory(phases, cluster)
+    return run(phases, cluster, writer), pools.facts
 
 
 def _looking(

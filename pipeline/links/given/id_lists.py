@@ -130,6 +130,15 @@ class PairList:
         with _as_pairs():
             return sum(len(chunk.source) for chunk in self.edges.read(span))
 
+    def expected_rows(self, *, names: bool) -> int:
+        """How many rows there are, about; exact if the file states it, or is so small that a task counts all of it."""
+        stated, estimate = (getattr(self.edges, name, None) for name in ("num_edges", "estimate_edges"))
+        if isinstance(stated, int):
+            return stated
+        spans = self.ranges()
+        found = None if estimate is None or len(spans) == 1 else estimate()
+        return len(spans) * self.count(spans[0], names=names) if found is None else round(found.likely)
+
 
 @contextmanager
 def _as_pairs() -> Iterator[None]:
@@ -214,6 +223,9 @@ class TargetMatrix:
 
     def count(self, span: SourceRange, *, names: bool) -> int:  # noqa: ARG002 - as of pairs
         return span.stop - span.start
+
+    def expected_rows(self, *, names: bool) -> int:  # noqa: ARG002 - as of pairs
+        return self.array.shape[0]
 
     def read(self, span: SourceRange, *, names: bool) -> Iterator[IdRows]:
         step = max(1, min(CHUNK_EDGES, _CHUNK_IDS) // self.width) * self.width

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ import pytest
 import scipy.sparse
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.links.given.given_projection import project_given
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
+from gnnloom.pipeline.links.given.id_lists import PairList, TargetMatrix
 from gnnloom.pipeline.links.options import FileOptions
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.reading.files import UnreachableError
@@ -28,7 +32,7 @@ from support.commands import artifact_digests
 from support.covering import few_of
 from support.links import pairs_of
 from support.small_stages import make_small
-from support.stopping import run_in_steps, workers_and_tasks
+from support.stopping import StoppingCluster, run_in_steps, workers_and_tasks
 from support.warnings_logged import warnings_logged
 
 #: How ids are written, by the way in which the graph has them.
@@ -104,7 +108,7 @@ def test_pairs_are_those_of_the_files_and_held_out_edges_leave_the_graph(
         "test_negatives": write(tmp_path / "pool.txt", pool, ids),
     }
     with warnings_logged() as warned:
-        links = given(dataset, **files)
+        links = given(dataset, negatives=0, **files)
     (warning,) = [text for text in warned if "negatives" in text]
     assert warning.startswith("no negatives for valid are stored: every evaluation compares each pair with a uniformly")
     assert warning.endswith("give some with --valid-negatives")
@@ -264,6 +268,56 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     two = {"valid": text["valid"], "test": text["test"], "extra_columns": True, "allow_overlap": True}
     with pytest.raises(InputError, match=r"targets.npy: 3 rows of negatives, expected one for each of the 1 pairs"):
         given(dataset, test_targets=str(tmp_path / "targets.npy"), **two)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(
+    ("ids", "values", "names"),
+    [
+        ("keep", None, ("valid", "test", "test_negatives")),
+        ("names", None, ("train", "valid", "test")),
+        ("compact", "number", ("train", "valid", "test")),
+    ],
+)
+def test_the_planned_tasks_are_those_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: str, values: str | None, names: Sequence[str], symmetric: bool
+) -> None:
+    make_small(monkeypatch.setattr)
+    dataset, _ = store(tmp_path, ids, symmetric=symmetric, weighted=ids != "keep")
+    graph, cluster, edges = dataset.graph(), StoppingCluster(), edge_list(symmetric)
+    rows = {"train": edges[:90], "valid": edges[90:130], "test": edges[130:190], "test_negatives": edges[:7]}
+    files: dict[str, Any] = {
+        name: write(tmp_path / name, rows[name], ids, [1] * len(rows[name]) if values else None) for name in names
+    }
+    found = GivenLinks.of(FileOptions(values=values, allow_overlap=True, **files))
+    planned = project_given(dataset, graph, found, 1, cluster.memory)
+    assert not planned.is_done
+    links = given(dataset, cluster, values=values, allow_overlap=True, **files)
+    assert planned.tasks == len(cluster.ran)
+    assert (planned.key, planned.message_graph) == (links.artifact.key, links.message_graph)
+    made = (links.artifact, dataset.graph(links.message_graph).artifact)
+    records = [record for artifact in made for record in artifact.records.values()]
+    stored = sum(math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in records)
+    transposed = 0 if symmetric or values else graph.nnz * 4 * (1 + graph.weighted)
+    assert stored <= planned.output_bytes <= 1.5 * (stored + transposed)
+    copies = [each for path in (dataset.path / ".mapped").glob("*") for each in path.glob("*.npy")]
+    assert planned.copy_bytes >= sum(each.stat().st_size - 128 for each in copies)
+    again = project_given(dataset, graph, found, 1, cluster.memory)
+    assert (again.is_done, again.tasks, again.output_bytes) == (True, 0, 0)
+
+
+def test_rows_that_are_planned_with_are_stated_counted_or_estimated(tmp_path: Path) -> None:
+    pairs = np.random.default_rng(1).integers(0, 900, (20_000, 2))
+    np.save(tmp_path / "pairs.npy", pairs)
+    text = write(tmp_path / "pairs.txt", pairs, "keep")
+    for location in (str(tmp_path / "pairs.npy"), text):
+        assert PairList.open("test/pair", location, None, {}).expected_rows(names=False) == len(pairs)
+    several = PairList.open("test/pair", text, None, {})
+    several = replace(several, edges=replace(several.edges, range_bytes=20_000))  # type: ignore[type-var]
+    assert len(several.ranges()) > 5
+    assert several.expected_rows(names=False) == pytest.approx(len(pairs), rel=0.02)
+    np.save(tmp_path / "targets.npy", pairs.reshape(-1, 8))
+    assert TargetMatrix.open("test/negative", str(tmp_path / "targets.npy")).expected_rows(names=False) == 5000
 
 
 @workers_and_tasks

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.negative_pools import Pool, PoolPlan, draw_pools
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog, Dataset
@@ -21,7 +22,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import stream_key
 from support.chi_squared import chance_of_counts
 from support.graphs import random_adjacency, store_graph
-from support.links import mixed
+from support.links import mixed, pairs_of
 from support.small_stages import make_small
 from support.stopping import run_in_steps, workers_and_tasks
 
@@ -194,7 +195,7 @@ def test_pools_beyond_the_limits_are_refused(change: dict[str, int]) -> None:
     sizes = GraphSizes.even(n, 5 * n, symmetric=False, weighted=False, num_blocks=2, stored_bytes=0)
     where = ArtifactWriter(Path(), "", ""), Path(), sizes, sizes.block_rows
     with pytest.raises(InputError, match=r"expected at most 4,294,967,296 pairs of at most 3,037,000,499 vertices"):
-        PoolPlan.of(*where, {"valid": 5, "test": 6}, DrawOptions(**change))
+        PoolPlan.of(*where, {"valid": 5, "test": 6}, change.get("negatives", 1), 0)
 
 
 @workers_and_tasks
@@ -217,6 +218,51 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
     assert found == expected
     assert sum(function == draw_pools.__name__ for function, _ in ran) == 3
     assert len(ran) == len(set(ran))
+
+
+@workers_and_tasks
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_pairs_from_files_get_pools_where_they_have_no_negatives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int, symmetric: bool
+) -> None:
+    make_small(monkeypatch.setattr)
+    adjacency = some_graph(symmetric=symmetric, weighted=False, loops=True)
+    pairs = pairs_of(adjacency, symmetric=symmetric)
+    absent = pairs_of(adjacency.toarray() == 0, symmetric=symmetric)
+    files = {"valid": pairs[:20], "test": np.concatenate([pairs[20:60], absent[:3]]), "valid_negatives": absent[5:9]}
+    for name, content in files.items():
+        np.save(tmp_path / f"{name}.npy", content)
+    paths: dict[str, Any] = {name: str(tmp_path / f"{name}.npy") for name in files}
+    options = FileOptions(negatives=3, seed=8, **paths)
+
+    def stored_on(name: str, cluster: Any) -> Links:
+        catalog = Catalog(tmp_path / name)
+        dataset = catalog["web"] if "web" in catalog else store(catalog, adjacency, symmetric=symmetric)
+        (ingested,) = dataset.ingested_graphs()
+        return store_links(dataset, dataset.graph(ingested.key), GivenLinks.of(options), cluster)
+
+    links = stored_on("one", InProcessCluster())
+    np.testing.assert_array_equal(links.pool("valid"), absent[5:9])
+    pool = links.pool("test")
+    np.testing.assert_array_equal(pool, expected_pool(adjacency, 3 * 43, 8, "test"))
+    facts = links.artifact.facts
+    assert (facts["num_pooled"], facts["non_edges"]) == ({"test": len(pool)}, len(non_edges(adjacency)))
+    # Pairs for testing that are no edges can be drawn, which is reported.
+    drawn = np.sort(pool, axis=1) if symmetric else pool
+    both = (drawn[:, None] == absent[None, :3]).all(2).any(1)
+    assert facts["edges"]["test/pool"] == both.sum()
+    expected = links.artifact.digest
+    assert stored_on("workers", ThreadedCluster(workers, 1 << 30)).artifact.digest == expected
+    found, ran = run_in_steps(lambda cluster: stored_on("tasks", cluster).artifact.digest, tasks)
+    assert found == expected
+    # Nothing runs twice; a directed graph without held-out edges and its transpose both have degrees.
+    assert len(ran) == len(set(ran)) + (not symmetric)
+    # Options of negatives change nothing where all are given.
+    paths["test_negatives"] = paths["valid_negatives"]
+    given = [GivenLinks.of(FileOptions(negatives=negatives, **paths)) for negatives in (0, 1)]
+    assert given[0].parameters == given[1].parameters
+    classes = GivenLinks(lists=given[0].lists[:2], values="class", negatives=1)
+    assert classes.pooled_splits == []
 
 
 def test_other_seeds_and_splits_have_other_pools(catalog: Catalog) -> None:

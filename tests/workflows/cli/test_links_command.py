@@ -121,7 +121,8 @@ def test_pairs_from_files_are_stored_and_found_again(root: Path, tmp_path: Path)
         words += [f"--{name}", str(tmp_path / f"{name}.csv")]
     made = answer(root, *words, "--workers", "0")
     assert (made["valid"], made["test"], made["train"]) == (20, 30, len(pairs) - 50)
-    assert (made["held_out_entries"], made["shared"], made["classes"], made["negatives"]) == (100, 0, 0, 9)
+    assert (made["held_out_entries"], made["shared"], made["classes"], made["negatives"]) == (100, 0, 0, 9 + 20)
+    assert (made["test_pool"], made["valid_pool"]) == (9, 20)
     adjacency = dataset.graph(made["graph"]).to_scipy().toarray()
     negative = files["test-negatives"]
     assert made["negatives_that_are_edges"] == (adjacency[negative[:, 1], negative[:, 0]] != 0).sum()

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.links.given.given_projection import project_given
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.links.projection import project_hard, project_links
@@ -83,23 +84,31 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
 @links_command.command("file", cls=GroupedCommand)
 @object_option("options", FileOptions)
 @key_option("graph")
+@flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
 @cluster_options
 @json_option
-def file_command(options: FileOptions, graph: str | None, cluster: ClusterOptions, as_json: bool) -> None:
+def file_command(options: FileOptions, graph: str | None, plan: bool, cluster: ClusterOptions, as_json: bool) -> None:
     """Read pairs from files, in any format of edges.
 
     A pair "u v" is the edge from u to v; ids are those of the files that the graph was made from. Pairs for validation
-    and testing that are edges are held out of the graph. Negatives that are edges or pairs are counted.
+    and testing that are edges are held out of the graph. Negatives that are edges or pairs are counted; a split without
+    negatives gets random pairs that are no edges.
 
     \b
     Example:
       gnnloom links web file --valid valid.txt --test test.txt
       gnnloom links web file --train train.csv --valid valid.csv --test test.csv --values class
       gnnloom links web file --valid v.npy --test t.npy --test-targets negatives.npy
+      gnnloom links web file --valid valid.txt --test test.txt --plan
     """
     dataset = _dataset()
+    stored, given = find_linked(dataset, graph), GivenLinks.of(options)
+    if plan:
+        projection = project_given(dataset, stored, given, cluster.tasks_at_once, cluster.memory)
+        show(projection.to_json(), as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
+        return
     with shown_progress():
-        links = store_given(dataset, find_linked(dataset, graph), GivenLinks.of(options), cluster)
+        links = store_given(dataset, stored, given, cluster)
     show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
 
 
