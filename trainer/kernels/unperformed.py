@@ -116,7 +116,18 @@ _ALIKE = frozenset(
 )
 _PRODUCTS = frozenset({_ATEN.mm, _ATEN.addmm})
 _REDUCTIONS = frozenset(
-    {_ATEN.sum, _ATEN.mean, _ATEN.any, _ATEN.all, _ATEN.max, _ATEN.min, _ATEN.argmax, _ATEN.logsumexp}
+    {
+        _ATEN.sum,
+        _ATEN.mean,
+        _ATEN.any,
+        _ATEN.all,
+        _ATEN.max,
+        _ATEN.min,
+        _ATEN.amax,
+        _ATEN.amin,
+        _ATEN.argmax,
+        _ATEN.logsumexp,
+    }
 )
 
 

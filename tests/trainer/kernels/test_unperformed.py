@@ -84,11 +84,28 @@ def _losses(scores: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
     return scores.sum() + one + margin + torch.logsumexp(torch.cat([column, negative], 1) - column, 1).sum()
 
 
-def test_shapes_of_losses_of_pairs_and_of_their_gradients_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def all_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask torch for no shape."""
+
     def unknown(tensor: torch.Tensor) -> torch.Tensor:
         raise AssertionError(f"{tuple(tensor.shape)}: torch imports its compiler for tensors without values")
 
     monkeypatch.setattr("gnnloom.trainer.kernels.unperformed._on_meta", unknown)
+
+
+@pytest.mark.usefixtures("all_known")
+def test_shapes_of_predicted_classes_are_known() -> None:
+    given = _given()
+    with Unperformed(Unwritten(Place(rehearses=True))):
+        highest, lowest, best = given.amax(1), given.amin(1, keepdim=True), given.argmax(1)
+    assert (highest.shape, highest.dtype) == ((ROWS,), torch.float32)
+    assert lowest.shape == (ROWS, 1)
+    assert (best.shape, best.dtype) == ((ROWS,), torch.int64)
+
+
+@pytest.mark.usefixtures("all_known")
+def test_shapes_of_losses_of_pairs_and_of_their_gradients_are_known() -> None:
     scores, few = _given().requires_grad_(), torch.ones(5, DIM, requires_grad=True)
     order = torch.arange(ROWS)
     with Unperformed(Unwritten(Place(rehearses=True))):
