@@ -28,6 +28,11 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._workspace = workspace
         self.found: list[str] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # As in the rehearsal: torch's compiler would be imported only to leave this class alone, which takes seconds.
+        return False
+
     def __torch_dispatch__(
         self,
         function: Callable[..., Any],
