@@ -22,6 +22,8 @@ NUM_CLASSES = 3
 #: Pairs that are no edges, for training and for each of the other splits.
 _NO_EDGES = 6
 _HELD_OUT = 25
+#: Pairs that are drawn to find those, all of a tiny graph.
+_DRAWN = 5000
 
 
 def edges_of(given: Problem) -> NDArray[np.int64]:
@@ -32,10 +34,13 @@ def edges_of(given: Problem) -> NDArray[np.int64]:
 def link_arrays(given: Problem, kind: str = "pair", share: float = 0.75) -> dict[str, NDArray[Any]]:
     """The arrays of links: a share of the edges and some other pairs to train on; other pairs to test on."""
     rng, edges = np.random.default_rng(4), edges_of(given)
+    # Only pages with entries are touched, however large the array is.
     dense = given.adjacency.toarray()
-    free = (dense == 0) & ~np.eye(len(dense), dtype=bool)
+    n = len(dense)
     # Entry (v, u) is the pair (u, v); those of an undirected graph have u < v.
-    others = rng.permutation(np.argwhere(np.tril(free) if given.symmetric else free)[:, ::-1])
+    target, source = np.divmod(rng.choice(n * n, min(n * n, _DRAWN), replace=False), n)
+    is_free = (dense[target, source] == 0) & (source < target if given.symmetric else source != target)
+    others = np.stack([source, target], axis=1)[is_free]
     parts = np.split(others, np.cumsum([_NO_EDGES if share < 1 else 0, _HELD_OUT, _HELD_OUT]))
     train = rng.permutation(np.concatenate([edges[: round(share * len(edges))], parts[0]]))
     pairs = {"train": train, "valid": parts[1], "test": parts[2]}
