@@ -137,7 +137,7 @@ class LaneSet:
         for path in self.paths:
             (folder / path).touch(exist_ok=False)
 
-    @property
+    @cached_property
     def num_files(self) -> int:
         return num_shared_files(self.count)
 

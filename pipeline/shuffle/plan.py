@@ -122,9 +122,16 @@ class ShufflePlan:
 
     def opens(self, positions: Span) -> int:
         """Files that a reader of these positions opens."""
-        last = self.levels[-1]
-        spans = self.shuffle.spans(last.spans, *positions)
-        return self.read_files.num_files((spans.start, 0), (spans.stop, 0))
+        spans = self.shuffle.spans(self.levels[-1].spans, *positions)
+        # There are few spans, and a plan of many ranks asks for each of them many times.
+        if (opens := self._opens.get(spans)) is None:
+            opens = self._opens[spans] = self.read_files.num_files((spans.start, 0), (spans.stop, 0))
+        return opens
+
+    @cached_property
+    def _opens(self) -> dict[range, int]:
+        """Files with the runs of spans that :meth:`opens` was asked for."""
+        return {}
 
     def _tag(self, level: Level) -> str:
         # A command with other memory may have other tasks, and then other merges.

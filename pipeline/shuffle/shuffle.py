@@ -90,8 +90,8 @@ class Shuffle:
         """Of ``count`` spans of positions, those that overlap a range."""
         if start == stop:
             return range(0)
-        first, last = (range_of(self.num_positions, count, at) for at in (start, stop - 1))
-        return range(first, last + 1)
+        first = range_of(self.num_positions, count, start)
+        return range(first, range_of(self.num_positions, count, stop - 1) + 1)
 
     @property
     def folder(self) -> str:

@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,6 +84,8 @@ class ArrayMetadata:
             dims=tuple(str(dim) for dim in content.get("dimension_names") or ()),
         )
 
+    # Cached, because a task of many parts has arrays of a few shapes, and Python writes indented JSON slowly.
+    @lru_cache(maxsize=1024)  # noqa: B019 - the cache holds small objects, and not many
     def text(self) -> str:
         """The content of the file, as Zarr formats it."""
         return json.dumps(self._to_json(), indent=2)

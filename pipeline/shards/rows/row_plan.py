@@ -202,13 +202,9 @@ class _RowPlan:
         return [rank for rank, count in enumerate(self._ranges.num_ranges) if count > 1]
 
     @property
-    def _cut_ranges(self) -> list[tuple[int, int, int]]:
-        """Rank, number and position of each range of these."""
-        return [
-            (rank, number, position)
-            for rank in self._large_ranks
-            for number, position in enumerate(self._ranges.positions(rank))
-        ]
+    def _num_cut(self) -> int:
+        """Ranges of these."""
+        return sum(self._ranges.num_ranges[rank] for rank in self._large_ranks)
 
     @property
     def _readers(self) -> int:
@@ -268,9 +264,9 @@ class _RowPlan:
         plans = []
         for kind, graph in zip(("forward", "backward"), self._graphs, strict=False):
             shuffle = found_shuffle(kind, self._num_parts, graph.num_vertices)
-            columns = sum(self._found(rank) for rank, _, _ in self._cut_ranges)
+            columns = sum(self._found(rank) * self._ranges.num_ranges[rank] for rank in self._large_ranks)
             num_bytes = (8 + index_dtype(graph.num_vertices).itemsize) * columns
-            plans.append(ShufflePlan(self.places.writer, shuffle, len(self._cut_ranges), num_bytes, 0))
+            plans.append(ShufflePlan(self.places.writer, shuffle, self._num_cut, num_bytes, 0))
         return plans
 
     def _found(self, rank: int) -> int:
@@ -281,7 +277,7 @@ class _RowPlan:
     @cached_property
     def _edge_plan(self) -> ShufflePlan:
         """The plan of the rows of shared chunks. A task that joins reads what the tasks of its rank left."""
-        return ShufflePlan.unmerged(self.places.writer, edge_shuffle(self._num_arrays), len(self._cut_ranges))
+        return ShufflePlan.unmerged(self.places.writer, edge_shuffle(self._num_arrays), self._num_cut)
 
     @property
     def _num_arrays(self) -> int:
@@ -355,19 +351,21 @@ class _RowPlan:
         }
 
     def _find_tasks(self) -> list[FindHaloTask]:
-        tasks = []
-        for task, (rank, number, position) in enumerate(self._cut_ranges):
+        tasks: list[FindHaloTask] = []
+        for rank in self._large_ranks:
+            # What the ranges of a rank have in common is found once: large graphs have hundreds of ranges per rank.
             own, nonzeros, entry = self._of_range(rank)
             found = len(self._graphs) * self._found(rank) * (8 + self._numbers.dtype.itemsize)
             reads = len(self._graphs) * routed_bytes(own, nonzeros, entry)
-            opens = sum(plan.opens((position, position + 1)) for plan in self._row_plans)
             listed = min(self._found(rank), 3 * LISTED_COLUMNS)
             copies = _FOUND_COPIES * listed + 2 * min(self.parts.nonzeros[rank], SEGMENT_NONZEROS)
             memory = self._held(rank) + self._numbers.dtype.itemsize * copies
-            lanes = tuple(plan.lane(task) for plan in self._found_plans)
-            needs = Needs(reads, found, opens, memory)
-            name = find_name(rank, number)
-            tasks.append(FindHaloTask(**self._of_rank(rank), name=name, needs=needs, position=position, lanes=lanes))
+            common = self._of_rank(rank)
+            for number, position in enumerate(self._ranges.positions(rank)):
+                opens = sum(plan.opens((position, position + 1)) for plan in self._row_plans)
+                lanes = tuple(plan.lane(len(tasks)) for plan in self._found_plans)
+                needs, name = Needs(reads, found, opens, memory), find_name(rank, number)
+                tasks.append(FindHaloTask(**common, name=name, needs=needs, position=position, lanes=lanes))
         return tasks
 
     def _of_range(self, rank: int) -> tuple[int, int, int]:
@@ -428,21 +426,19 @@ class _RowPlan:
         )
 
     def _range_tasks(self) -> list[WriteRangeTask]:
-        tasks, edges = [], self._edge_plan
-        for task, (rank, number, position) in enumerate(self._cut_ranges):
+        tasks: list[WriteRangeTask] = []
+        edges, routed = self._edge_plan, self._routed_plans
+        for rank in self._large_ranks:
             own, nonzeros, entry = self._of_range(rank)
             count, matrices = self._ranges.num_ranges[rank], len(self._graphs)
-            needs = Needs(
-                matrices * routed_bytes(own, nonzeros, entry) + self._vertex_bytes(rank) // count,
-                self._shared(rank) // count,
-                sum(plan.opens((position, position + 1)) for plan in self._routed_plans),
-                self._held(rank) + self._writing(rank),
-            )
-            name, lane = write_range_name(rank, number), edges.lane(task)
-            common = self._of_rank(rank)
-            tasks.append(
-                WriteRangeTask(**common, name=name, needs=needs, number=number, edges=edges.shuffle, lane=lane)
-            )
+            reads = matrices * routed_bytes(own, nonzeros, entry) + self._vertex_bytes(rank) // count
+            writes, memory = self._shared(rank) // count, self._held(rank) + self._writing(rank)
+            common = {**self._of_rank(rank), "edges": edges.shuffle}
+            for number, position in enumerate(self._ranges.positions(rank)):
+                opens = sum(plan.opens((position, position + 1)) for plan in routed)
+                needs, name = Needs(reads, writes, opens, memory), write_range_name(rank, number)
+                lane = edges.lane(len(tasks))
+                tasks.append(WriteRangeTask(**common, name=name, needs=needs, number=number, lane=lane))
         return tasks
 
     def _shared(self, rank: int) -> int:
