@@ -87,6 +87,7 @@ def test_everything_is_synced_before_the_manifest_and_arrays_by_the_tasks(
         _FSYNC(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(artifact_file, "sync_paths", files.sync_paths)
     path = write_graph(tmp_path).path
     # The manifest is synced under its temporary name, and then its folder.
     manifest = next(at for at, each in enumerate(synced) if each.name.startswith(f".{MANIFEST}"))
