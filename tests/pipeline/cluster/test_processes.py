@@ -90,15 +90,24 @@ def no_memory_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "available_memory", lambda: 1 << 20)
 
 
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Cluster]:
-    """A worker with that budget, for tests that leave a worker."""
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(0, id="once"), pytest.param(3, id="as often as by default", marks=pytest.mark.long)],
+)
+def guarded(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A worker with that budget, for tests that leave a worker.
+
+    The parameter is how often a task is repeated at which a worker was killed; each time takes seconds.
+    """
     # As on a busy machine, where a worker may take longer to start than Dask waits for one by default.
+    settings = {**worker_settings(), "distributed.scheduler.allowed-failures": request.param}
     with (
+        pytest.MonkeyPatch.context() as patch,
         dask.config.set({"distributed.deploy.lost-worker-timeout": "100ms"}),
-        open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster,
     ):
-        yield cluster
+        patch.setattr("gnnloom.pipeline.cluster.open_cluster.worker_settings", lambda: settings)
+        with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+            yield cluster
 
 
 @pytest.mark.usefixtures("no_memory_left")
@@ -107,17 +116,9 @@ def test_a_worker_far_beyond_its_budget_is_ended_with_one_error_that_names_the_o
         list(guarded.map(hold, [FAR_BEYOND]))
     # The worker was replaced.
     assert list(guarded.map(hold, [WITHIN])) == [1]
-
-
-@pytest.mark.usefixtures("no_memory_left")
-def test_only_the_kill_of_a_worker_that_held_too_much_is_blamed_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {**worker_settings(), "distributed.scheduler.allowed-failures": 0}
-    monkeypatch.setattr("gnnloom.pipeline.cluster.open_cluster.worker_settings", lambda: settings)
-    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
-        with pytest.raises(LaunchError, match="a task took"):
-            list(cluster.map(hold, [FAR_BEYOND]))
-        with pytest.raises(LaunchError, match="several worker processes in a row were killed at the same task"):
-            list(cluster.map(be_killed, [0]))
+    # Only the kill of a worker that held too much is blamed on memory.
+    with pytest.raises(LaunchError, match="several worker processes in a row were killed at the same task"):
+        list(guarded.map(be_killed, [0]))
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -452,12 +453,13 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
             if each.__name__ == function:
                 raise StoppedError
 
+    stopped = catalog.create("stopped")
+    graph = store_graph(stopped, adjacency, symmetric=True)
+    with pytest.raises(StoppedError):
+        shard_rows(stopped, store_partition(stopped, graph, part, 2), StopAfter(), reorder="degree")
     for number in range(40):
-        dataset = catalog.create(f"lost-{number}")
-        graph = store_graph(dataset, adjacency, symmetric=True)
-        partition = store_partition(dataset, graph, part, 2)
-        with pytest.raises(StoppedError):
-            shard_rows(dataset, partition, StopAfter(), reorder="degree")
+        dataset = Dataset(shutil.copytree(stopped.path, stopped.path.with_name(f"lost-{number}")))
+        partition = dataset.partition(2)
         (work,) = dataset.path.glob("shards/*/.work")
         folders = [work / name for name in ("shuffle", "halo", "numbers")]
         files = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix == "")

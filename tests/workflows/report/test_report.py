@@ -216,6 +216,13 @@ def test_a_legend_fits_into_its_picture(dataset: Dataset, tmp_path: Path, name: 
     assert axes.get_window_extent().width > 0.8 * picture.figure.bbox.width
 
 
+@pytest.fixture
+def few_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures in files of their own are as good as empty, for tests of the page alone: they take half of the time."""
+    monkeypatch.setattr("gnnloom.workflows.report.pictures.style._PNG_DPI", 10)
+
+
+@pytest.mark.usefixtures("few_pixels")
 def test_a_report_leaves_out_a_damaged_artifact(dataset: Dataset, tmp_path: Path) -> None:
     dataset = copied(dataset, tmp_path)
     (dataset.partition(3).artifact.path / "manifest.json").write_text("{")
@@ -231,6 +238,7 @@ def test_an_error_about_the_report_folder_names_it(dataset: Dataset, tmp_path: P
         write_report(facts, tmp_path / "file" / "report")
 
 
+@pytest.mark.usefixtures("few_pixels")
 def test_a_comparison_shows_what_differs_and_the_pictures_of_all(dataset: Dataset, tmp_path: Path) -> None:
     runs = [RunFacts.gather(dataset, name) for name in ("rows", "grid", "begun")]
     files = write_comparison(runs, tmp_path / "all")
@@ -258,6 +266,7 @@ def test_progress_is_drawn_over_the_time_of_all_epochs_so_far(dataset: Dataset) 
         assert np.asarray(line.get_xydata()) == pytest.approx(np.array(expected))
 
 
+@pytest.mark.usefixtures("few_pixels")
 def test_a_report_of_many_ranks_and_epochs_stays_small(dataset: Dataset, tmp_path: Path) -> None:
     dataset = copied(dataset, tmp_path)
     store_run(dataset, "large", 512, epochs=900, profiled=False)
