@@ -6,6 +6,7 @@ which there is no checksum.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterable
 from functools import lru_cache
@@ -59,8 +60,10 @@ def map_vector(path: Path, dtype: DTypeLike = np.int32) -> NDArray[Any]:
     if not size:
         # An empty range cannot be mapped.
         return np.empty(0, dtype)
-    shape = (size // np.dtype(dtype).itemsize,)
-    return np.asarray(np.memmap(path, dtype, "r", SEAL_BYTES, shape))
+    # NumPy's own class of mapped arrays takes three times as long, most of it to resolve the path.
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return np.frombuffer(mapped, dtype, size // np.dtype(dtype).itemsize, SEAL_BYTES)
 
 
 def vector_checksum(path: Path) -> int:

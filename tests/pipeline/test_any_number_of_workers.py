@@ -45,8 +45,8 @@ def workers(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 def test_an_ingest(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
     rng = np.random.default_rng(5)
-    u, v = rng.integers(0, 9_000_000, (2, 100_000))
-    source = write_edges(tmp_path / "edges", u, v, rng.random(100_000), range_edges=14_000)
+    u, v = rng.integers(0, 9_000_000, (2, 30_000))
+    source = write_edges(tmp_path / "edges", u, v, rng.random(30_000), range_edges=4200)
     digests = set()
     for number, cluster in enumerate((HERE, workers, ThreadedCluster(3, 1 << 30))):
         graph = ingest_graph(catalog.create(f"g{number}"), source, IngestOptions(ids="compact"), cluster)

@@ -80,7 +80,7 @@ def test_merging_files_before_they_are_sorted_changes_no_byte(
     monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 20_000)
     rng = np.random.default_rng(4)
     # Files with buckets of different sizes, and edges that occur several times, of which the first counts.
-    u, v = np.sort((rng.random((2, 20_000)) ** 8 * (1 << 21)).astype(np.int64))
+    u, v = np.sort((rng.random((2, 20_000)) ** 8 * (1 << 18)).astype(np.int64))
     source = write_edges(tmp_path / "edges", u, v, rng.random(20_000) if weighted else None, range_edges=2300)
     options = SortOptions(undirected=True, merge="first")
     plain = sort(catalog, "plain", source, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import shutil
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -81,17 +82,23 @@ PHASES = (
 
 
 @pytest.mark.usefixtures("fast_fit")
-def test_a_run_that_was_stopped_in_any_phase_goes_on_and_gives_the_same_bytes(catalog: Catalog) -> None:
+@pytest.mark.parametrize("often", [len(PHASES), pytest.param(1, marks=pytest.mark.long)])
+def test_a_run_that_was_stopped_in_any_phase_goes_on_and_gives_the_same_bytes(catalog: Catalog, often: int) -> None:
+    """By default, one run is stopped in all phases; a run for each phase is long."""
     whole = _Stops(-1)
     expected = partition(catalog, "whole", whole)
-    for phase in PHASES:
-        name = f"stopped-{phase.strip('_')}"
-        # After the first task of the phase.
-        first, second = _Stops(whole.ran.index(phase) + 1), _Stops(-1)
-        with pytest.raises(KeyboardInterrupt):
-            partition(catalog, name, first)
-        assert partition(catalog, name, second) == expected
-        assert first.ran + second.ran == whole.ran
+    for start in range(0, len(PHASES), often):
+        phases = PHASES[start : start + often]
+        name, ran = f"stopped-{phases[0].strip('_')}", list[str]()
+        for phase in phases:
+            # After the first task of the phase.
+            cluster = _Stops(whole.ran.index(phase) + 1 - len(ran))
+            with pytest.raises(KeyboardInterrupt):
+                partition(catalog, name, cluster)
+            ran += cluster.ran
+        last = _Stops(-1)
+        assert partition(catalog, name, last) == expected
+        assert ran + last.ran == whole.ran
 
 
 @pytest.mark.usefixtures("fast_fit")
@@ -102,11 +109,15 @@ def test_what_was_damaged_or_lost_between_two_runs_is_made_again(catalog: Catalo
     expected = partition(catalog, "whole", whole)
     phases = [phase for phase in PHASES if phase != "_store_rows"]
     changes: dict[str, Callable[[Path], None]] = {"damaged": _flip_a_byte, "lost": Path.unlink}
-    cases = itertools.product(enumerate(phases), enumerate(changes.items()))
+    cases, ran = itertools.product(enumerate(phases), enumerate(changes.items())), 0
     for phase, how, change in ((phase, *case) for (at, phase), (kind, case) in cases if (at + kind) % every == 0):
-        name = f"{how}-{phase.strip('_')}"
-        with pytest.raises(KeyboardInterrupt):
-            partition(catalog, name, _Stops(whole.ran.index(phase) + 1))
+        name, stop = f"{how}-{phase.strip('_')}", whole.ran.index(phase) + 1
+        # One run goes on from phase to phase, and each change is made to a copy of what it has left.
+        if stop > ran:
+            with pytest.raises(KeyboardInterrupt):
+                partition(catalog, "begun", _Stops(stop - ran))
+            ran = stop
+        shutil.copytree(catalog["begun"].path, catalog.root / name)
         # One file of each of the last shuffles that are there, and what is mapped.
         (work,) = catalog[name].path.glob("partition/*/.work")
         files = sorted(work.glob("shuffle/**/*-00"), key=lambda path: path.stat().st_mtime)

@@ -17,13 +17,14 @@ from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog
 from support.counting import CountingCluster
+from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, store_partition
 
 
-@pytest.mark.parametrize("range_bytes", [1 << 20, 2000])
-@pytest.mark.parametrize("few", [16, 3])
-@pytest.mark.parametrize("num_parts", [1, 2, 3, 10, 17])
+@pytest.mark.parametrize(
+    ("num_parts", "few", "range_bytes"), few_of([1, 2, 3, 10, 17], [16, 3], [1 << 20, 2000], together=2)
+)
 def test_halos_have_the_columns_of_others_by_owner_and_reach_their_senders(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, num_parts: int, few: int, range_bytes: int
 ) -> None:

@@ -133,7 +133,7 @@ def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> 
 
 
 @pytest.mark.usefixtures("small_lanes")
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_merging_runs_and_stopping_on_the_way_change_no_byte(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, weighted: bool
 ) -> None:
@@ -175,7 +175,7 @@ def lattice(side: int) -> Any:
 
 def test_the_double_permutation_balances_a_lattice_and_the_single_one_does_not(catalog: Catalog) -> None:
     dataset = catalog.create("roads")
-    store_graph(dataset, lattice(250), symmetric=True)
+    store_graph(dataset, lattice(160), symmetric=True)
     balance = {
         name: cut(dataset, grid=(8, 8), permutation=name).artifact.facts["balance"]["even"]
         for name in ("none", "single", "double")

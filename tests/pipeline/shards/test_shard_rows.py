@@ -31,6 +31,7 @@ from gnnloom.storage.checks.shard_invariants import check_row_shards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
+from support.covering import few_of
 from support.graphs import random_adjacency, store_graph, store_vertices, write_block
 from support.partitions import random_parts, rows_sent, store_partition
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
@@ -238,8 +239,7 @@ def stored_bytes(shards: RowShards) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-@pytest.mark.parametrize("sizes", SMALL_SIZES)
-@pytest.mark.parametrize("reorder", ["none", "degree"])
+@pytest.mark.parametrize(("sizes", "reorder"), few_of(list(SMALL_SIZES), ["none", "degree"], together=1))
 @pytest.mark.parametrize(
     ("symmetric", "parts", "weighted"),
     [
@@ -376,7 +376,7 @@ def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, ta
 
 
 @pytest.mark.usefixtures("small_lanes")
-@pytest.mark.parametrize("reorder", ["none", "degree"])
+@pytest.mark.parametrize("reorder", [pytest.param("none", marks=pytest.mark.long), "degree"])
 def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str
 ) -> None:
@@ -401,8 +401,7 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
     made[1].verify()
 
 
-@pytest.mark.parametrize("reorder", ["none", "degree"])
-@pytest.mark.parametrize("few", [16, 3])
+@pytest.mark.parametrize(("few", "reorder"), few_of([16, 3], ["none", "degree"], together=1))
 def test_a_rank_of_many_ranges_stopped_after_every_task_resumes_to_the_same_bytes(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, few: int, reorder: str
 ) -> None:
@@ -476,7 +475,7 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
     assert number > 10
 
 
-@pytest.mark.parametrize("reorder", ["none", "degree"])
+@pytest.mark.parametrize("reorder", [pytest.param("none", marks=pytest.mark.long), "degree"])
 def test_ranges_have_about_equal_shares_and_batches_their_limit(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str
 ) -> None:

@@ -184,8 +184,7 @@ WRITE = {"row": "shard_rank", "grid": "write_cell"}
 FOLDERS = {"row": "shuffle/forward", "grid": "shuffle/cells/even"}
 
 
-@on_stages
-@pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 4])
+@pytest.mark.parametrize(("layout", "fan_in"), few_of(list(STAGES), [NUM_BLOCKS, 4], together=1))
 def test_lanes_of_many_pages_give_the_same_bytes(
     whole: dict[str, str], dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str, fan_in: int
 ) -> None:
