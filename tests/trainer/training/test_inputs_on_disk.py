@@ -99,7 +99,7 @@ def test_a_run_goes_on_from_the_other_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "subgraph"}, "inputs: mode subgraph has no such option, only neighbor"),
+        ({"mode": "subgraph"}, "inputs: mode subgraph has no such option, only full, neighbor"),
         ({"samples": "abc"}, "samples 'abc' hold the features already"),
         ({"embed": 4}, "learned features"),
         ({"task": "link"}, "reads the features from memory"),
