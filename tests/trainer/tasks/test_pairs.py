@@ -102,7 +102,7 @@ class Case:
         dataset = f"{options.pop('of')}-{self.kind}"
         on = {"ranks": self.ranks, "permutation": None if self.layout.startswith("p2p") else "double"}
         # A few steps of an epoch show what many do; 0 is what a user gets.
-        fixed = {"epochs": EPOCHS, "dropout": 0.3, "eval_every": 1, "link_batch": 40}
+        fixed = {"epochs": EPOCHS, "dropout": 0.3, "eval_every": 1, "link_batch": 70}
         return pair_config(catalog, dataset, self.run, **{**fixed, **options, **on, **LAYOUTS[self.layout]})
 
     def shows(self) -> set[Hashable]:
