@@ -16,13 +16,14 @@ from gnnloom.trainer.kernels.dispatch import Dropout, rectify
 from gnnloom.trainer.kernels.numba_rows import numba_rows
 from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.place import Place
+from support.gradients import backward
 
 VERTEX = np.arange(5, 205, dtype=np.int64)
 
 
 def _gradients(result: Tensor, output: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(9)
-    result.backward(torch.randn(result.shape, generator=generator, dtype=result.dtype))  # type: ignore[no-untyped-call]
+    backward(result, torch.randn(result.shape, generator=generator, dtype=result.dtype))
     assert output.grad is not None
     assert bias.grad is not None
     return result.detach(), output.grad, bias.grad
@@ -62,7 +63,7 @@ def test_bfloat16_is_computed_in_float32_and_rounded_once(probability: float, di
         leaf, added = rows.clone().requires_grad_(), bias.clone().requires_grad_()
         results.append(rectify(leaf, added, mask, dropout.place))
         numbers = torch.randn(output.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
-        results[-1].backward(numbers.to(rows.dtype))  # type: ignore[no-untyped-call]
+        backward(results[-1], numbers.to(rows.dtype))
         assert leaf.grad is not None
         assert added.grad is not None
         gradients.append(leaf.grad)
@@ -117,6 +118,7 @@ def test_a_gradient_that_nothing_else_needs_is_overwritten(spends: bool) -> None
     output = torch.randn((4, 8), requires_grad=True)
     result = rectify(output, None, None, Place(), spends_gradient=spends)
     gradient = torch.ones(4, 8)
+    # Not through a product, which has a gradient of its own.
     result.backward(gradient)  # type: ignore[no-untyped-call]
     assert output.grad is not None
     assert torch.equal(output.grad, (output > 0).float())

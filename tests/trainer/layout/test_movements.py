@@ -19,6 +19,7 @@ from gnnloom.trainer.layout.realignment import Realigner
 from gnnloom.trainer.layout.redistribute import VertexOrder
 from gnnloom.trainer.layout.vertex_arrays import VertexArrayPiece, write_vertex_arrays
 from gnnloom.trainer.place.place import Place
+from support.gradients import backward
 from support.lone import LoneCommunicator
 
 NUM_VERTICES = 11
@@ -52,7 +53,7 @@ def test_realigned_rows_follow_the_other_order_and_gradients_go_back() -> None:
     assert torch.equal(found.detach(), features.detach()[orders.shuffled])
     assert realigner.align(features, source, source, 3) is features
     gradient = torch.randn(NUM_VERTICES, 3, generator=torch.Generator().manual_seed(1))
-    found.backward(gradient)  # type: ignore[no-untyped-call]
+    backward(found, gradient)
     assert features.grad is not None
     assert torch.equal(features.grad[orders.shuffled], gradient)
 

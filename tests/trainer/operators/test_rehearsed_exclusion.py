@@ -23,6 +23,7 @@ from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.operators.summa import Summa
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training.rehearsal.unread import unread
+from support.gradients import backward
 from support.lone import LoneCommunicator
 from support.problems import Problem, problem
 from support.target_pairs import ListedPairs
@@ -51,7 +52,7 @@ def step(operator: ExcludingOperator, chosen: Any) -> None:
         source, target = operator.product_layouts(layer)
         features = torch.zeros(source.num_rows, DIM).requires_grad_()
         found = operator.propagate(features, layer)
-        found.backward(torch.zeros(target.num_rows, DIM))  # type: ignore[no-untyped-call]
+        backward(found, torch.zeros(target.num_rows, DIM))
 
 
 def build(given: Problem, algorithm: str, catalog: Catalog, place: Place, memory: Unwritten | None) -> Any:

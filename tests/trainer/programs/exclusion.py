@@ -28,6 +28,7 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.exclusion import ExcludingOperator
 from gnnloom.trainer.operators.operator import LayerPlan
 from gnnloom.trainer.place.place import Place
+from support.gradients import backward
 from support.target_pairs import ListedPairs, Numbers
 
 
@@ -92,7 +93,7 @@ def run(comm: Communicator, case: dict[str, Any]) -> dict[str, Any]:
                 source, target = operator.product_layouts(layer)
                 given = piece(features, source, operator.grid.place.feature_dtype).requires_grad_()
                 found = operator.propagate(given, layer)
-                found.backward(piece(gradient, target, found.dtype))  # type: ignore[no-untyped-call]
+                backward(found, piece(gradient, target, found.dtype))
                 assert given.grad is not None
                 layers.append(
                     [
