@@ -22,22 +22,25 @@ from gnnloom.storage.format.numpy_files import map_array
 _COPY_ROWS = 1 << 20
 
 
-def map_copy(array: ArrayReader, path: Path) -> NDArray[Any]:
+def map_copy(array: ArrayReader, path: Path, span: tuple[int, int] | None = None) -> NDArray[Any]:
     """Copy a stored array to a file of its own and map that.
 
     Args:
         path: name of the new file; the caller keeps it as long as the map is used.
+        span: first row to copy and one past the last; None for all.
 
     Returns:
-        An array of the shape and dtype of ``array``.
+        An array of the shape and dtype of these rows.
     """
-    if not len(array):
+    first, last = (0, len(array)) if span is None else span
+    shape = (last - first, *array.shape[1:])
+    if not math.prod(shape):
         # An empty file cannot be mapped.
-        return np.empty(array.shape, array.dtype)
-    mapped = np.memmap(path, array.dtype, "w+", shape=array.shape)
-    for start in range(0, len(array), _COPY_ROWS):
-        stop = min(start + _COPY_ROWS, len(array))
-        mapped[start:stop] = array.read(start, stop)
+        return np.empty(shape, array.dtype)
+    mapped = np.memmap(path, array.dtype, "w+", shape=shape)
+    for start in range(first, last, _COPY_ROWS):
+        stop = min(start + _COPY_ROWS, last)
+        mapped[start - first : stop - first] = array.read(start, stop)
     return mapped
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.fields import option
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
@@ -43,6 +44,15 @@ class PredictConfig(SmoothingConfig):
         is_size=True,
     )
     threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
+    top: int = option(0, "Targets to find for each vertex, of a run on pairs; 0 for none", least=0)
+    targets: str | None = option(
+        None, "Folder that the first rank reads vertices from and writes their targets to, needed by top"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.top) != (self.targets is not None):
+            raise InputError("top and targets: give both or none")
 
     @classmethod
     def of_run(

@@ -139,15 +139,23 @@ def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
 def launch_prediction(config: PredictConfig) -> dict[str, Any]:
     """Predict with a checkpoint of a run on new ranks of this machine; returns the summary.
 
-    If the run has these predictions already, no process is started.
+    If the run has these predictions already, no process is started, unless several are to find targets.
 
     Raises:
         LaunchError, InputError, IncompleteError: as :func:`launch`.
         NotFoundError: there is no such run.
     """
-    run = Run.open(Catalog(config.catalog).dataset(config.dataset), config.run)
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    run = Run.open(dataset, config.run)
     found = look_up(run, config)
-    if found.epoch:
+    if found.epoch and config.targets is None:
+        return summary(run, found.epoch)
+    if found.epoch and config.ranks == 1:
+        # Importing torch takes seconds, which only this should spend.
+        from gnnloom.trainer.comm.unconnected import UnconnectedRank  # noqa: PLC0415
+        from gnnloom.trainer.training.best_targets import find_targets  # noqa: PLC0415
+
+        find_targets(UnconnectedRank(0, 1), dataset, run, Path(config.targets or ""), config.top, config.threads)
         return summary(run, found.epoch)
     return _launch([PREDICT], config.to_json(), config.ranks, config.threads)
 

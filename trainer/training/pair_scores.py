@@ -1,4 +1,4 @@
-"""Scores pairs of vertices with a trained run, in one process, from the vectors of its predictions."""
+"""Scores pairs of vertices with a trained run, from the vectors of its predictions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.links import CLASS, Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.matrix.ranges import range_of, split_range
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -56,27 +59,34 @@ def check_on_pairs(config: TrainConfig, where: Path) -> Task:
 
 
 @dataclass(frozen=True)
-class PairScorer:
-    """Scores of any pairs, from the vectors of all vertices, which stay in a mapped file.
+class PairModel:
+    """What makes scores of the vectors that a run has predicted.
 
     Attributes:
         task: of the run.
         is_logit: scores are those of a binary cross-entropy, of which the logistic function makes a probability.
         links: the pairs that the run was trained on.
         decoder: makes scores of the vectors of both ends.
-        vector: (num_vertices, dim) what the run has predicted of every vertex.
+        vectors: (num_vertices, dim) the stored vectors.
     """
 
     task: Task
     is_logit: bool
     links: Links
     decoder: Decoder
-    vector: NDArray[Any]
+    vectors: ArrayReader
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the vectors, and of scores."""
+        return self.vectors.dtype
 
     @classmethod
-    @contextmanager
-    def open(cls, dataset: Dataset, run: Run) -> Iterator[PairScorer]:
-        """Open the predictions of a run; their vectors are copied to a temporary file for as long as the block lasts.
+    def of(cls, dataset: Dataset, run: Run, threads: int = 0) -> PairModel:
+        """Open the predictions of a run.
+
+        Args:
+            threads: of this process; 0 for one on each core that it may use.
 
         Raises:
             NotFoundError: the run has no predictions, or not the checkpoint any more that made them.
@@ -86,17 +96,62 @@ class PairScorer:
         task, stored = check_on_pairs(config, run.path), run.predictions()
         links = dataset.links(run.inputs()["links"])
         vectors = stored.array(task.prediction)
-        place = Place(getattr(torch, config.feature_dtype), len(os.sched_getaffinity(0)))
+        place = Place(getattr(torch, config.feature_dtype), threads or len(os.sched_getaffinity(0)))
         decoder = _decoder(config, task, links, vectors.shape[1], place)
         state = decoder.state_dict()
         if state:
             decoder.load_state_dict(module_state(_checkpoint(run, stored), TASK_MODULE))
         loss = task.losses[0] if task.losses and config.loss == AUTO else config.loss
+        return cls(task, loss == "bce", links, decoder, vectors)
+
+    def check_vertices(self, vertices: NDArray[Any]) -> None:
+        """Check that some numbers are those of vertices.
+
+        Raises:
+            InputError: one is not.
+        """
+        n = len(self.vectors)
+        wrong = vertices[(vertices < 0) | (vertices >= n)]
+        if len(wrong):
+            raise InputError(f"{int(wrong[0])} is not one of the {n:,} vertices of the graph")
+
+
+@dataclass(frozen=True)
+class PairScorer(PairModel):
+    """Scores of any pairs, from the vectors of all vertices; on several ranks, the best targets of any vertices.
+
+    Attributes:
+        comm: the ranks, each of which has the vectors of an even range of the vertices.
+        vector: (num_mine, dim) those of this rank, in a mapped file.
+    """
+
+    comm: Communicator
+    vector: NDArray[Any]
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, dataset: Dataset, run: Run, comm: Communicator | None = None, threads: int = 0
+    ) -> Iterator[PairScorer]:
+        """Open the predictions of a run; their vectors are copied to a temporary file for as long as the block lasts.
+
+        Communicates nothing.
+
+        Args:
+            comm: ranks that all open it; None for this process alone.
+            threads: as for :meth:`PairModel.of`.
+
+        Raises:
+            NotFoundError, InputError: as :meth:`PairModel.of`.
+        """
+        model, comm = PairModel.of(dataset, run, threads), comm or UnconnectedRank(0, 1)
+        span = split_range(len(model.vectors), comm.size, comm.rank)
         with own_folder() as folder:
-            yield cls(task, loss == "bce", links, decoder, map_copy(vectors, folder / "vector"))
+            vector = map_copy(model.vectors, folder / "vector", span)
+            yield cls(model.task, model.is_logit, model.links, model.decoder, model.vectors, comm, vector)
 
     def scores(self, pairs: NDArray[np.int64]) -> NDArray[Any]:
-        """Score some pairs.
+        """Score some pairs, in a process that has all vectors.
 
         Args:
             pairs: (num_pairs, 2) int64 sources and targets.
@@ -130,39 +185,40 @@ class PairScorer:
                 source, target = (self.decoder.place.from_numpy(rows[each]) for each in numbers.T)
                 several: NDArray[Any] = as_array(self.decoder(source, target))
             return several if self.links.kind == CLASS else several.reshape(len(pairs))
-        return as_array(
-            score_all(self._pair_rows(len(rows)), self.decoder.place.from_numpy(rows), self.decoder, numbers)
-        )
+        grid = ProcessGrid(UnconnectedRank(0, 1), {"row": 1}, self.decoder.place)
+        layout = Layout(grid, np.arange(len(rows)), ("row",))
+        pair_rows = PairRows(layout, self.vector.shape[1], len(rows), None)
+        return as_array(score_all(pair_rows, self.decoder.place.from_numpy(rows), self.decoder, numbers))
 
     def top(
         self, sources: NDArray[np.int64], count: int, known: Lists
     ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
-        """The best targets of some sources; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
+        """The best targets of this rank's sources; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
 
-        Exact. Needs memory for the number of every vertex and for blocks of vectors.
+        Collective. Exact. A rank needs memory for the numbers of its vertices and for blocks of vectors.
 
         Raises:
-            InputError: a source is not a vertex, or the decoder gives several scores.
+            InputError: the decoder gives several scores.
         """
         check_ranks(self.task)
-        self.check_vertices(sources)
-        rows = self.decoder.place.from_numpy(self.vector)
-        return top_targets(AllTargets(self._pair_rows(len(self.vector)), rows, self.decoder), sources, count, known)
+        rows, (num_vertices, dim) = self.decoder.place.from_numpy(self.vector), self.vectors.shape
+        grid = ProcessGrid(self.comm, {"row": self.comm.size}, self.decoder.place)
+        layout = Layout(grid, np.arange(*split_range(num_vertices, self.comm.size, self.comm.rank)), ("row",))
+        owners = EvenOwners(num_vertices, self.comm.size) if self.comm.size > 1 else None
+        return top_targets(
+            AllTargets(PairRows(layout, dim, num_vertices, owners), rows, self.decoder), sources, count, known
+        )
 
-    def check_vertices(self, vertices: NDArray[Any]) -> None:
-        """Check that some numbers are those of vertices.
 
-        Raises:
-            InputError: one is not.
-        """
-        n = len(self.vector)
-        wrong = vertices[(vertices < 0) | (vertices >= n)]
-        if len(wrong):
-            raise InputError(f"{int(wrong[0])} is not one of the {n:,} vertices of the graph")
+@dataclass(frozen=True)
+class EvenOwners:
+    """Ranks that own even ranges of the vertices; see :class:`gnnloom.trainer.data.row_exchange.Owners`."""
 
-    def _pair_rows(self, num_rows: int) -> PairRows:
-        grid = ProcessGrid(UnconnectedRank(0, 1), {"row": 1}, self.decoder.place)
-        return PairRows(Layout(grid, np.arange(num_rows), ("row",)), self.vector.shape[1], num_rows, None)
+    num_vertices: int
+    size: int
+
+    def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
+        return range_of(self.num_vertices, self.size, vertices).astype(np.int32)
 
 
 def check_ranks(task: Task) -> None:

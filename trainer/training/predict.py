@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,6 +53,8 @@ from gnnloom.trainer.training.state.checkpoint import restore
 def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
     """Predict with a checkpoint of a run, unless the run has these predictions already. Collective.
 
+    Of a run on pairs, also finds the best targets of vertices if the configuration asks for them.
+
     Returns:
         The summary, the same on every rank.
 
@@ -66,36 +69,42 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
 
     with writing(comm, find, config.wait_timeout) as (dataset, run):
         found = find_predictions(comm, run, config)
-        if found.epoch:
-            return summary(run, found.epoch)
+        result = summary(run, found.epoch) if found.epoch else _predicted(comm, dataset, run, config, found)
+        if config.targets is not None:
+            # It loads numba, which other predictions do without.
+            from gnnloom.trainer.training.best_targets import find_targets  # noqa: PLC0415
 
-        def alike(opened: OpenedRun) -> Alike:
-            epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)[1]
-            return alike_data(opened.inputs, {**opened.config.to_json(), "epoch of the checkpoint": epoch})
+            threads = threads_per_rank(comm, config.threads)
+            find_targets(comm, dataset, run, Path(config.targets), config.top, threads)
+        return result
 
-        opened = together(
-            comm, lambda: OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size), alike
-        )
-        num_threads, computes = threads_per_rank(comm, config.threads), not found.lacks_smoothing
-        streams = _streams(comm, opened, config.evaluation_memory, computes=computes)
-        session = together(
-            comm, lambda: open_session(comm, opened, num_threads, streams=streams, reads_features=computes)
-        )
-        if found.smoothing.smooths:
-            together(comm, lambda: objective_of(session))
-        report = None
-        if computes:
-            checkpoint = together(comm, lambda: _checkpoint_of(comm, opened, config))
-            inputs, epoch = None if streams else session.take_inputs(), checkpoint.epoch
-            together(comm, lambda: restore(checkpoint, session.model))
-            if inputs is not None:
-                write_predictions(session, inputs, epoch, found)
-            else:
-                report = _write_from_disk(session, config, epoch, found)
+
+def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictConfig, found: Found) -> dict[str, Any]:
+    """Predict what a run does not have; returns the summary. Collective."""
+
+    def alike(opened: OpenedRun) -> Alike:
+        epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)[1]
+        return alike_data(opened.inputs, {**opened.config.to_json(), "epoch of the checkpoint": epoch})
+
+    opened = together(comm, lambda: OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size), alike)
+    num_threads, computes = threads_per_rank(comm, config.threads), not found.lacks_smoothing
+    streams = _streams(comm, opened, config.evaluation_memory, computes=computes)
+    session = together(comm, lambda: open_session(comm, opened, num_threads, streams=streams, reads_features=computes))
+    if found.smoothing.smooths:
+        together(comm, lambda: objective_of(session))
+    report = None
+    if computes:
+        checkpoint = together(comm, lambda: _checkpoint_of(comm, opened, config))
+        inputs, epoch = None if streams else session.take_inputs(), checkpoint.epoch
+        together(comm, lambda: restore(checkpoint, session.model))
+        if inputs is not None:
+            write_predictions(session, inputs, epoch, found)
         else:
-            epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)[1]
-            rows = together(comm, lambda: stored_rows(session, run.predictions()))
-            write_rows(session, rows, epoch, found.smoothing)
+            report = _write_from_disk(session, config, epoch, found)
+    else:
+        epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)[1]
+        rows = together(comm, lambda: stored_rows(session, run.predictions()))
+        write_rows(session, rows, epoch, found.smoothing)
     per_rank = comm.gather_numbers([opened.counter.bytes, peak_memory()])
     return summary(run, epoch) | {
         "reused": False,

@@ -12,6 +12,7 @@ from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run as StoredRun
+from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
 from gnnloom.workflows.api.html import curve, fact_table
@@ -212,7 +213,7 @@ class Run:
         with PairScorer.open(self.dataset, self._stored) as scorer:
             return scorer.scores(np.asarray(pairs))
 
-    def top(self, vertices: ArrayLike, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def top(self, vertices: ArrayLike, k: int, *, ranks: int | None = None) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The best targets of some vertices: those with the highest scores to which no edge leads from them yet.
 
         Exact: every vertex is scored with all others. Edges are those of the graph that the links were made from, the
@@ -221,6 +222,8 @@ class Run:
         Args:
             vertices: (num_vertices,) integers, numbers of vertices in the graph.
             k: number of targets for each.
+            ranks: number of MPI ranks that share the work, with the same result; by default this process alone. In an
+                MPI job, a number makes the call collective, and has to be that of the job.
 
         Returns:
             (num_vertices, k) int64 targets, the best first, of equal ones the lower number; and (num_vertices, k)
@@ -230,12 +233,19 @@ class Run:
             InputError: the run predicts vertices or classes of pairs, or ``vertices`` are not some of the graph.
             NotFoundError: as :meth:`score`.
         """
+        from gnnloom.trainer.training.best_targets import best_targets
         from gnnloom.trainer.training.pair_scores import PairScorer
-        from gnnloom.workflows.interop.scored_pairs import best_targets
+        from gnnloom.workflows.interop.scored_pairs import check_sources, targets_of
 
+        given = np.asarray(vertices)
+        check_sources(self._stored, given, k)
+        given = given.astype(np.int64)
+        if ranks is not None:
+            with ranks_of_job("gnnloom top") as here:
+                return targets_of(self.dataset, self._stored, given, k, here, ranks)
         with PairScorer.open(self.dataset, self._stored) as scorer:
-            graph = self.dataset.graph(scorer.links.graph)
-            return best_targets(scorer, graph, np.asarray(vertices), k)
+            parts = list(best_targets(scorer, self.dataset.graph(scorer.links.graph), given, k))
+        return np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
     def report(self, out: Path | str | None = None) -> Path:
         """Write a report: one HTML page, and its pictures as PNG files.

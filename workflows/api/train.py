@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -17,8 +18,8 @@ from gnnloom.workflows.api.keywords import with_options
 from gnnloom.workflows.api.run import Run
 from gnnloom.workflows.api.train_options import train_options, training_fields
 from gnnloom.workflows.interop.export import write_predictions
-from gnnloom.workflows.interop.scored_pairs import Wanted, scored_pairs
-from gnnloom.workflows.interop.tables import check_file, first_rows, write_table
+from gnnloom.workflows.interop.scored_pairs import Wanted, found_targets, ranks_found, scored_pairs, wanted_sources
+from gnnloom.workflows.interop.tables import Table, check_file, first_rows, write_table
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.option_types import TrainKeywords
@@ -162,7 +163,7 @@ def predict_run(
 
     Args:
         find: opens the dataset and the run.
-        wanted: pairs to score with the predictions, in one process.
+        wanted: pairs to score with the predictions, in one process; or targets to find, on all ranks.
         asked: options of :meth:`~gnnloom.trainer.config.predict_config.PredictConfig.of_run`.
 
     Returns:
@@ -178,16 +179,24 @@ def predict_run(
         return dataset, run, PredictConfig.of_run(dataset, run, **{**asked, "ranks": ranks})
 
     dataset, run, config = here.agree(settle, lambda settled: settled[2].to_json())
+    if wanted is not None and wanted.top is not None:
+        with ranks_found(here, config, wanted.top, lambda: wanted_sources(dataset, run, wanted.of)) as (
+            summary,
+            folder,
+        ):
+            result = {**summary, **here.on_first(lambda: _shown(found_targets(dataset, run, folder), out))}
+        return result if out is None else {**result, "out": str(out)}
     result = here.predict(config)
-    if wanted:
-        result |= here.on_first(lambda: _score(dataset, run, wanted, out))
+    if wanted is not None and wanted.pairs is not None:
+        pairs = wanted.pairs
+        result |= here.on_first(lambda: _shown(scored_pairs(dataset, run, pairs), out))
     elif out is not None:
         here.on_first(lambda: write_predictions(dataset, run, out, smoothed=config.smooths))
     return result if out is None else {**result, "out": str(out)}
 
 
-def _score(dataset: StoredDataset, run: StoredRun, wanted: Wanted, out: Path | None) -> dict[str, Any]:
-    with scored_pairs(dataset, run, wanted) as table:
+def _shown(found: AbstractContextManager[Table], out: Path | None) -> dict[str, Any]:
+    with found as table:
         if out is not None:
             write_table(table, out)
         return {"pairs": table.length, "first": first_rows(table, SHOWN_PAIRS)}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +15,15 @@ from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.runs.run import Run
-from gnnloom.workflows.interop.export import VertexIds, block_entries
+from gnnloom.workflows.interop.export import VertexIds
 from gnnloom.workflows.interop.given_vertices import open_pairs, read_pairs, read_vertices
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 if TYPE_CHECKING:
-    from gnnloom.trainer.links.scoring import Lists
-    from gnnloom.trainer.training.pair_scores import PairScorer
-
-#: Sources whose targets are looked for at a time. The edges are read once for each of these parts, which takes much
-#: less time than the scores of so many sources with all vertices.
-_SOURCES: Final = 1 << 14
-#: Pairs of a table in memory at a time.
-_ROWS: Final = 1 << 18
+    from gnnloom.trainer.config.predict_config import PredictConfig
+    from gnnloom.trainer.job.ranks import Ranks
+    from gnnloom.trainer.training.best_targets import FoundPairs
+    from gnnloom.trainer.training.pair_scores import PairModel
 
 
 @dataclass(frozen=True)
@@ -83,114 +79,114 @@ class Wanted:
 
 
 @contextmanager
-def scored_pairs(dataset: Dataset, run: Run, wanted: Wanted) -> Iterator[Table]:
-    """Score pairs with the stored predictions of a run; the table can be read inside the block.
+def scored_pairs(dataset: Dataset, run: Run, pairs: Path) -> Iterator[Table]:
+    """Score the pairs of a file with the stored predictions of a run; the table can be read inside the block.
 
-    What is computed goes to temporary files, so that memory grows neither with the pairs nor with the vertices, but for
-    a few bytes for each vertex.
+    What is computed goes to temporary files, so that memory grows neither with the pairs nor with the vertices.
 
     Raises:
-        NotFoundError: the run has no predictions, or a file does not exist.
-        InputError: the run predicts vertices, or an id in a file is not one of the graph.
+        NotFoundError: the run has no predictions, or the file does not exist.
+        InputError: the run predicts vertices, or an id in the file is not one of the graph.
     """
+    from gnnloom.trainer.training.best_targets import FoundPairs
     from gnnloom.trainer.training.pair_scores import PairScorer
 
     with PairScorer.open(dataset, run) as scorer, own_folder() as folder:
         graph = dataset.graph(scorer.links.graph)
-        found = _Found(folder, scorer.decoder.num_outputs, scorer.vector.dtype)
+        found = FoundPairs(folder, scorer.decoder.num_outputs, scorer.vector.dtype)
         with found.written():
-            if wanted.top is None:
-                for pairs in read_pairs(graph, wanted.pairs or Path()):
-                    found.add(pairs, scorer.scores(pairs))
-            else:
-                given = np.arange(graph.num_vertices) if wanted.of is None else read_vertices(graph, wanted.of)
-                # No vertex has more targets.
-                count = min(wanted.top, graph.num_vertices)
-                for sources, target, score in _best(scorer, graph, given, count):
-                    there = target >= 0
-                    found.add(np.stack([np.repeat(sources, there.sum(1)), target[there]], 1), score[there])
+            for some in read_pairs(graph, pairs):
+                found.add(some, scorer.scores(some))
         yield _table(scorer, graph, found, VertexIds.map(graph, folder))
 
 
-def best_targets(
-    scorer: PairScorer, graph: Graph, sources: NDArray[np.int64], count: int
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The best targets of some vertices, in memory; see :meth:`gnnloom.workflows.api.run.Run.top`.
+def check_sources(run: Run, sources: NDArray[Any], count: int) -> None:
+    """Check that targets of some vertices can be found with a run's predictions.
 
     Raises:
-        InputError: they are not vertices, or ``count`` is not positive.
+        NotFoundError: the run has no predictions.
+        InputError: they are not vertices, ``count`` is not positive, or the run predicts something else.
     """
     if sources.ndim != 1 or (sources.size and sources.dtype.kind not in "iu"):
         raise InputError(f"vertices: expected (num_vertices,) integers, found {sources.dtype} of shape {sources.shape}")
-    Wanted(top=count).check_together()
-    parts = list(_best(scorer, graph, sources.astype(np.int64), count))
-    return tuple(np.concatenate([part[which] for part in parts]) for which in (1, 2))  # type: ignore[return-value]
+    Wanted(top=count).check(run)
 
 
-def _best(
-    scorer: PairScorer, graph: Graph, sources: NDArray[np.int64], count: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
-    """Some sources, (num_sources, count) their best targets, and the scores of these; at least once."""
-    for start in range(0, max(1, len(sources)), _SOURCES):
-        some = sources[start : start + _SOURCES]
-        scorer.check_vertices(some)
-        yield some, *scorer.top(some, count, linked_targets(graph, some))
+def wanted_sources(dataset: Dataset, run: Run, file: Path | None) -> NDArray[np.int64] | None:
+    """The vertices that a file lists by their ids; None, for all, without a file.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InputError: an id in it is not one of the graph.
+    """
+    return None if file is None else read_vertices(dataset.graph(dataset.links(run.inputs()["links"]).graph), file)
 
 
-def linked_targets(graph: Graph, sources: NDArray[np.int64]) -> Lists:
-    """The vertices to which edges lead from some vertices; reads all edges once, some at a time.
+@contextmanager
+def ranks_found(
+    here: Ranks, config: PredictConfig, count: int, sources: Callable[[], NDArray[np.int64] | None]
+) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Predict on some ranks, which then find the best targets of vertices. Collective on a job's ranks.
 
     Args:
-        sources: (num_sources,) int64, any of them several times.
+        count: targets of each vertex.
+        sources: called on the first rank; returns the vertices, or None for all.
+
+    Yields:
+        The summary of the prediction, and the folder of the first rank in which the targets are inside the block.
     """
-    from gnnloom.trainer.links.scoring import Lists
+    from gnnloom.trainer.training.best_targets import SOURCES
 
-    wanted, number = np.unique(sources, return_inverse=True)
-    is_wanted = np.zeros(graph.num_vertices, np.bool_)
-    is_wanted[wanted] = True
-    parts = [np.empty((2, 0), np.int64)]
-    for block in range(graph.num_blocks):
-        for row, column, *_ in block_entries(graph, block):
-            chosen = is_wanted[column]
-            parts.append(np.stack([np.searchsorted(wanted, column[chosen]), row[chosen]]))
-    found = np.concatenate(parts, 1)
-    found = found[:, np.argsort(found[0], kind="stable")]
-    bounds = np.searchsorted(found[0], np.arange(len(wanted) + 1))
-    return Lists.of([found[1, bounds[each] : bounds[each + 1]] for each in number.tolist()])
+    with ExitStack() as held:
+
+        def prepared() -> str:
+            folder, given = held.enter_context(own_folder()), sources()
+            if given is not None:
+                np.save(folder / SOURCES, given)
+            return str(folder)
+
+        folder = here.on_first(prepared)
+        yield here.predict(replace(config, top=count, targets=folder)), Path(folder)
 
 
-class _Found:
-    """Pairs and their scores, in files of their own."""
+@contextmanager
+def found_targets(dataset: Dataset, run: Run, folder: Path) -> Iterator[Table]:
+    """The targets that ranks found and wrote to a folder; the table can be read inside the block."""
+    from gnnloom.trainer.training.best_targets import FoundPairs
+    from gnnloom.trainer.training.pair_scores import PairModel
 
-    def __init__(self, folder: Path, num_scores: int, dtype: np.dtype[Any]) -> None:
-        self._pair, self._score, self._width, self._dtype = folder / "pairs", folder / "scores", num_scores, dtype
-        self._files: list[IO[bytes]] = []
-        self.length = 0
-
-    @contextmanager
-    def written(self) -> Iterator[None]:
-        """Open the files inside the block."""
-        with ExitStack() as held:
-            self._files = [held.enter_context(path.open("wb")) for path in (self._pair, self._score)]
-            yield
-
-    def add(self, pairs: NDArray[np.int64], scores: NDArray[Any]) -> None:
-        """Add (num_pairs, 2) pairs and their scores."""
-        for file, array in zip(self._files, (pairs, scores), strict=True):
-            file.write(np.ascontiguousarray(array).tobytes())
-        self.length += len(pairs)
-
-    def pieces(self) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """(num_pairs, 2) pairs and (num_pairs, num_scores) scores, some at a time."""
-        with self._pair.open("rb") as pair, self._score.open("rb") as score:
-            for start in range(0, self.length, _ROWS):
-                count = min(_ROWS, self.length - start)
-                pairs = np.fromfile(pair, np.int64, 2 * count).reshape(count, 2)
-                yield pairs, np.fromfile(score, self._dtype, self._width * count).reshape(count, self._width)
+    model = PairModel.of(dataset, run)
+    graph = dataset.graph(model.links.graph)
+    yield _table(model, graph, FoundPairs(folder, 1, model.dtype), VertexIds.map(graph, folder))
 
 
-def _table(scorer: PairScorer, graph: Graph, found: _Found, ids: VertexIds) -> Table:
-    dtype, several = scorer.vector.dtype, scorer.decoder.num_outputs
+def targets_of(
+    dataset: Dataset, run: Run, vertices: NDArray[np.int64], count: int, here: Ranks, ranks: int
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The best targets of some vertices, found by some ranks; see :meth:`gnnloom.workflows.api.run.Run.top`.
+
+    Collective on a job's ranks, each of which gets all.
+    """
+    from gnnloom.trainer.config.predict_config import PredictConfig
+    from gnnloom.trainer.training.best_targets import read_targets
+    from gnnloom.trainer.training.pair_scores import PairModel
+
+    def settle() -> tuple[PredictConfig, PairModel]:
+        model = PairModel.of(dataset, run)
+        model.check_vertices(vertices)
+        config = PredictConfig.of_run(dataset, run, ranks=here.number(ranks))
+        # With the vectors that are there, whichever checkpoint made them.
+        return replace(config, epoch=int(run.predictions().facts["epoch"])), model
+
+    config, model = here.agree(settle, lambda settled: settled[0].to_json())
+    dtype = model.dtype
+    with ranks_found(here, config, count, lambda: vertices) as (_, folder):
+        target, score = here.on_first(lambda: [each.tolist() for each in read_targets(folder, count, dtype)])
+    return np.array(target, np.int64).reshape(-1, count), np.array(score, dtype).reshape(-1, count)
+
+
+def _table(scorer: PairModel, graph: Graph, found: FoundPairs, ids: VertexIds) -> Table:
+    dtype, several = scorer.dtype, scorer.decoder.num_outputs
     match scorer.links.kind if not scorer.task.losses else "link":
         case "class":
             columns = [ExportedColumn("class", np.dtype(np.int32)), ExportedColumn("score", dtype, several)]

@@ -16,10 +16,14 @@ import gnnloom
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.trainer.comm.agreement import CollectiveError
-from gnnloom.trainer.training import pair_scores
-from gnnloom.workflows.interop import given_vertices, scored_pairs
+from gnnloom.trainer.job import launch
+from gnnloom.trainer.training import best_targets, pair_scores
+from gnnloom.workflows.interop import given_vertices
 from support.lone_training import install
 from support.pair_runs import NUM_VERTICES, TRAIN, call, drawn_edges, name_of, shard, shown, store_named, write_csv
+
+#: Before a fixture replaces it.
+START_RANKS = launch._launch
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -76,8 +80,8 @@ def opened(root: Path, name: str) -> gnnloom.Run:
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every loop over pieces takes several turns."""
     install(monkeypatch)
-    monkeypatch.setattr(scored_pairs, "_SOURCES", 7)
-    monkeypatch.setattr(scored_pairs, "_ROWS", 11)
+    for name, value in (("_SOURCES", 7), ("_ROWS", 11), ("_CELLS", 16), ("_ENTRIES", 40)):
+        monkeypatch.setattr(best_targets, name, value)
     monkeypatch.setattr(pair_scores, "_PAIRS", 5)
     monkeypatch.setattr(given_vertices, "_AT_ONCE", 16)
     monkeypatch.setattr(given_vertices, "_IDS", 6)
@@ -311,3 +315,29 @@ def test_vectors_are_exported_with_the_ids(root: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(table["vector"], run.predictions())
     with pytest.raises(NotFoundError, match="scores are of pairs; give these with `gnnloom predict --pairs FILE`"):
         call(root, "export", "named/run", "scores", "--out", str(tmp_path / "scores.npy"))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_ranks_find_what_one_process_finds(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    run = opened(root, "named/run")
+    vertices = np.array([5, 3, 5, 59, *range(20)])
+    whole = run.top(vertices, NUM_VERTICES)
+    call(root, "predict", "named/run", "--top", "4", "--out", str(tmp_path / "one.npz"))
+    # From here on, ranks are started.
+    monkeypatch.setattr(launch, "_launch", START_RANKS)
+    if ranks < 4:
+        for found, expected in zip(run.top(vertices, NUM_VERTICES, ranks=ranks), whole, strict=True):
+            np.testing.assert_array_equal(found, expected)
+            assert found.dtype == expected.dtype
+        return
+    out = str(tmp_path / "ranks.npz")
+    found = call(root, "predict", "named/run", "--top", "4", "--ranks", str(ranks), "--out", out)
+    assert found["reused"]
+    tables = [table_of(tmp_path / f"{name}.npz") for name in ("one", "ranks")]
+    assert tables[0].keys() == tables[1].keys()
+    for name, values in tables[0].items():
+        np.testing.assert_array_equal(tables[1][name], values)
+    with pytest.raises(InputError, match="is not one of the 60 vertices"):
+        run.top([NUM_VERTICES], 2, ranks=2)

@@ -116,8 +116,8 @@ def predict_command(
     and used: only what is missing is computed. In an MPI job, the ranks of the job predict: mpirun -n 4 gnnloom predict
     NAME/RUN
 
-    A run on pairs (--task link, edge-class or edge-number) stores a vector for every vertex. --pairs and --top score
-    pairs with these vectors, in one process; the first ten are shown, --out writes all.
+    A run on pairs (--task link, edge-class or edge-number) stores a vector for every vertex. --pairs scores pairs with
+    these vectors in one process; --top finds targets on all ranks. The first ten are shown, --out writes all.
 
     --smooth stores smoothed classes in addition to those of the model, and reports the accuracies of both; --out then
     writes the smoothed ones. Smoothing in another way replaces the smoothed classes only.

@@ -1,0 +1,189 @@
+"""Finds the best targets of vertices with a trained run, on any number of ranks, and keeps what is found in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.runs.run import Run
+from gnnloom.storage.shards.block_ranges import row_ranges
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.links.scoring import Lists
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.training.pair_scores import PairScorer
+
+#: Sources of a rank whose targets are looked for at a time. The edges are read once for each of these parts, which
+#: takes much less time than the scores of so many sources with all vertices.
+_SOURCES: Final = 1 << 14
+#: Entries of the graph that are read at a time.
+_ENTRIES: Final = 1 << 20
+#: Cells of the table that most columns are looked up in.
+_CELLS: Final = 1 << 20
+#: Pairs in memory at a time when files are read.
+_ROWS: Final = 1 << 18
+#: File with the vertices whose targets are wanted; without it, all are.
+SOURCES: Final = "sources.npy"
+
+
+class FoundPairs:
+    """Pairs and their scores, in two files of a folder; a third one has the number of pairs of each source."""
+
+    def __init__(self, folder: Path, num_scores: int, dtype: np.dtype[Any]) -> None:
+        self._pair, self._score, self._width, self._dtype = folder / "pairs", folder / "scores", num_scores, dtype
+        self.count = folder / "counts"
+        self._files: list[IO[bytes]] = []
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Open the files inside the block."""
+        with ExitStack() as held:
+            self._files = [held.enter_context(path.open("wb")) for path in (self._pair, self._score, self.count)]
+            yield
+
+    def add(self, pairs: NDArray[np.int64], scores: NDArray[Any], counts: NDArray[np.int64] | None = None) -> None:
+        """Add (num_pairs, 2) pairs, their scores, and perhaps how many pairs each source has."""
+        for file, array in zip(self._files, (pairs, scores, np.empty(0) if counts is None else counts), strict=True):
+            file.write(np.ascontiguousarray(array).tobytes())
+
+    @property
+    def length(self) -> int:
+        """Pairs in the files, once they are written."""
+        return self._pair.stat().st_size // 16
+
+    def pieces(self) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+        """(num_pairs, 2) pairs and (num_pairs, num_scores) scores, some at a time."""
+        with self._pair.open("rb") as pair, self._score.open("rb") as score:
+            for start in range(0, self.length, _ROWS):
+                count = min(_ROWS, self.length - start)
+                pairs = np.fromfile(pair, np.int64, 2 * count).reshape(count, 2)
+                yield pairs, np.fromfile(score, self._dtype, self._width * count).reshape(count, self._width)
+
+
+def find_targets(comm: Communicator, dataset: Dataset, run: Run, folder: Path, count: int, threads: int) -> None:
+    """Find the best targets of vertices with the predictions of a run. Collective.
+
+    Args:
+        folder: the first rank reads the vertices in it, and writes the pairs to it, as :class:`FoundPairs`.
+        count: targets of each vertex.
+        threads: of this rank.
+
+    Raises:
+        CollectiveError: the run has no predictions of pairs, or the checkpoint that made them is gone.
+    """
+    with ExitStack() as held:
+        scorer = together(comm, lambda: held.enter_context(PairScorer.open(dataset, run, comm, threads)))
+        graph, given = together(comm, lambda: dataset.graph(scorer.links.graph)), None
+        if comm.rank == 0 and (folder / SOURCES).exists():
+            given = np.load(folder / SOURCES, mmap_mode="r", allow_pickle=False)
+        out = FoundPairs(folder, 1, scorer.vector.dtype)
+        if comm.rank == 0:
+            held.enter_context(out.written())
+        # No vertex has more targets.
+        for sources, target, score in best_targets(scorer, graph, given, min(count, graph.num_vertices)):
+            there = target >= 0
+            counts = there.sum(1)
+            out.add(np.stack([np.repeat(sources, counts), target[there]], 1), score[there], counts)
+
+
+def read_targets(folder: Path, count: int, dtype: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """(num_sources, count) targets and scores that :func:`find_targets` wrote, in memory; -1 and -inf for none."""
+    found = FoundPairs(folder, 1, dtype)
+    counts = np.fromfile(found.count, np.int64)
+    there = np.arange(count) < counts[:, None]
+    target, score = np.full(there.shape, -1, np.int64), np.full(there.shape, -np.inf, dtype)
+    pieces = list(found.pieces())
+    target[there] = np.concatenate([np.empty(0, np.int64), *(pairs[:, 1] for pairs, _ in pieces)])
+    score[there] = np.concatenate([np.empty(0, dtype), *(scores[:, 0] for _, scores in pieces)])
+    return target, score
+
+
+def best_targets(
+    scorer: PairScorer, graph: Graph, sources: NDArray[np.int64] | None, count: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
+    """The best targets of some vertices, on the first rank. Collective: every rank has to take all that it yields.
+
+    Each rank finds those of a range of every part of the sources, and sends them to the first one. The result has the
+    same bits on any number of ranks; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
+
+    Args:
+        sources: (num_sources,) int64, of which that of the first rank counts; None for all vertices.
+
+    Yields:
+        On the first rank, some sources in their order, (num_sources, count) their best targets, and the scores of
+        these; at least once. On others nothing.
+
+    Raises:
+        InputError: a source is not a vertex, or the decoder gives several scores.
+    """
+    comm, place = scorer.comm, scorer.decoder.place
+    stated = int(comm.gather_numbers([-1 if sources is None else len(sources)])[0, 0])
+    total, step = graph.num_vertices if stated < 0 else stated, _SOURCES * comm.size
+    for start in range(0, max(1, total), step):
+        some = np.arange(start, min(start + step, total))
+        if stated >= 0:
+            listed = place.empty((len(some),), torch.int64)
+            if comm.rank == 0 and sources is not None:
+                listed.copy_(place.from_numpy(np.array(sources[start : start + step], np.int64)))
+            comm.broadcast(listed, 0, Kind.PREDICTION)
+            some = as_array(listed)
+        # All ranks have the same sources, and see the same error.
+        scorer.check_vertices(some)
+        mine = some[slice(*split_range(len(some), comm.size, comm.rank))]
+        vertex, score = scorer.top(mine, count, linked_targets(graph, mine))
+        for rank in range(comm.size):
+            own = some[slice(*split_range(len(some), comm.size, rank))]
+            if rank == comm.rank == 0:
+                yield own, vertex, score
+            elif comm.rank == 0 and len(own):
+                yield own, *_received(scorer, rank, (len(own), count))
+            elif rank == comm.rank and len(own):
+                sent = [place.from_numpy(each) for each in (vertex, score)]
+                comm.wait([request for each in sent for request in comm.send(each, 0, Kind.PREDICTION)])
+
+
+def _received(scorer: PairScorer, rank: int, shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    comm, place = scorer.comm, scorer.decoder.place
+    vertex = place.lasting(shape, torch.int64)
+    score = place.lasting(shape, getattr(torch, scorer.vector.dtype.name))
+    comm.wait([request for each in (vertex, score) for request in comm.receive(each, rank)])
+    return as_array(vertex), as_array(score)
+
+
+def linked_targets(graph: Graph, sources: NDArray[np.int64]) -> Lists:
+    """The vertices to which edges lead from some vertices; reads all edges once, some at a time.
+
+    Args:
+        sources: (num_sources,) int64, any of them several times.
+    """
+    wanted, number = np.unique(sources, return_inverse=True)
+    # Most columns are not wanted: a small table says so at once, whatever the number of vertices.
+    may_be = np.zeros(_CELLS, np.bool_)
+    may_be[wanted % _CELLS] = True
+    parts = [np.empty((2, 0), np.int64)]
+    for block in range(graph.num_blocks if len(wanted) else 0):
+        columns = graph.columns(block)
+        for span in row_ranges(graph, block):
+            for start, stop in columns.ranges(_ENTRIES, int(span.pointers[0]), int(span.pointers[-1])):
+                column = columns.read(start, stop)
+                place = np.flatnonzero(may_be[column % _CELLS])
+                at = np.searchsorted(wanted, column[place])
+                found = wanted[np.minimum(at, len(wanted) - 1)] == column[place]
+                place, at = place[found], at[found]
+                # The row of an entry is the last one that begins at or before it; empty rows begin where others do.
+                row = span.first + np.searchsorted(span.pointers, start + place, "right") - 1
+                parts.append(np.stack([at, row]))
+    found = np.concatenate(parts, 1)
+    found = found[:, np.argsort(found[0], kind="stable")]
+    bounds = np.searchsorted(found[0], np.arange(len(wanted) + 1))
+    return Lists.of([found[1, bounds[each] : bounds[each + 1]] for each in number.tolist()])
