@@ -157,6 +157,22 @@ class EvenOwners:
 
 
 @dataclass(frozen=True)
+class RangeOwners:
+    """Ranks that own even ranges of numbers, of vertices or of pairs; see :func:`split_range`.
+
+    Attributes:
+        size: of the numbers, from 0.
+        num_ranks: of all.
+    """
+
+    size: int
+    num_ranks: int
+
+    def __getitem__(self, numbers: NDArray[np.int64], /) -> NDArray[np.int32]:
+        return range_of(self.size, self.num_ranks, numbers).astype(np.int32)
+
+
+@dataclass(frozen=True)
 class AnyNumbers:
     """Local numbers of any vertices, as a rehearsal has them; see :class:`LocalNumbers`."""
 

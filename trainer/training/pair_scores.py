@@ -19,7 +19,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.format.own_folder import own_folder
-from gnnloom.storage.matrix.ranges import range_of, split_range
+from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.runs.run import Run
@@ -31,7 +31,7 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.all_targets import top_targets
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.decoders.registry import decoder_kind
-from gnnloom.trainer.links.pair_rows import PairRows
+from gnnloom.trainer.links.pair_rows import PairRows, RangeOwners
 from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
@@ -204,21 +204,10 @@ class PairScorer(PairModel):
         rows, (num_vertices, dim) = self.decoder.place.from_numpy(self.vector), self.vectors.shape
         grid = ProcessGrid(self.comm, {"row": self.comm.size}, self.decoder.place)
         layout = Layout(grid, np.arange(*split_range(num_vertices, self.comm.size, self.comm.rank)), ("row",))
-        owners = EvenOwners(num_vertices, self.comm.size) if self.comm.size > 1 else None
+        owners = RangeOwners(num_vertices, self.comm.size) if self.comm.size > 1 else None
         return top_targets(
             AllTargets(PairRows(layout, dim, num_vertices, owners), rows, self.decoder), sources, count, known
         )
-
-
-@dataclass(frozen=True)
-class EvenOwners:
-    """Ranks that own even ranges of the vertices; see :class:`gnnloom.trainer.data.row_exchange.Owners`."""
-
-    num_vertices: int
-    size: int
-
-    def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
-        return range_of(self.num_vertices, self.size, vertices).astype(np.int32)
 
 
 def check_ranks(task: Task) -> None:

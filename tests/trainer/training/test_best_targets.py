@@ -14,9 +14,10 @@ from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.links.bilinear import Dot
+from gnnloom.trainer.links.pair_rows import RangeOwners
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.training import best_targets
-from gnnloom.trainer.training.pair_scores import EvenOwners, PairScorer
+from gnnloom.trainer.training.pair_scores import PairScorer
 from support.graphs import random_adjacency, store_graph
 from support.link_targets import NUM_VERTICES, made, whole
 from support.thread_ranks import on_thread_ranks
@@ -89,8 +90,8 @@ def test_no_sources_have_no_targets_on_any_rank(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize(("num_vertices", "size"), [(10, 3), (3, 5), (17, 4)])
-def test_even_owners_are_those_of_the_ranges(num_vertices: int, size: int) -> None:
-    owners = EvenOwners(num_vertices, size)
+def test_owners_of_ranges_are_those_of_the_ranges(num_vertices: int, size: int) -> None:
+    owners = RangeOwners(num_vertices, size)
     found = owners[np.arange(num_vertices)]
     for rank in range(size):
         start, stop = split_range(num_vertices, size, rank)

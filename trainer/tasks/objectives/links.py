@@ -12,7 +12,6 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
-from gnnloom.storage.matrix.ranges import range_of
 from gnnloom.storage.matrix.removal import entry_positions
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
@@ -28,6 +27,7 @@ from gnnloom.trainer.links.negatives import (
     UniformNegatives,
     make_negative_sampler,
 )
+from gnnloom.trainer.links.pair_rows import RangeOwners
 from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
 from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
@@ -275,7 +275,7 @@ class _TrainingEnds:
         layout, read = labels.placed_rows.layout, labels.read[TRAIN]
         comm, place = layout.grid.comm, layout.place
         rows = place.from_numpy(np.stack([read.target, read.source], 1))
-        owners = _ReadBy(num_pairs, comm.size) if comm.size > 1 else None
+        owners = RangeOwners(num_pairs, comm.size) if comm.size > 1 else None
         self._num_pairs = num_pairs
         self._exchange = RowExchange(comm, LocalNumbers.of(read.number), rows, owners, place)
 
@@ -285,14 +285,3 @@ class _TrainingEnds:
         wanted, where = np.unique(number, return_inverse=True)
         found: NDArray[np.int64] = as_array(self._exchange.fetch(wanted))[where, side]
         return found
-
-
-@dataclass(frozen=True)
-class _ReadBy:
-    """The rank that has read each training pair."""
-
-    num_pairs: int
-    num_ranks: int
-
-    def __getitem__(self, numbers: NDArray[np.int64], /) -> NDArray[np.int32]:
-        return range_of(self.num_pairs, self.num_ranks, numbers).astype(np.int32)
