@@ -179,7 +179,7 @@ bench-evaluation: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_evaluation.py --scale $(SCALE)
 
 # papers100M's shape from raw files to a trained model, in a control group of 8 GiB; SCALE=small (1/100) takes minutes and
-# 2 GB of disk. SCALE=quarter needs 35 GB of disk, half 70 and full 135.
+# 2 GB of disk. SCALE=quarter needs 50 GB of disk, half 100 and full 200.
 papers-shape: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/papers_shape.py --scale $(if $(filter file,$(origin SCALE)),small,$(SCALE))
 

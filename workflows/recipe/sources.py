@@ -139,7 +139,7 @@ class VerticesSection(_Section):
     format: str | None = option(
         None,
         "`files` has a row for each vertex, in order; `keyed` tables name the vertex in their first column. Needed if"
-        " there are other keys; without it, the data come along with the edges.",
+        " there are other keys than `store`; without it, the data come along with the edges.",
     )
     classes: int | None = option(
         None, "Number of synthetic classes; for other formats, the highest number of classes allowed.", kind=int

@@ -11,7 +11,7 @@ import pytest
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.recipe.stages import STAGES, find_workload
+from gnnloom.workflows.recipe.stages import STAGES, artifact_keys, find_workload
 from gnnloom.workflows.run.slurm import write_jobs
 
 GOOD = """\
@@ -194,6 +194,22 @@ def test_texts_and_lists_of_several_lines_do_not_shift_the_lines_of_errors(tmp_p
     # U+0085 ends no line in TOML, though it does in Python.
     with pytest.raises(InputError, match=r"line 10: \[train\] ranks"):
         read(tmp_path, GOOD.replace('name = "tiny"', 'name = "tiny"  # \x85').replace("ranks = 2", 'ranks = "2"'))
+
+
+def test_the_stored_type_of_features_changes_the_vertex_data_and_what_reads_them(tmp_path: Path) -> None:
+    keys = {}
+    for text in (GOOD, GOOD + '[vertices]\nstore = "float32"\n', GOOD + '[vertices]\nstore = "float16"\n'):
+        recipe = read(tmp_path, text)
+        keys[recipe.vertices.store, len(text)] = artifact_keys(recipe, 1 << 30)
+        assert read(tmp_path, recipe.to_toml()).vertices == recipe.vertices
+    default, whole, half = keys.values()
+    assert default == whole
+    assert {name for name in whole if whole[name] != half[name]} == {"vertices", "shards"}
+    # With an option of a format, that has to be named.
+    with pytest.raises(InputError, match="dim: the format is missing"):
+        read(tmp_path, GOOD + '[vertices]\nstore = "float16"\ndim = 3\n')
+    with pytest.raises(InputError, match=r"line 14: \[vertices\] store 'bfloat16': expected one of float32, float16"):
+        read(tmp_path, GOOD + '[vertices]\nstore = "bfloat16"\n')
 
 
 def test_a_recipe_without_training_stops_at_the_shards(tmp_path: Path) -> None:
