@@ -259,6 +259,22 @@ def num_column_ranges(nnz: int, num_rows: int) -> int:
     return 1 << (max(1, min(nnz // max(1, num_rows), _MOST_COLUMN_RANGES)).bit_length() - 1)
 
 
+#: A row with more entries is a hub: the gradient of its target score sums over so many columns that float32 sums, one
+#: after the other, would lose digits. They are added in float64 after every few columns.
+HUB_ENTRIES: Final = 1024
+#: See :func:`num_hub_columns`.
+_LEAST_HUB_COLUMNS: Final = 512
+_ENTRIES_PER_HUB: Final = 16
+
+
+def num_hub_columns(nnz: int, num_columns: int, num_hubs: int) -> int:
+    """Number of columns after which the sums of hubs are added in float64.
+
+    There are at least 16 entries for every hub that is visited, so that these visits take a few percent of the time.
+    """
+    return max(_LEAST_HUB_COLUMNS, _ENTRIES_PER_HUB * num_hubs * num_columns // max(1, nnz))
+
+
 #: See :func:`num_vector_ranges`.
 _MOST_VECTOR_RANGES: Final = 64
 _VECTOR_RANGE_ENTRIES: Final = 4096

@@ -15,17 +15,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import IntEnum
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.trainer.kernels.contract import (
+    HUB_ENTRIES,
     Attended,
     Progress,
     SoftmaxGradient,
     SoftmaxState,
     num_column_ranges,
+    num_hub_columns,
     num_vector_ranges,
 )
 from gnnloom.trainer.kernels.elementwise import add_in_order
@@ -67,6 +70,8 @@ class PatternSoftmax(ABC):
         else:
             num_ranges = num_column_ranges(pattern.nnz, pattern.num_rows)
             self._sweeps = {Sweep.COLUMNS: threads.balanced_ranges(self._column_indptr, num_ranges)}
+            self._hubs = np.flatnonzero(np.diff(self._indptr) > HUB_ENTRIES)
+            self._hub_columns = num_hub_columns(pattern.nnz, pattern.num_columns, len(self._hubs))
 
     @abstractmethod
     def _attend(
@@ -83,13 +88,21 @@ class PatternSoftmax(ABC):
 
     @abstractmethod
     def _sweep(
-        self, sweep: Sweep, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
+        self,
+        sweep: Sweep,
+        given: Attended,
+        gradient: SoftmaxGradient,
+        result: Attended,
+        ranges: list[RowRange],
+        of_hubs: Tensor | None = None,
     ) -> None:
         """Compute ranges of columns or rows.
 
         Args:
             result: one of its tensors gets the sums over each range, so it has a dimension more: ``target`` is
                 (len(ranges), num_rows, heads), or in dynamic attention ``source`` (len(ranges), heads, dim) float64.
+            of_hubs: (len(ranges), number of hubs, heads) float64, the sums over each range of target scores of hubs,
+                in place of those in ``result``; None in dynamic attention.
         """
 
     def accumulate(
@@ -121,15 +134,19 @@ class PatternSoftmax(ABC):
     ) -> None:
         # Several columns add to the same row: threads have parts of their own, which are summed in one order.
         ranges, step, of_target = self._sweeps[Sweep.COLUMNS], self._place.threads.num_threads, result.target
-        parts = self._place.empty((min(step, len(ranges)), *of_target.shape), of_target.dtype)
+        num_parts, shape = min(step, len(ranges)), (len(self._hubs), of_target.shape[1])
+        parts = self._place.empty((num_parts, *of_target.shape), of_target.dtype)
+        of_hubs, total = (self._place.zeros(size, torch.float64) for size in ((num_parts, *shape), shape))
         of_target.zero_()
         for start in range(0, len(ranges), step):
             some = ranges[start : start + step]
-            self._sweep(Sweep.COLUMNS, given, gradient, result._replace(target=parts[: len(some)]), some)
-            for part in parts[: len(some)]:
+            self._sweep(Sweep.COLUMNS, given, gradient, result._replace(target=parts[: len(some)]), some, of_hubs)
+            for part, of_hub in zip(parts[: len(some)], of_hubs, strict=False):
                 of_target += part
+                total += of_hub
             if progress is not None:
                 progress()
+        of_target[torch.from_numpy(self._hubs)] = total.to(of_target.dtype)
 
     def _dynamic_gradients(
         self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress

@@ -5,7 +5,7 @@ numba has no bfloat16: of values and gradients it gets the bits, and computes in
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -28,6 +28,9 @@ from gnnloom.trainer.place.threads import RowRange, Threads
 
 Dense = NDArray[Any]
 
+#: As in attention_types.h: the entries of a row or column whose sums are then added in float64, if it has more.
+_SEGMENT: Final = 512
+
 
 class _Arrays(NamedTuple):
     """An :class:`Attended` as arrays, and the slope of the LeakyReLU below 0, of the dtype of sums.
@@ -48,6 +51,20 @@ class _State(NamedTuple):
     total: Dense
     weighted: Dense
     output: Dense
+
+
+class _Hubs(NamedTuple):
+    """Rows with very many entries, and the sums over a range of columns of the gradients of their scores.
+
+    Attributes:
+        rows: (number of hubs,) int64.
+        sums: (number of hubs, heads) float64.
+        columns: number of columns after which the sums in float32 are added to these.
+    """
+
+    rows: NDArray[np.int64]
+    sums: Dense
+    columns: int
 
 
 class NumbaEdgeSoftmax(PatternSoftmax):
@@ -77,7 +94,13 @@ class NumbaEdgeSoftmax(PatternSoftmax):
                 progress()
 
     def _sweep(
-        self, sweep: Sweep, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
+        self,
+        sweep: Sweep,
+        given: Attended,
+        gradient: SoftmaxGradient,
+        result: Attended,
+        ranges: list[RowRange],
+        of_hubs: Tensor | None = None,
     ) -> None:
         numbers, output = as_array(gradient.rows), as_array(gradient.output)
         of_values, of_source, of_target = (as_array(tensor) for tensor in result)
@@ -85,9 +108,11 @@ class NumbaEdgeSoftmax(PatternSoftmax):
 
         def kernel(start: int, stop: int) -> None:
             number, by_column = parts[start], (self._column_indptr, self._rows)
-            if sweep is Sweep.COLUMNS:
+            if of_hubs is not None:
                 attended = self._arrays(given._replace(target=gradient.rows))
-                _column_gradients(*by_column, attended, output, of_values, of_source, of_target[number], start, stop)
+                hubs = _Hubs(self._hubs, as_array(of_hubs[number]), self._hub_columns)
+                results = of_values, of_source, of_target[number]
+                _column_gradients(*by_column, attended, output, *results, hubs, start, stop)
                 return
             attended, part = self._arrays(given), of_source[number]
             if sweep is Sweep.DYNAMIC_COLUMNS:
@@ -146,6 +171,23 @@ def _scaled(row: Dense, factor: Any, out: Dense) -> None:
 
 
 @njit(cache=True, nogil=True)
+def _carry(whole: Dense, sums: Dense) -> None:
+    """Add the sums of a segment, (heads, n), to those of a whole row or column, and clear them."""
+    for head in range(sums.shape[0]):
+        for each in range(sums.shape[1]):
+            whole[head, each] += sums[head, each]
+            sums[head, each] = 0
+
+
+@njit(cache=True, nogil=True)
+def _settle(whole: Dense, sums: Dense) -> None:
+    """Add the sums of the last segment, round, and clear the sums of the whole."""
+    _carry(whole, sums)
+    sums[:] = whole
+    whole[:] = 0
+
+
+@njit(cache=True, nogil=True)
 def _finish(sums: Dense, total: Any, weighted: Dense, output: Dense, row: int) -> None:
     """Write the weighted sums of a row, divided by the totals if there is an output."""
     for head in range(sums.shape[0]):
@@ -172,34 +214,45 @@ def _accumulate(
     maximum, total, weighted, output = state
     heads, dim = values.shape[1], values.shape[2]
     sums, factor = np.empty((heads, dim), total.dtype), np.empty(heads, total.dtype)
+    weights = np.empty((heads, 1), total.dtype)
+    whole_sums, whole_weights = np.zeros((heads, dim)), np.zeros((heads, 1))
     # Threads have disjoint ranges of rows and write only these rows of the state, so they need no lock.
     for row in range(start, stop):
         # First the maximum over the row's scores, so that no exponential overflows; sums of earlier patterns are
         # scaled down to the new maximum. exp(-inf) = 0 covers a row whose columns are the first. This pass reads one
         # score per edge and head; a maximum that grew in the loop below would scale a whole row at every change.
+        first, last = indptr[row], indptr[row + 1]
+        is_long = last - first > _SEGMENT
         for head in range(heads):
             if begins:
                 maximum[row, head], total[row, head] = -np.inf, 0
             before = maximum[row, head]
-            for entry in range(indptr[row], indptr[row + 1]):
+            for entry in range(first, last):
                 score = source[indices[entry], head] + target[row, head]
                 maximum[row, head] = max(maximum[row, head], _leaky(score, score, slope))
             # Infinities of the same sign have no difference.
             factor[head] = 1 if before == maximum[row, head] else np.exp(before - maximum[row, head])
-            total[row, head] *= factor[head]
+            weights[head, 0] = total[row, head] * factor[head]
         if begins:
             sums[:] = 0
         else:
             _scaled(weighted[row], factor, sums)
         # Then the sums, edge by edge: a column's values of all heads are contiguous, and are fetched once.
-        for entry in range(indptr[row], indptr[row + 1]):
+        for entry in range(first, last):
+            if is_long and (entry - first) % _SEGMENT == 0:
+                _carry(whole_sums, sums)
+                _carry(whole_weights, weights)
             column = indices[entry]
             for head in range(heads):
                 score = source[column, head] + target[row, head]
                 weight = np.exp(_leaky(score, score, slope) - maximum[row, head])
-                total[row, head] += weight
+                weights[head, 0] += weight
                 for each in range(dim):
                     sums[head, each] += weight * widened(values[column, head, each])
+        if is_long:
+            _settle(whole_sums, sums)
+            _settle(whole_weights, weights)
+        total[row] = weights[:, 0]
         _finish(sums, total[row], weighted, output, row)
 
 
@@ -212,18 +265,26 @@ def _column_gradients(
     of_values: Dense,
     of_source: Dense,
     of_target: Dense,
+    hubs: _Hubs,
     start: int,
     stop: int,
 ) -> None:
     values, source, target, slope = attended
     heads, dim = values.shape[1], values.shape[2]
-    sums = np.empty((heads, dim), of_source.dtype)
+    sums, scores = np.empty((heads, dim), of_source.dtype), np.empty((heads, 1), of_source.dtype)
+    whole_sums, whole_scores = np.zeros((heads, dim)), np.zeros((heads, 1))
     of_target[:] = 0
+    hubs.sums[:] = 0
     # Columns belong to one thread each, and ``of_target`` to the range, so no two threads add to the same element.
     for column in range(start, stop):
+        first, last = column_indptr[column], column_indptr[column + 1]
+        is_long = last - first > _SEGMENT
         sums[:] = 0
-        of_source[column] = 0
-        for entry in range(column_indptr[column], column_indptr[column + 1]):
+        scores[:] = 0
+        for entry in range(first, last):
+            if is_long and (entry - first) % _SEGMENT == 0:
+                _carry(whole_sums, sums)
+                _carry(whole_scores, scores)
             row = rows[entry]
             for head in range(heads):
                 score = source[column, head] + target[row, 0, head]
@@ -238,11 +299,19 @@ def _column_gradients(
                 # The derivative of a softmax: weight times (gradient of the weight - the same sum over all edges of
                 # the row, weighted).
                 of_score = _leaky(weight * of_weight, score, slope)
-                of_source[column, head] += of_score
+                scores[head, 0] += of_score
                 of_target[row, head] += of_score
+        if is_long:
+            _settle(whole_sums, sums)
+            _settle(whole_scores, scores)
+        of_source[column] = scores[:, 0]
         for head in range(heads):
             for each in range(dim):
                 of_values[column, head, each] = narrowed(sums[head, each], of_values[column, head, each])
+        if column + 1 == stop or (column + 1 - start) % hubs.columns == 0:
+            for hub in range(len(hubs.rows)):
+                hubs.sums[hub] += of_target[hubs.rows[hub]]
+                of_target[hubs.rows[hub]] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -269,29 +338,40 @@ def _accumulate_dynamic(
     maximum, total, weighted, output = state
     heads, dim = values.shape[1], values.shape[2]
     sums, factor = np.empty((heads, dim), total.dtype), np.empty(heads, total.dtype)
+    weights = np.empty((heads, 1), total.dtype)
+    whole_sums, whole_weights = np.zeros((heads, dim)), np.zeros((heads, 1))
     for row in range(start, stop):
+        first, last = indptr[row], indptr[row + 1]
+        is_long = last - first > _SEGMENT
         for head in range(heads):
             if begins:
                 maximum[row, head], total[row, head] = -np.inf, 0
             before = maximum[row, head]
-            for entry in range(indptr[row], indptr[row + 1]):
+            for entry in range(first, last):
                 score = _dynamic_score(values[indices[entry], head], target[row, head], vector[head], slope)
                 maximum[row, head] = max(maximum[row, head], score)
             factor[head] = 1 if before == maximum[row, head] else np.exp(before - maximum[row, head])
-            total[row, head] *= factor[head]
+            weights[head, 0] = total[row, head] * factor[head]
         if begins:
             sums[:] = 0
         else:
             _scaled(weighted[row], factor, sums)
-        for entry in range(indptr[row], indptr[row + 1]):
+        for entry in range(first, last):
+            if is_long and (entry - first) % _SEGMENT == 0:
+                _carry(whole_sums, sums)
+                _carry(whole_weights, weights)
             column = indices[entry]
             for head in range(heads):
                 # Computed again, as a row with many entries would need memory for all of their scores.
                 score = _dynamic_score(values[column, head], target[row, head], vector[head], slope)
                 weight = np.exp(score - maximum[row, head])
-                total[row, head] += weight
+                weights[head, 0] += weight
                 for each in range(dim):
                     sums[head, each] += weight * widened(values[column, head, each])
+        if is_long:
+            _settle(whole_sums, sums)
+            _settle(whole_weights, weights)
+        total[row] = weights[:, 0]
         _finish(sums, total[row], weighted, output, row)
 
 
@@ -330,17 +410,26 @@ def _dynamic_columns(
     values, vector, target, slope = attended
     heads, dim = values.shape[1], values.shape[2]
     sums, slopes = np.empty((heads, dim), vector.dtype), np.empty((heads, dim), vector.dtype)
+    whole_sums, whole_slopes = np.zeros((heads, dim)), np.zeros((heads, dim))
     of_vector[:] = 0
     for column in range(start, stop):
+        first, last = column_indptr[column], column_indptr[column + 1]
+        is_long = last - first > _SEGMENT
         sums[:] = 0
         slopes[:] = 0
-        for entry in range(column_indptr[column], column_indptr[column + 1]):
+        for entry in range(first, last):
+            if is_long and (entry - first) % _SEGMENT == 0:
+                _carry(whole_sums, sums)
+                _carry(whole_slopes, slopes)
             row = rows[entry]
             for head in range(heads):
                 gradient, given = output[row, head], (vector[head], slope, numbers[row, :, head])
                 weight = _add_slopes(values[column, head], target[row, head], *given, gradient, slopes[head])
                 for each in range(dim):
                     sums[head, each] += weight * widened(gradient[each])
+        if is_long:
+            _settle(whole_sums, sums)
+            _settle(whole_slopes, slopes)
         for head in range(heads):
             for each in range(dim):
                 found = sums[head, each] + vector[head, each] * slopes[head, each]
@@ -362,14 +451,20 @@ def _dynamic_rows(
 ) -> None:
     values, vector, target, slope = attended
     heads, dim = values.shape[1], values.shape[2]
-    slopes = np.empty((heads, dim), vector.dtype)
+    slopes, whole_slopes = np.empty((heads, dim), vector.dtype), np.zeros((heads, dim))
     of_vector[:] = 0
     for row in range(start, stop):
+        first, last = indptr[row], indptr[row + 1]
+        is_long = last - first > _SEGMENT
         slopes[:] = 0
-        for entry in range(indptr[row], indptr[row + 1]):
+        for entry in range(first, last):
+            if is_long and (entry - first) % _SEGMENT == 0:
+                _carry(whole_slopes, slopes)
             for head in range(heads):
                 gradient, given = output[row, head], (vector[head], slope, numbers[row, :, head])
                 _add_slopes(values[indices[entry], head], target[row, head], *given, gradient, slopes[head])
+        if is_long:
+            _settle(whole_slopes, slopes)
         for head in range(heads):
             for each in range(dim):
                 # LeakyReLU(u) is its slope times u = z + t: the parts of z and t are added by column and by row.

@@ -7,7 +7,7 @@ over contiguous columns, and the compiler vectorizes them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from gnnloom.trainer.place.arrays import array_dtype, as_array, sum_dtype
 from gnnloom.trainer.place.threads import Threads
 
 Dense = NDArray[Any]
+
+#: As in spmm_types.h: the entries of a row whose float32 sums are then added in float64, if it has more.
+_SEGMENT: Final = 1024
 
 
 class NumbaSparseProduct(RowsProduct):
@@ -77,26 +80,39 @@ def _multiply_pattern(
 ) -> None:
     """Rows ``start`` to ``stop`` of the list, of a product with a pattern, whose nonzeros are ones."""
     dim = dense.shape[1]
-    # Every call has its own scratch row, so threads share nothing that they write.
-    total = np.empty(dim, dense.dtype)
+    # Every call has its own scratch rows, so threads share nothing that they write.
+    total, whole = np.empty(dim, dense.dtype), np.empty(dim)
     for listed in range(start, stop):
-        total[:] = 0
-        position, last = begin[listed], end[listed]
-        # Four rows of the dense matrix at a time: their cache misses overlap, and the scratch row is read and written
-        # once for the four. The grouping of the sums is part of the result, and the same in C; changing it changes the
-        # last bits.
-        while position + 4 <= last:
-            first, second = dense[indices[position]], dense[indices[position + 1]]
-            third, fourth = dense[indices[position + 2]], dense[indices[position + 3]]
-            for column in range(dim):
-                total[column] += (first[column] + second[column]) + (third[column] + fourth[column])
-            position += 4
-        while position < last:
-            only = dense[indices[position]]
-            for column in range(dim):
-                total[column] += only[column]
-            position += 1
+        first, last = begin[listed], end[listed]
+        if last - first <= _SEGMENT or dense.itemsize == 8:
+            _sum_pattern(first, last, indices, dense, total)
+        else:
+            whole[:] = 0
+            for position in range(first, last, _SEGMENT):
+                _sum_pattern(position, min(position + _SEGMENT, last), indices, dense, total)
+                whole += total
+            total[:] = whole
         _store_row(total, row_scale, out, accumulate, target[listed] if len(target) else listed)
+
+
+@njit(cache=True, nogil=True)
+def _sum_pattern(position: int, last: int, indices: NDArray[Any], dense: Dense, total: Dense) -> None:
+    """Sum the dense rows of some nonzeros."""
+    total[:] = 0
+    # Four rows of the dense matrix at a time: their cache misses overlap, and the scratch row is read and written once
+    # for the four. The grouping of the sums is part of the result, and the same in C; changing it changes the last
+    # bits.
+    while position + 4 <= last:
+        first, second = dense[indices[position]], dense[indices[position + 1]]
+        third, fourth = dense[indices[position + 2]], dense[indices[position + 3]]
+        for column in range(len(total)):
+            total[column] += (first[column] + second[column]) + (third[column] + fourth[column])
+        position += 4
+    while position < last:
+        only = dense[indices[position]]
+        for column in range(len(total)):
+            total[column] += only[column]
+        position += 1
 
 
 @njit(cache=True, nogil=True)
@@ -115,22 +131,35 @@ def _multiply_weighted(
 ) -> None:
     """Rows ``start`` to ``stop`` of the list, of a product with a weighted matrix."""
     dim = dense.shape[1]
-    total = np.empty(dim, dense.dtype)
+    total, whole = np.empty(dim, dense.dtype), np.empty(dim)
     for listed in range(start, stop):
-        total[:] = 0
-        position, last = begin[listed], end[listed]
-        # Two rows at a time here, as every nonzero also loads its weight.
-        while position + 2 <= last:
-            first, second = dense[indices[position]], dense[indices[position + 1]]
-            first_weight, second_weight = data[position], data[position + 1]
-            for column in range(dim):
-                total[column] += first_weight * first[column] + second_weight * second[column]
-            position += 2
-        if position < last:
-            only, weight = dense[indices[position]], data[position]
-            for column in range(dim):
-                total[column] += weight * only[column]
+        first, last = begin[listed], end[listed]
+        if last - first <= _SEGMENT or dense.itemsize == 8:
+            _sum_weighted(first, last, indices, data, dense, total)
+        else:
+            whole[:] = 0
+            for position in range(first, last, _SEGMENT):
+                _sum_weighted(position, min(position + _SEGMENT, last), indices, data, dense, total)
+                whole += total
+            total[:] = whole
         _store_row(total, row_scale, out, accumulate, target[listed] if len(target) else listed)
+
+
+@njit(cache=True, nogil=True)
+def _sum_weighted(position: int, last: int, indices: NDArray[Any], data: Dense, dense: Dense, total: Dense) -> None:
+    """Sum the dense rows of some nonzeros times their weights."""
+    total[:] = 0
+    # Two rows at a time here, as every nonzero also loads its weight.
+    while position + 2 <= last:
+        first, second = dense[indices[position]], dense[indices[position + 1]]
+        first_weight, second_weight = data[position], data[position + 1]
+        for column in range(len(total)):
+            total[column] += first_weight * first[column] + second_weight * second[column]
+        position += 2
+    if position < last:
+        only, weight = dense[indices[position]], data[position]
+        for column in range(len(total)):
+            total[column] += weight * only[column]
 
 
 @njit(cache=True, nogil=True)

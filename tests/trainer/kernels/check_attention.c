@@ -8,7 +8,9 @@
 
 #include "../../../trainer/kernels/c/attention.h"
 
-enum { ROWS = 7, COLUMNS = 90 };
+/* Few rows, whose sums are formed at once, or rows or columns whose sums are formed in segments. */
+enum { MOST_ROWS = 1400, MOST_COLUMNS = 1400 };
+static int64_t num_rows, num_columns;
 
 int32_t gnnloom_best_instruction_set(void);
 int32_t gnnloom_attend(const struct gnnloom_attention *given, const int64_t *bounds, int64_t num_ranges,
@@ -61,7 +63,7 @@ static void *random_array(int64_t length, int32_t dtype) {
 
 /* A pattern with empty rows, and ids of either width; the same pattern by columns. */
 struct pattern {
-    int64_t offsets[ROWS + 1], column_offsets[COLUMNS + 1];
+    int64_t offsets[MOST_ROWS + 1], column_offsets[MOST_COLUMNS + 1];
     void *columns, *rows;
     int64_t entries;
 };
@@ -74,21 +76,21 @@ static void put(void *ids, int64_t at, int64_t id, int wide) {
 }
 
 static struct pattern random_pattern(int wide) {
-    static char dense[ROWS][COLUMNS];
+    static char dense[MOST_ROWS][MOST_COLUMNS];
     struct pattern pattern = {{0}, {0}, NULL, NULL, 0};
-    for (int row = 0; row < ROWS; row++)
-        for (int column = 0; column < COLUMNS; column++)
+    for (int row = 0; row < num_rows; row++)
+        for (int column = 0; column < num_columns; column++)
             pattern.entries += dense[row][column] = row % 3 != 1 && random_below(4) < 3;
     const size_t bytes = (size_t)pattern.entries * (wide ? 8 : 4);
     pattern.columns = malloc(bytes), pattern.rows = malloc(bytes);
     int64_t at = 0;
-    for (int row = 0; row < ROWS; pattern.offsets[++row] = at)
-        for (int column = 0; column < COLUMNS; column++)
+    for (int row = 0; row < num_rows; pattern.offsets[++row] = at)
+        for (int column = 0; column < num_columns; column++)
             if (dense[row][column])
                 put(pattern.columns, at++, column, wide);
     at = 0;
-    for (int column = 0; column < COLUMNS; pattern.column_offsets[++column] = at)
-        for (int row = 0; row < ROWS; row++)
+    for (int column = 0; column < num_columns; pattern.column_offsets[++column] = at)
+        for (int row = 0; row < num_rows; row++)
             if (dense[row][column])
                 put(pattern.rows, at++, row, wide);
     return pattern;
@@ -106,10 +108,10 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t 
     const int32_t sums = sums_of(dtype);
     const double eps = dtype == GNNLOOM_BFLOAT16 ? 1.0 / 64 : 1e-4, slope = 0.25;
     const struct pattern pattern = random_pattern(wide);
-    void *values = random_array(COLUMNS * heads * dim, dtype), *source = random_array(COLUMNS * heads, sums);
-    void *target = random_array(ROWS * heads, sums), *output = random_array(ROWS * heads * dim, dtype);
-    void *maximum = random_array(ROWS * heads, sums), *total = random_array(ROWS * heads, sums);
-    void *weighted = random_array(ROWS * heads * dim, sums);
+    void *values = random_array(num_columns * heads * dim, dtype), *source = random_array(num_columns * heads, sums);
+    void *target = random_array(num_rows * heads, sums), *output = random_array(num_rows * heads * dim, dtype);
+    void *maximum = random_array(num_rows * heads, sums), *total = random_array(num_rows * heads, sums);
+    void *weighted = random_array(num_rows * heads * dim, sums);
     struct gnnloom_attention given = {.offsets = pattern.offsets,
                                       .ids = pattern.columns,
                                       .values = values,
@@ -119,7 +121,7 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t 
                                       .total = total,
                                       .weighted = weighted,
                                       .num_entries = pattern.entries,
-                                      .num_rows = ROWS,
+                                      .num_rows = num_rows,
                                       .heads = heads,
                                       .dim = dim,
                                       .slope = slope,
@@ -127,13 +129,13 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t 
                                       .dtype = dtype,
                                       .wide_ids = wide,
                                       .begins = 1};
-    const int64_t bounds[] = {0, 1, ROWS}, column_bounds[] = {0, COLUMNS / 2, COLUMNS};
+    const int64_t bounds[] = {0, 1, num_rows}, column_bounds[] = {0, num_columns / 2, num_columns};
     int wrong = 0;
     /* The same entries twice, once as the first and once as the last ones: weights halve, and sums stay. */
     wrong |= !gnnloom_attend(&given, bounds, 2, instruction_set, NULL, 1);
     given.begins = 0, given.output = output;
     wrong |= !gnnloom_attend(&given, bounds, 2, instruction_set, NULL, 1);
-    for (int64_t row = 0; row < ROWS; row++)
+    for (int64_t row = 0; row < num_rows; row++)
         for (int64_t at = 0; at < heads * dim; at++) {
             double sum = 0, weights = 0;
             for (int64_t entry = pattern.offsets[row]; entry < pattern.offsets[row + 1]; entry++) {
@@ -147,13 +149,18 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t 
             wrong |= far(get(output, row * heads * dim + at, dtype), weights > 0 ? sum / weights : 0, eps);
         }
     /* Gradients with given maxima and totals: 0 and 1. */
-    void *rows = random_array(ROWS * 4 * heads, sums), *gradient = random_array(ROWS * heads * dim, dtype);
-    void *of_values = random_array(COLUMNS * heads * dim, dtype), *of_source = random_array(COLUMNS * heads, sums);
-    void *of_target = random_array(2 * ROWS * heads, sums);
+    void *rows = random_array(num_rows * 4 * heads, sums), *gradient = random_array(num_rows * heads * dim, dtype);
+    void *of_values = random_array(num_columns * heads * dim, dtype),
+         *of_source = random_array(num_columns * heads, sums);
+    void *of_target = random_array(2 * num_rows * heads, sums);
     given.offsets = pattern.column_offsets, given.ids = pattern.rows, given.target = rows, given.gradient = gradient;
     given.of_values = of_values, given.of_source = of_source, given.of_target = of_target;
     given.step = GNNLOOM_COLUMNS;
-    for (int64_t at = 0; at < ROWS * heads; at++)
+    /* The sums of one row are added apart, after every few columns. */
+    const int64_t hub = num_rows - 1;
+    double *of_hub = malloc((size_t)(2 * heads) * sizeof *of_hub);
+    given.hubs = &hub, given.num_hubs = 1, given.of_hubs = of_hub, given.hub_columns = 16;
+    for (int64_t at = 0; at < num_rows * heads; at++)
         for (int64_t which = 1; which < 3; which++) {
             const int64_t place = (at / heads * 4 + which) * heads + at % heads;
             if (sums == GNNLOOM_FLOAT64)
@@ -162,8 +169,8 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t 
                 ((float *)rows)[place] = which == 1 ? 4 : 1;
         }
     wrong |= !gnnloom_attend(&given, column_bounds, 2, instruction_set, NULL, 1);
-    double *of_rows = calloc((size_t)(ROWS * heads), sizeof *of_rows);
-    for (int64_t column = 0; column < COLUMNS; column++)
+    double *of_rows = calloc((size_t)(num_rows * heads), sizeof *of_rows);
+    for (int64_t column = 0; column < num_columns; column++)
         for (int64_t head = 0; head < heads; head++) {
             double of_score = 0;
             for (int64_t entry = pattern.column_offsets[column]; entry < pattern.column_offsets[column + 1]; entry++) {
@@ -180,11 +187,17 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t 
             }
             wrong |= far(get(of_source, column * heads + head, sums), of_score, 1e-3);
         }
-    for (int64_t at = 0; at < ROWS * heads; at++)
-        wrong |= far(get(of_target, at, sums) + get(of_target, ROWS * heads + at, sums), of_rows[at], 1e-3);
+    for (int64_t at = 0; at < num_rows * heads; at++) {
+        double found = get(of_target, at, sums) + get(of_target, num_rows * heads + at, sums);
+        if (at >= hub * heads) {
+            wrong |= found != 0;
+            found = of_hub[at - hub * heads] + of_hub[at - hub * heads + heads];
+        }
+        wrong |= far(found, of_rows[at], 1e-3);
+    }
     /* Scores of heads, and what they give back. */
-    const int64_t chunk[] = {0, 1, (COLUMNS + 63) / 64};
-    void *vector = random_array(heads * dim, sums), *partial = random_array(2 * 2 * heads * dim, sums);
+    const int64_t chunk[] = {0, 1, (num_columns + 63) / 64};
+    void *vector = random_array(heads * dim, sums), *partial = random_array(chunk[2] * 2 * heads * dim, sums);
     struct gnnloom_heads over = {.first = values,
                                  .second = vector,
                                  .other = vector,
@@ -192,8 +205,8 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t 
                                  .other_sums = of_target,
                                  .gradient = of_values,
                                  .partial = partial,
-                                 .num_rows = COLUMNS,
-                                 .num_others = ROWS,
+                                 .num_rows = num_columns,
+                                 .num_others = num_rows,
                                  .heads = heads,
                                  .dim = dim,
                                  .chunk = 64,
@@ -201,7 +214,7 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t 
                                  .dtype = dtype,
                                  .vectors = 1};
     gnnloom_heads(&over, chunk, 2, instruction_set, NULL, 1);
-    for (int64_t at = 0; at < COLUMNS * heads; at++) {
+    for (int64_t at = 0; at < num_columns * heads; at++) {
         double dot = 0;
         for (int64_t d = 0; d < dim; d++)
             dot += get(values, at * dim + d, dtype) * get(vector, at % heads * dim + d, sums);
@@ -211,7 +224,7 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t 
     gnnloom_heads(&over, chunk, 2, instruction_set, NULL, 1);
     void *arrays[] = {pattern.columns, pattern.rows, values,   source, target,   output,
                       maximum,         total,        weighted, rows,   gradient, of_values,
-                      of_source,       of_target,    of_rows,  vector, partial};
+                      of_source,       of_target,    of_rows,  vector, partial,  of_hub};
     for (size_t at = 0; at < sizeof arrays / sizeof *arrays; at++)
         free(arrays[at]);
     return wrong;
@@ -240,15 +253,16 @@ static int check_v2(int32_t instruction_set, int32_t dtype, int64_t heads, int64
     /* Scores are sums over the features, whose rounding errors the exponential function multiplies. */
     const double eps = dtype == GNNLOOM_BFLOAT16 ? 1.0 / 64 : 1e-3, slope = 0.25;
     const struct pattern pattern = random_pattern(wide);
-    void *values = random_array(COLUMNS * heads * dim, dtype), *vector = random_array(heads * dim, sums);
-    void *target = random_array(ROWS * heads * dim, dtype), *output = random_array(ROWS * heads * dim, dtype);
-    void *maximum = random_array(ROWS * heads, sums), *total = random_array(ROWS * heads, sums);
-    void *weighted = random_array(ROWS * heads * dim, sums), *numbers = random_array(ROWS * 3 * heads, sums);
-    void *gradient = random_array(ROWS * heads * dim, dtype), *of_values = random_array(COLUMNS * heads * dim, dtype);
-    void *of_target = random_array(ROWS * heads * dim, dtype);
+    void *values = random_array(num_columns * heads * dim, dtype), *vector = random_array(heads * dim, sums);
+    void *target = random_array(num_rows * heads * dim, dtype), *output = random_array(num_rows * heads * dim, dtype);
+    void *maximum = random_array(num_rows * heads, sums), *total = random_array(num_rows * heads, sums);
+    void *weighted = random_array(num_rows * heads * dim, sums), *numbers = random_array(num_rows * 3 * heads, sums);
+    void *gradient = random_array(num_rows * heads * dim, dtype),
+         *of_values = random_array(num_columns * heads * dim, dtype);
+    void *of_target = random_array(num_rows * heads * dim, dtype);
     double *of_vector = malloc((size_t)(2 * heads * dim) * sizeof *of_vector);
-    double *wanted_values = calloc((size_t)(COLUMNS * heads * dim), sizeof *wanted_values);
-    double *wanted_target = calloc((size_t)(ROWS * heads * dim), sizeof *wanted_target);
+    double *wanted_values = calloc((size_t)(num_columns * heads * dim), sizeof *wanted_values);
+    double *wanted_target = calloc((size_t)(num_rows * heads * dim), sizeof *wanted_target);
     double *wanted_vector = calloc((size_t)(heads * dim), sizeof *wanted_vector);
     struct gnnloom_attention given = {.offsets = pattern.offsets,
                                       .ids = pattern.columns,
@@ -264,7 +278,7 @@ static int check_v2(int32_t instruction_set, int32_t dtype, int64_t heads, int64
                                       .of_source = of_vector,
                                       .of_target = of_target,
                                       .num_entries = pattern.entries,
-                                      .num_rows = ROWS,
+                                      .num_rows = num_rows,
                                       .heads = heads,
                                       .dim = dim,
                                       .slope = slope,
@@ -272,14 +286,14 @@ static int check_v2(int32_t instruction_set, int32_t dtype, int64_t heads, int64
                                       .dtype = dtype,
                                       .wide_ids = wide,
                                       .begins = 1};
-    const int64_t bounds[] = {0, 1, ROWS}, column_bounds[] = {0, COLUMNS / 2, COLUMNS};
+    const int64_t bounds[] = {0, 1, num_rows}, column_bounds[] = {0, num_columns / 2, num_columns};
     int wrong = 0;
     /* The same entries twice, once as the first and once as the last ones: weights halve, and sums stay. */
     wrong |= !gnnloom_attend(&given, bounds, 2, instruction_set, NULL, 1);
     given.begins = 0, given.output = output;
     wrong |= !gnnloom_attend(&given, bounds, 2, instruction_set, NULL, 1);
     double *scores = malloc((size_t)pattern.entries * sizeof *scores);
-    for (int64_t row = 0; row < ROWS; row++)
+    for (int64_t row = 0; row < num_rows; row++)
         for (int64_t head = 0; head < heads; head++) {
             const int64_t begin = pattern.offsets[row], end = pattern.offsets[row + 1];
             double highest = 0, weights = 0;
@@ -300,7 +314,7 @@ static int check_v2(int32_t instruction_set, int32_t dtype, int64_t heads, int64
             }
         }
     /* Gradients with the maxima that were found, but other totals and sums along the features. */
-    for (int64_t at = 0; at < ROWS * heads; at++) {
+    for (int64_t at = 0; at < num_rows * heads; at++) {
         const int64_t place = at / heads * 3 * heads + at % heads;
         if (sums == GNNLOOM_FLOAT64)
             ((double *)numbers)[place] = ((double *)maximum)[at];
@@ -316,7 +330,7 @@ static int check_v2(int32_t instruction_set, int32_t dtype, int64_t heads, int64
     /* Both passes give the gradient of the vectors in part. */
     for (int64_t at = 0; at < heads * dim; at++)
         wanted_vector[at] -= of_vector[at] + of_vector[heads * dim + at];
-    for (int64_t column = 0; column < COLUMNS; column++)
+    for (int64_t column = 0; column < num_columns; column++)
         for (int64_t entry = pattern.column_offsets[column]; entry < pattern.column_offsets[column + 1]; entry++)
             for (int64_t head = 0; head < heads; head++) {
                 const int64_t row = id_at(pattern.rows, entry, wide), at = row * 3 * heads + head;
@@ -336,13 +350,13 @@ static int check_v2(int32_t instruction_set, int32_t dtype, int64_t heads, int64
                 }
             }
     double largest = 1;
-    for (int64_t at = 0; at < COLUMNS * heads * dim; at++)
+    for (int64_t at = 0; at < num_columns * heads * dim; at++)
         largest = fmax(largest, fabs(wanted_values[at]));
-    for (int64_t at = 0; at < ROWS * heads * dim; at++)
+    for (int64_t at = 0; at < num_rows * heads * dim; at++)
         largest = fmax(largest, fabs(wanted_target[at]));
-    for (int64_t at = 0; at < COLUMNS * heads * dim; at++)
+    for (int64_t at = 0; at < num_columns * heads * dim; at++)
         wrong |= far(get(of_values, at, dtype) / largest, wanted_values[at] / largest, eps);
-    for (int64_t at = 0; at < ROWS * heads * dim; at++)
+    for (int64_t at = 0; at < num_rows * heads * dim; at++)
         wrong |= far(get(of_target, at, dtype) / largest, wanted_target[at] / largest, eps);
     for (int64_t at = 0; at < heads * dim; at++)
         wrong |= far(wanted_vector[at] / largest, 0, 10 * eps);
@@ -354,19 +368,31 @@ static int check_v2(int32_t instruction_set, int32_t dtype, int64_t heads, int64
     return wrong;
 }
 
+static int check_both(int32_t instruction_set, int32_t dtype, int64_t heads, int64_t dim, int wide) {
+    return check(instruction_set, dtype, heads, dim, wide) | check_v2(instruction_set, dtype, heads, dim, wide);
+}
+
 int main(void) {
     static const int64_t widths[] = {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 32, 47, 64, 70, 130};
     int checks = 0, failures = 0;
     for (int32_t set = gnnloom_best_instruction_set(); set <= 2; set++)
         for (int32_t dtype = GNNLOOM_FLOAT32; dtype <= GNNLOOM_BFLOAT16; dtype++)
             for (int64_t heads = 1; heads <= 10; heads++)
-                for (size_t width = 0; width < sizeof widths / sizeof *widths; width++, checks++)
-                    if (check(set, dtype, heads, widths[width], checks % 2) |
-                        check_v2(set, dtype, heads, widths[width], checks % 2)) {
+                for (size_t width = 0; width < sizeof widths / sizeof *widths; width++, checks++) {
+                    num_rows = 7, num_columns = 90;
+                    int wrong = check_both(set, dtype, heads, widths[width], checks % 2);
+                    if (checks % 7 == 0) {
+                        num_rows = 3, num_columns = MOST_COLUMNS;
+                        wrong |= check_both(set, dtype, heads, widths[width], checks % 2);
+                        num_rows = MOST_ROWS, num_columns = 3;
+                        wrong |= check_both(set, dtype, heads, widths[width], checks % 2);
+                    }
+                    if (wrong) {
                         failures++;
                         printf("instruction set %d, dtype %d, %d heads of %d: wrong\n", (int)set, (int)dtype,
                                (int)heads, (int)widths[width]);
                     }
+                }
     printf("%d patterns, %d wrong\n", checks, failures);
     return failures || checks == 0;
 }

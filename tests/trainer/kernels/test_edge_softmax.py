@@ -237,6 +237,43 @@ def test_scores_that_are_not_finite_do_not_pass_silently(number: int) -> None:
     assert torch.equal(output, torch.ones((3, 1, 8)))
 
 
+class NearlyEqual(Case):
+    """Numbers that float32 sums of very many of them lose digits of, one after the other."""
+
+    def tensors(self) -> list[Tensor]:
+        (rows, columns), heads, dim = self.dense.shape, self.heads, self.dim
+        rng = np.random.default_rng(self.seed)
+        # Scores of both signs, with larger values for one of them: gradients do not cancel out.
+        odd = np.arange(columns) % 2
+        scores = np.where(odd, 0.1, -0.2)[:, None]
+        values = ((columns, heads, dim), (1 + odd)[:, None, None])
+        given: list[tuple[tuple[int, ...], Any]]
+        if self.dynamic:
+            given = [values, ((heads, dim), 1 / dim), ((rows, heads, dim), 1.0)]
+        else:
+            given = [values, ((columns, heads), scores), ((rows, heads), 0.1)]
+        given.append(((rows, heads, dim), 1.0))
+        found = [scale * (1.0009 + 1e-4 * rng.standard_normal(shape)) for shape, scale in given]
+        return [torch.from_numpy(array).to(self.dtype) for array in found]
+
+
+@pytest.mark.parametrize("shape", ["row", "column"])
+@pytest.mark.parametrize("heads", [1, 8])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "count", [pytest.param(30_000, id="small"), pytest.param(1_000_000, id="million", marks=pytest.mark.long)]
+)
+def test_sums_over_a_hub_in_float32_are_those_in_float64_to_5e_6(
+    count: int, dynamic: bool, heads: int, shape: str
+) -> None:
+    dense = np.ones((1, count) if shape == "row" else (count, 2), bool)
+    case = NearlyEqual(dense, count // 3 if shape == "row" else 2, heads, 4, torch.float32, 1.0, False, 1, dynamic)
+    expected = _expected(case)
+    for number in range(min(3, 1 + len(library.all_libraries()))):
+        for tensor, (reference, magnitude) in zip(_computed(case, number, 1), expected, strict=True):
+            np.testing.assert_allclose(tensor.double().numpy(), reference, rtol=0, atol=5e-6 * magnitude)
+
+
 def test_operands_of_another_dtype_or_layout_are_refused() -> None:
     softmax = edge_softmax(_csr(np.ones((3, 3), bool)), SLOPE, Place())
     values, scores = torch.ones((3, 2, 4)), torch.ones((3, 2))

@@ -54,6 +54,29 @@ def test_product_equals_scipy(case: Case, threads: int, kernel: str) -> None:
     np.testing.assert_allclose(out.double().numpy(), expected, rtol=steps * eps, atol=64 * eps)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_float32_sum_over_a_hub_is_that_in_float64_with_the_same_bits_in_c_and_numba(
+    dtype: torch.dtype, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 50_001
+    rng = np.random.default_rng(4)
+    data = (1.0009 + 1e-4 * rng.standard_normal(count)).astype(np.float32) if weighted else None
+    matrix = CSR(0, np.array([0, count], np.int64), np.arange(count, dtype=np.int32), data, count)
+    for dim in (1, 2, 3, 16, 40):
+        dense = torch.from_numpy(1.0009 + 1e-4 * rng.standard_normal((count, dim))).to(dtype)
+        found = []
+        for chosen in ("c", "numba"):
+            monkeypatch.setenv("GNNLOOM_KERNELS", chosen)
+            out = torch.empty(1, dim, dtype=dtype)
+            sparse_product(matrix, Place(dtype)).multiply(dense, out, NO_SCALE)
+            found.append(out)
+        assert torch.equal(*found)
+        factors = np.ones(count) if data is None else data.astype(np.float64)
+        tolerance = 1e-6 if dtype == torch.float32 else 2**-8
+        np.testing.assert_allclose(found[0].double()[0], factors @ dense.double().numpy(), rtol=tolerance)
+
+
 def test_empty_matrices_are_multiplied(kernel: str) -> None:
     for rows, columns, dim in ((0, 9, 3), (3, 0, 5), (3, 4, 0)):
         out = torch.ones((rows, dim))

@@ -41,9 +41,15 @@ struct gnnloom_attention {
     void *of_values;      /* (columns, heads, dim) STORED, overwritten */
     void
         *of_source; /* (columns, heads) SUM, overwritten; of GATv2 (ranges, heads, dim) float64, sums over each range */
-    /* (ranges, rows, heads) SUM, the sums over each range of columns; of GATv2 (rows, heads, dim) STORED, overwritten.
-     */
+    /* (ranges, rows, heads) SUM, the sums over each range of columns, but for hubs; of GATv2 (rows, heads, dim) STORED,
+     * overwritten. */
     void *of_target;
+    /* Of COLUMNS: rows with very many entries, and (ranges, hubs, heads) float64, the sums over each range of columns
+     * of these rows: after every `hub_columns` columns, what was added in SUM is added to them. */
+    const int64_t *hubs;
+    double *of_hubs;
+    int64_t num_hubs;
+    int64_t hub_columns;
     int64_t first_range; /* number of the range that is given first */
     int64_t num_entries;
     int64_t num_rows;

@@ -113,6 +113,33 @@ INLINE int64_t TYPE(num_blocks)(const TYPE(entries) * entries) {
     return (entries->count * entries->lanes + COLUMNS - 1) / COLUMNS;
 }
 
+/* Numbers of a head in blocks. */
+INLINE int64_t TYPE(pitch)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels) {
+    return (given->dim + kernels->columns - 1) / kernels->columns * kernels->columns;
+}
+
+/* Whether sums over so many entries are formed in segments. Those in float64 have digits to spare. */
+INLINE int TYPE(is_long)(int64_t count) {
+    return SUM_BYTES < 8 && count > ATTENTION_SEGMENT;
+}
+
+/* Add the sums of a segment to those of a whole row or column, which these are if it begins; and clear them. */
+static __attribute__((noinline)) void TYPE(carry)(double *whole, SUM *sums, int64_t length, int begins) {
+#if SUM_BYTES < 8
+    add_segment(whole, sums, length, begins);
+#else
+    (void)whole, (void)begins;
+#endif
+    memset(sums, 0, (size_t)length * sizeof(SUM));
+}
+
+/* Add the sums of the last segment, and round. */
+static __attribute__((noinline)) void TYPE(settle)(double *whole, SUM *sums, int64_t length) {
+    TYPE(carry)(whole, sums, length, 0);
+    for (int64_t at = 0; at < length; at++)
+        sums[at] = (SUM)whole[at];
+}
+
 /* Copy some numbers of an entry to its lanes, of which there are 1, 2, 4 or 8. */
 INLINE void TYPE(copy)(SUM *to, const SUM *from, int64_t heads, const int lanes) {
     if (heads == lanes)
@@ -277,15 +304,18 @@ static void TYPE(panels)(const struct gnnloom_attention *given, const TYPE(block
     }
 }
 
-/* Up to 8 heads of one row. `sums` has room for their blocks. */
+/* Up to 8 heads of one row. `sums` and `whole` have room for their blocks. */
 static void TYPE(attend_row)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels, int64_t row,
-                             int64_t head, int64_t heads, TYPE(entries) * entries, SUM *sums) {
+                             int64_t head, int64_t heads, TYPE(entries) * entries, SUM *sums, double *whole) {
     const int64_t begin = given->offsets[row], end = given->offsets[row + 1], at = row * given->heads + head;
-    const int64_t lanes = entries->lanes, columns = kernels->columns;
+    const int64_t lanes = entries->lanes, length = heads * TYPE(pitch)(given, kernels);
+    const int is_long = TYPE(is_long)(end - begin);
     SUM *const maximum = (SUM *)given->maximum + at, *const total = (SUM *)given->total + at;
     SUM *const weighted = (SUM *)given->weighted + at * given->dim;
     const SUM *const scores = (const SUM *)given->source + head;
     SUM highest[8], sum[8], factor[8];
+    double whole_sum[8];
+    int64_t segment = begin;
     if (begin == end && !given->begins && !given->output)
         return;
     for (int64_t each = 0; each < lanes; each++)
@@ -304,11 +334,23 @@ static void TYPE(attend_row)(const struct gnnloom_attention *given, const TYPE(b
             factor[each] = TYPE(exp)((NAME(vector)){0} + (maximum[each] - highest[each]))[0];
     }
     if (given->begins)
-        memset(sums, 0, (size_t)(heads * ((given->dim + columns - 1) / columns) * columns) * sizeof(SUM));
+        memset(sums, 0, (size_t)length * sizeof(SUM));
     else
         kernels->resume(weighted, factor, heads, given->dim, sums);
+    memset(sum, 0, sizeof sum);
+    if (is_long) {
+        TYPE(carry)(whole, sums, length, 1);
+        TYPE(carry)(whole_sum, sum, lanes, 1);
+    }
     const NAME(block) tiled = TYPE(tiled)(highest, lanes, lanes);
     for (int64_t entry = begin; entry < end; entry += MOST_ENTRIES) {
+        if (is_long && entry - segment >= ATTENTION_SEGMENT) {
+            TYPE(carry)(whole, sums, length, 0);
+            TYPE(fold_lanes)(totals, lanes, sum, 1);
+            TYPE(carry)(whole_sum, sum, lanes, 0);
+            totals = (NAME(block)){{{0}}};
+            segment = entry;
+        }
         /* Of a row with few entries, the scores are still there. */
         if (end - begin > MOST_ENTRIES) {
             TYPE(read)(given, entries, entry, smaller(MOST_ENTRIES, end - entry), scores, given->heads);
@@ -318,6 +360,10 @@ static void TYPE(attend_row)(const struct gnnloom_attention *given, const TYPE(b
         TYPE(panels)(given, kernels, entries, head, heads, NULL, sums);
     }
     TYPE(fold_lanes)(totals, lanes, sum, 1);
+    if (is_long) {
+        TYPE(settle)(whole, sums, length);
+        TYPE(settle)(whole_sum, sum, lanes);
+    }
     for (int64_t each = 0; each < heads; each++) {
         total[each] = given->begins ? sum[each] : total[each] * factor[each] + sum[each];
         maximum[each] = highest[each];
@@ -374,19 +420,32 @@ static NAME(block) TYPE(entry_gradients)(const struct gnnloom_attention *given, 
     return total;
 }
 
-/* Up to 8 heads of one column. `sums` and `values` have room for their blocks. */
+/* Up to 8 heads of one column. `sums`, `values` and `whole` have room for their blocks. */
 static void TYPE(column)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels, int64_t column,
-                         int64_t head, int64_t heads, TYPE(entries) * entries, SUM *sums, SUM *values, SUM *of_target) {
+                         int64_t head, int64_t heads, TYPE(entries) * entries, SUM *sums, SUM *values, double *whole,
+                         SUM *of_target) {
     const int64_t begin = given->offsets[column], end = given->offsets[column + 1], at = column * given->heads + head;
-    const int64_t lanes = entries->lanes, columns = kernels->columns;
+    const int64_t lanes = entries->lanes, length = heads * TYPE(pitch)(given, kernels);
+    const int is_long = TYPE(is_long)(end - begin);
     const NAME(block) source = TYPE(tiled)((const SUM *)given->source + at, heads, lanes);
     const SUM *const targets = (const SUM *)given->target + head;
     NAME(block) totals = {{{0}}};
     SUM sum[8];
-    memset(sums, 0, (size_t)(heads * ((given->dim + columns - 1) / columns) * columns) * sizeof(SUM));
+    double whole_sum[8] = {0};
+    int64_t segment = begin;
+    memset(sums, 0, (size_t)length * sizeof(SUM));
+    if (is_long)
+        TYPE(carry)(whole, sums, length, 1);
     if (begin < end)
         kernels->spread((const STORED *)given->values + at * given->dim, heads, given->dim, values, 1);
     for (int64_t entry = begin; entry < end; entry += MOST_ENTRIES) {
+        if (is_long && entry - segment >= ATTENTION_SEGMENT) {
+            TYPE(carry)(whole, sums, length, 0);
+            TYPE(fold_lanes)(totals, lanes, sum, 1);
+            TYPE(carry)(whole_sum, sum, lanes, 0);
+            totals = (NAME(block)){{{0}}};
+            segment = entry;
+        }
         TYPE(read)(given, entries, entry, smaller(MOST_ENTRIES, end - entry), targets, 4 * given->heads);
         TYPE(weights)(given, entries, of_target, head, heads, source);
         TYPE(panels)(given, kernels, entries, head, heads, values, sums);
@@ -394,6 +453,10 @@ static void TYPE(column)(const struct gnnloom_attention *given, const TYPE(block
         BY_LANES(scatter, given, entries, of_target + head, heads)
     }
     TYPE(fold_lanes)(totals, lanes, sum, 1);
+    if (is_long) {
+        TYPE(settle)(whole, sums, length);
+        TYPE(settle)(whole_sum, sum, lanes);
+    }
     for (int64_t each = 0; each < heads; each++)
         ((SUM *)given->of_source)[at + each] = sum[each];
     kernels->finish(sums, NULL, heads, given->dim, (STORED *)given->of_values + at * given->dim, 0);
@@ -405,6 +468,18 @@ INLINE int64_t TYPE(lanes_for)(int64_t heads) {
 
 #include "attention_v2.h"
 
+/* Move what was added to the gradients of the hubs' scores to their sums. */
+static __attribute__((noinline)) void TYPE(add_hubs)(const struct gnnloom_attention *given, SUM *of_target,
+                                                     double *sums) {
+    for (int64_t hub = 0; hub < given->num_hubs; hub++, sums += given->heads) {
+        SUM *const added = of_target + given->hubs[hub] * given->heads;
+        for (int64_t head = 0; head < given->heads; head++) {
+            sums[head] += added[head];
+            added[head] = 0;
+        }
+    }
+}
+
 static void TYPE(attend)(const struct gnnloom_attention *given, int64_t number, int64_t start, int64_t stop,
                          void *scratch) {
     const TYPE(block_kernels) *const kernels = TYPE(kernels_for)(given->dim);
@@ -413,20 +488,30 @@ static void TYPE(attend)(const struct gnnloom_attention *given, int64_t number, 
         TYPE(attend_v2)(given, kernels, number, start, stop, entries, scratch);
         return;
     }
-    SUM *const sums = scratch, *const values = sums + 8 * (given->dim + kernels->columns);
-    SUM *const of_target = (SUM *)given->of_target + (given->first_range + number) * given->num_rows * given->heads;
+    const int64_t some = 8 * (given->dim + kernels->columns);
+    double *const whole = scratch;
+    SUM *const sums = (SUM *)(whole + some), *const values = sums + some;
+    const int64_t range = given->first_range + number;
+    SUM *const of_target = (SUM *)given->of_target + range * given->num_rows * given->heads;
+    double *const of_hubs = given->of_hubs + range * given->num_hubs * given->heads;
+    const int has_hubs = given->step == GNNLOOM_COLUMNS && given->num_hubs > 0;
     if (given->step == GNNLOOM_COLUMNS)
         memset(of_target, 0, (size_t)(given->num_rows * given->heads) * sizeof(SUM));
-    for (int64_t row = start; row < stop; row++)
+    if (has_hubs)
+        memset(of_hubs, 0, (size_t)(given->num_hubs * given->heads) * sizeof(double));
+    for (int64_t row = start; row < stop; row++) {
         for (int64_t head = 0; head < given->heads; head += 8) {
             const int64_t heads = smaller(8, given->heads - head);
             entries->heads = heads;
             entries->lanes = TYPE(lanes_for)(heads);
             if (given->step == GNNLOOM_COLUMNS)
-                TYPE(column)(given, kernels, row, head, heads, entries, sums, values, of_target);
+                TYPE(column)(given, kernels, row, head, heads, entries, sums, values, whole, of_target);
             else
-                TYPE(attend_row)(given, kernels, row, head, heads, entries, sums);
+                TYPE(attend_row)(given, kernels, row, head, heads, entries, sums, whole);
         }
+        if (has_hubs && (row + 1 == stop || (row + 1 - start) % given->hub_columns == 0))
+            TYPE(add_hubs)(given, of_target, of_hubs);
+    }
 }
 
 /* Add the gradients that scores give to values, and form those of the vectors, which are sums over the chunk's rows. */

@@ -11,18 +11,15 @@ typedef struct {
     SUM *other; /* values of a column, or the output's gradient of a row, without the columns that blocks share */
     SUM *sums;
     SUM *slopes;
-    SUM *vector;       /* the vectors a of all heads */
-    SUM *vector_apart; /* without the columns that blocks share */
-    SUM *recent;       /* sums of the gradient of a that are not yet in those of the range */
+    SUM *vector;        /* the vectors a of all heads */
+    SUM *vector_apart;  /* without the columns that blocks share */
+    SUM *recent;        /* sums of the gradient of a that are not yet in those of the range */
+    double *whole_sums; /* of segments, of 8 heads */
+    double *whole_slopes;
 } TYPE(room);
 
 /* Rows or columns whose gradients of a are summed, before these sums are added in float64. */
 enum { TYPE(recent_rows) = 1024 };
-
-/* Numbers of some heads in blocks. */
-INLINE int64_t TYPE(pitch)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels) {
-    return (given->dim + kernels->columns - 1) / kernels->columns * kernels->columns;
-}
 
 /* to += one * other, or to = one * other. */
 INLINE void TYPE(multiply)(SUM *to, const SUM *one, const SUM *other, int64_t length, const int adds) {
@@ -57,7 +54,10 @@ static void TYPE(attend_row_v2)(const struct gnnloom_attention *given, const TYP
     const int64_t pitch = TYPE(pitch)(given, kernels);
     SUM *const maximum = (SUM *)given->maximum + at, *const total = (SUM *)given->total + at;
     SUM *const weighted = (SUM *)given->weighted + at * dim;
+    const int is_long = TYPE(is_long)(end - begin);
     SUM highest[8], sum[8], factor[8], ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    double whole_sum[8];
+    int64_t segment = begin;
     if (begin == end && !given->begins && !given->output)
         return;
     for (int64_t lane = 0; lane < 8; lane++) {
@@ -70,8 +70,17 @@ static void TYPE(attend_row_v2)(const struct gnnloom_attention *given, const TYP
         kernels->resume(weighted, ones, heads, dim, room->sums);
     if (begin < end)
         kernels->spread((const STORED *)given->target + at * dim, heads, dim, room->own, 0);
+    if (is_long) {
+        TYPE(carry)(room->whole_sums, room->sums, heads * pitch, 1);
+        TYPE(carry)(whole_sum, sum, 8, 1);
+    }
     for (int64_t entry = begin; entry < end; entry += entries->count) {
         SUM found[8], added[8];
+        if (is_long && entry - segment >= ATTENTION_SEGMENT) {
+            TYPE(carry)(room->whole_sums, room->sums, heads * pitch, 0);
+            TYPE(carry)(whole_sum, sum, 8, 0);
+            segment = entry;
+        }
         TYPE(read_v2)(given, entries, entry, end, NULL);
         kernels->scores(given, entries, (const STORED *)given->values + head * dim, room->own,
                         room->vector_apart + head * pitch, NULL);
@@ -100,11 +109,21 @@ static void TYPE(attend_row_v2)(const struct gnnloom_attention *given, const TYP
             for (int64_t each = 0; each < heads; each++)
                 for (int64_t d = 0; d < pitch; d++)
                     room->sums[each * pitch + d] *= factor[each];
+        if (grows && is_long)
+            for (int64_t each = 0; each < heads; each++) {
+                whole_sum[each] *= factor[each];
+                for (int64_t d = 0; d < pitch; d++)
+                    room->whole_sums[each * pitch + d] *= factor[each];
+            }
         const NAME(block) weights = TYPE(weighed)(entries, TYPE(tiled)(highest, lanes, lanes), (NAME(block)){{{0}}});
         TYPE(fold_lanes)(weights, lanes, added, 1);
         for (int64_t each = 0; each < heads; each++)
             sum[each] = sum[each] * factor[each] + added[each];
         TYPE(panels)(given, kernels, entries, head, heads, NULL, room->sums);
+    }
+    if (is_long) {
+        TYPE(settle)(room->whole_sums, room->sums, heads * pitch);
+        TYPE(settle)(whole_sum, sum, 8);
     }
     for (int64_t each = 0; each < heads; each++) {
         total[each] = sum[each];
@@ -163,13 +182,24 @@ static void TYPE(column_v2)(const struct gnnloom_attention *given, const TYPE(bl
     const int64_t begin = given->offsets[column], end = given->offsets[column + 1], at = column * given->heads + head;
     const int64_t heads = entries->heads, dim = given->dim, pitch = TYPE(pitch)(given, kernels);
     const STORED *const targets = (const STORED *)given->target + head * dim;
+    const int is_long = TYPE(is_long)(end - begin);
+    int64_t segment = begin;
     memset(room->sums, 0, (size_t)(heads * pitch) * sizeof(SUM));
     memset(room->slopes, 0, (size_t)(heads * pitch) * sizeof(SUM));
+    if (is_long) {
+        TYPE(carry)(room->whole_sums, room->sums, heads * pitch, 1);
+        TYPE(carry)(room->whole_slopes, room->slopes, heads * pitch, 1);
+    }
     if (begin < end) {
         kernels->spread((const STORED *)given->values + at * dim, heads, dim, room->own, 0);
         kernels->spread((const STORED *)given->values + at * dim, heads, dim, room->other, 1);
     }
     for (int64_t entry = begin; entry < end; entry += entries->count) {
+        if (is_long && entry - segment >= ATTENTION_SEGMENT) {
+            TYPE(carry)(room->whole_sums, room->sums, heads * pitch, 0);
+            TYPE(carry)(room->whole_slopes, room->slopes, heads * pitch, 0);
+            segment = entry;
+        }
         TYPE(read_v2)(given, entries, entry, end, (const SUM *)given->row_numbers + head);
         BY_LANES(numbers_of_rows, given, entries, head, heads)
         TYPE(repeat)(entries, entries->maximum);
@@ -178,6 +208,10 @@ static void TYPE(column_v2)(const struct gnnloom_attention *given, const TYPE(bl
         TYPE(panels)(given, kernels, entries, head, heads, room->other, room->sums);
         TYPE(score_gradients)(entries, 0);
         kernels->slopes(given, entries, targets, room->own, room->slopes);
+    }
+    if (is_long) {
+        TYPE(settle)(room->whole_sums, room->sums, heads * pitch);
+        TYPE(settle)(room->whole_slopes, room->slopes, heads * pitch);
     }
     if (begin < end) {
         TYPE(multiply)(room->recent + head * pitch, room->own, room->slopes, heads * pitch, 1);
@@ -193,7 +227,11 @@ static void TYPE(row_v2)(const struct gnnloom_attention *given, const TYPE(block
     const int64_t heads = entries->heads, dim = given->dim, pitch = TYPE(pitch)(given, kernels);
     const SUM *const numbers = (const SUM *)given->row_numbers + row * 3 * given->heads + head;
     const STORED *const values = (const STORED *)given->values + head * dim;
+    const int is_long = TYPE(is_long)(end - begin);
+    int64_t segment = begin;
     memset(room->slopes, 0, (size_t)(heads * pitch) * sizeof(SUM));
+    if (is_long)
+        TYPE(carry)(room->whole_slopes, room->slopes, heads * pitch, 1);
     if (begin < end) {
         kernels->spread((const STORED *)given->target + at * dim, heads, dim, room->own, 0);
         kernels->spread((const STORED *)given->gradient + at * dim, heads, dim, room->other, 1);
@@ -202,12 +240,18 @@ static void TYPE(row_v2)(const struct gnnloom_attention *given, const TYPE(block
         NAME(store_sums)(entries->along, TYPE(tiled)(numbers + 2 * given->heads, heads, entries->lanes));
     }
     for (int64_t entry = begin; entry < end; entry += entries->count) {
+        if (is_long && entry - segment >= ATTENTION_SEGMENT) {
+            TYPE(carry)(room->whole_slopes, room->slopes, heads * pitch, 0);
+            segment = entry;
+        }
         TYPE(read_v2)(given, entries, entry, end, NULL);
         kernels->scores(given, entries, values, room->own, room->vector_apart + head * pitch, room->other);
         TYPE(weights_v2)(entries, 1);
         TYPE(score_gradients)(entries, 1);
         kernels->slopes(given, entries, values, room->own, room->slopes);
     }
+    if (is_long)
+        TYPE(settle)(room->whole_slopes, room->slopes, heads * pitch);
     if (begin < end) {
         TYPE(multiply)(room->recent + head * pitch, room->own, room->slopes, heads * pitch, 1);
         TYPE(multiply)(room->slopes, room->slopes, room->vector + head * pitch, heads * pitch, 0);
@@ -226,12 +270,13 @@ static void TYPE(add_recent)(const struct gnnloom_attention *given, const TYPE(b
 }
 
 static void TYPE(attend_v2)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels, int64_t number,
-                            int64_t start, int64_t stop, TYPE(entries) * entries, SUM *scratch) {
+                            int64_t start, int64_t stop, TYPE(entries) * entries, void *scratch) {
     const int64_t heads = given->heads, dim = given->dim, pitch = TYPE(pitch)(given, kernels);
     const int64_t some = 8 * (dim + 16), all = (heads + 1) * (dim + 16);
-    SUM *const wide = scratch + 4 * some;
+    double *const whole = scratch;
+    SUM *const own = (SUM *)(whole + 2 * some), *const wide = own + 4 * some;
     const TYPE(room)
-        room = {scratch, scratch + some, scratch + 2 * some, scratch + 3 * some, wide, wide + all, wide + 2 * all};
+        room = {own, own + some, own + 2 * some, own + 3 * some, wide, wide + all, wide + 2 * all, whole, whole + some};
     const int has_gradient = given->step != GNNLOOM_ATTEND_V2;
     double *of_vector = given->of_source;
     const SUM one = 1;

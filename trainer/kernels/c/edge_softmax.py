@@ -55,7 +55,13 @@ class CEdgeSoftmax(PatternSoftmax):
                 progress()
 
     def _sweep(
-        self, sweep: Sweep, given: Attended, gradient: SoftmaxGradient, result: Attended, ranges: list[RowRange]
+        self,
+        sweep: Sweep,
+        given: Attended,
+        gradient: SoftmaxGradient,
+        result: Attended,
+        ranges: list[RowRange],
+        of_hubs: Tensor | None = None,
     ) -> None:
         by_row = self._indptr, self._indices
         entries = by_row if sweep is Sweep.DYNAMIC_ROWS else (self._column_indptr, self._rows)
@@ -64,6 +70,9 @@ class CEdgeSoftmax(PatternSoftmax):
         described.row_numbers = gradient.rows.data_ptr()
         described.gradient, described.num_rows = gradient.output.data_ptr(), len(gradient.output)
         described.of_values, described.of_source, described.of_target = (tensor.data_ptr() for tensor in result)
+        if of_hubs is not None:
+            described.hubs, described.num_hubs = self._hubs.ctypes.data, len(self._hubs)
+            described.of_hubs, described.hub_columns = of_hubs.data_ptr(), self._hub_columns
         self._run(described, ranges)
 
     def _described(self, given: Attended, step: int, offsets: NDArray[np.int64], ids: NDArray[Any]) -> AttentionStruct:

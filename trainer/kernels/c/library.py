@@ -14,7 +14,7 @@ import torch
 VARIABLE: Final = "GNNLOOM_KERNELS"
 
 #: Version of :class:`ProductStruct` and of the functions, as in product.h.
-_ABI: Final = 6
+_ABI: Final = 7
 #: Numbers of the dtypes in product.h.
 DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 #: Names of the instruction sets, in the order of spmm.c.
@@ -87,6 +87,10 @@ class AttentionStruct(ctypes.Structure):
         ("of_values", ctypes.c_void_p),
         ("of_source", ctypes.c_void_p),
         ("of_target", ctypes.c_void_p),
+        ("hubs", ctypes.c_void_p),
+        ("of_hubs", ctypes.c_void_p),
+        ("num_hubs", ctypes.c_int64),
+        ("hub_columns", ctypes.c_int64),
         ("first_range", ctypes.c_int64),
         ("num_entries", ctypes.c_int64),
         ("num_rows", ctypes.c_int64),

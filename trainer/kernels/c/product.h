@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Raised with every change of the structure or of a meaning: a library of an older build is not used. */
-#define GNNLOOM_ABI 6
+#define GNNLOOM_ABI 7
 
 enum gnnloom_dtype {
     GNNLOOM_FLOAT32 = 0,

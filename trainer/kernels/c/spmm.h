@@ -4,6 +4,8 @@
 
 #include "product.h"
 
+#include <string.h>
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #define GNNLOOM_X86 1
 #else

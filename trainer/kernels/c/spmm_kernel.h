@@ -9,7 +9,8 @@
  *
  * The order of a sum is that of numba_spmm.py: four entries are added in pairs (two, where they have weights), then to
  * the total. It depends on the row alone, and products are not contracted to fused multiply-adds (-ffp-contract=off).
- * So every instruction set, number of threads and implementation gives the same bits.
+ * So every instruction set, number of threads and implementation gives the same bits. Long rows are summed in segments,
+ * whose float32 sums are added in float64.
  */
 #define NAME(name) JOIN(JOIN(TYPE(name), VECTOR_BYTES), _)
 #define LANES (VECTOR_BYTES / (int)sizeof(STORED))
@@ -193,24 +194,55 @@ INLINE void NAME(prefetch_output)(const struct gnnloom_product *product, int64_t
         __builtin_prefetch(row + byte, 1);
 }
 
+/* Add a group of entries after the other to the sums of a row. */
+INLINE void NAME(add_all)(const struct gnnloom_product *product, const STORED *dense, int64_t entry, int64_t end,
+                          int64_t width, const int blocks, const enum factors factors, NAME(block) *total) {
+    const int group = factors == WEIGHTS ? 2 : 4;
+    EACH (block, blocks)
+        total[block] = (NAME(block)){0};
+    for (; entry + group <= end; entry += group)
+        NAME(add)(product, dense, entry, width, blocks, group, factors, total);
+    for (; entry < end; entry++)
+        NAME(add)(product, dense, entry, width, blocks, 1, factors, total);
+}
+
+#if SUM_BYTES < 8
+/* The sums of a row in segments. */
+INLINE void NAME(add_segments)(const struct gnnloom_product *product, const STORED *dense, int64_t begin, int64_t end,
+                               int64_t width, const int blocks, const enum factors factors, NAME(block) *total) {
+    enum { LENGTH = MOST_BLOCKS * PARTS * VECTOR_BYTES / SUM_BYTES };
+    double whole[LENGTH];
+    SUM sums[LENGTH];
+    for (int64_t entry = begin; entry < end; entry += SEGMENT) {
+        NAME(block) some[MOST_BLOCKS];
+        NAME(add_all)(product, dense, entry, smaller(entry + SEGMENT, end), width, blocks, factors, some);
+        EACH (block, blocks)
+            memcpy(sums + block * PARTS * VECTOR_BYTES / SUM_BYTES, &some[block], sizeof some[block]);
+        add_segment(whole, sums, blocks * PARTS * VECTOR_BYTES / SUM_BYTES, entry == begin);
+    }
+    for (int64_t at = 0; at < blocks * PARTS * VECTOR_BYTES / SUM_BYTES; at++)
+        sums[at] = (SUM)whole[at];
+    EACH (block, blocks)
+        memcpy(&total[block], sums + block * PARTS * VECTOR_BYTES / SUM_BYTES, sizeof total[block]);
+}
+#endif
+
 /* Rows `start` to `stop` of the list, `width` columns from `first`. `blocks` and `factors` are constants. */
 INLINE void NAME(rows)(const struct gnnloom_product *given, int64_t start, int64_t stop, int64_t first, int64_t width,
                        const int blocks, const enum factors factors) {
     /* Copied, since the compiler has to assume that a store to the output may change the original. */
     const struct gnnloom_product product = *given;
     const STORED *const dense = (const STORED *)product.dense + first;
-    const int group = factors == WEIGHTS ? 2 : 4;
     for (int64_t listed = start; listed < stop; listed++) {
-        const int64_t end = product.end[listed];
-        int64_t entry = product.begin[listed];
+        const int64_t begin = product.begin[listed], end = product.end[listed];
         NAME(block) total[MOST_BLOCKS];
         NAME(prefetch_output)(&product, listed, stop, first, blocks);
-        EACH (block, blocks)
-            total[block] = (NAME(block)){0};
-        for (; entry + group <= end; entry += group)
-            NAME(add)(&product, dense, entry, width, blocks, group, factors, total);
-        for (; entry < end; entry++)
-            NAME(add)(&product, dense, entry, width, blocks, 1, factors, total);
+#if SUM_BYTES < 8
+        if (end - begin > SEGMENT)
+            NAME(add_segments)(&product, dense, begin, end, width, blocks, factors, total);
+        else
+#endif
+            NAME(add_all)(&product, dense, begin, end, width, blocks, factors, total);
         const int64_t target = product.target ? product.target[listed] : listed;
         NAME(finish)(&product, target, first, width, blocks, total);
     }

@@ -76,10 +76,8 @@ INLINE SUM TYPE(term)(const struct gnnloom_product *product, int64_t entry, int6
     return product->column_scale ? ((const SUM *)product->column_scale)[column] * value : value;
 }
 
-/* One element of the output: for matrices that are narrower than the smallest vector. Grouped like the vectors. */
-INLINE SUM TYPE(sum)(const struct gnnloom_product *product, int64_t listed, int64_t at) {
-    const int64_t end = product->end[listed];
-    int64_t entry = product->begin[listed];
+/* A sum over some entries for one element of the output. Grouped like the vectors. */
+INLINE SUM TYPE(sum)(const struct gnnloom_product *product, int64_t entry, int64_t end, int64_t at) {
     SUM total = 0;
     if (product->values)
         for (; entry + 2 <= end; entry += 2)
@@ -93,12 +91,23 @@ INLINE SUM TYPE(sum)(const struct gnnloom_product *product, int64_t listed, int6
     return total;
 }
 
+/* One element of the output: for matrices that are narrower than the smallest vector. */
+INLINE SUM TYPE(element)(const struct gnnloom_product *product, int64_t listed, int64_t at) {
+    const int64_t begin = product->begin[listed], end = product->end[listed];
+    if (SUM_BYTES == 8 || end - begin <= SEGMENT)
+        return TYPE(sum)(product, begin, end, at);
+    double whole = 0;
+    for (int64_t entry = begin; entry < end; entry += SEGMENT)
+        whole += TYPE(sum)(product, entry, smaller(entry + SEGMENT, end), at);
+    return (SUM)whole;
+}
+
 static void TYPE(narrow)(const struct gnnloom_product *product, int64_t start, int64_t stop) {
     for (int64_t listed = start; listed < stop; listed++) {
         const int64_t target = product->target ? product->target[listed] : listed;
         STORED *out = (STORED *)product->out + target * product->out_stride;
         for (int64_t at = 0; at < product->dim; at++) {
-            SUM sum = TYPE(sum)(product, listed, at);
+            SUM sum = TYPE(element)(product, listed, at);
             if (product->row_scale)
                 sum *= ((const SUM *)product->row_scale)[target];
 #ifdef BFLOAT16
