@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -69,12 +70,17 @@ def brute_force(pairs: np.ndarray, scores_of: Callable[[np.ndarray], np.ndarray]
     return np.array(counts).T
 
 
+@cache
+def counts_of_integers() -> np.ndarray:
+    """Those of ten thousand pairs, for any number of ranks."""
+    exact = whole("integers").double().numpy()
+    return brute_force(given_pairs(10_000), lambda sources: exact[sources] @ exact.T)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_ten_thousand_ranks_equal_brute_force(ranks: int) -> None:
-    rows, pairs = whole("integers"), given_pairs(10_000)
-    counts, figures = on_ranks(ranks, rows, made(Dot), pairs, None)
-    exact = rows.double().numpy()
-    expected = brute_force(pairs, lambda sources: exact[sources] @ exact.T)
+    counts, figures = on_ranks(ranks, whole("integers"), made(Dot), given_pairs(10_000), None)
+    expected = counts_of_integers()
     assert np.array_equal(counts, expected)
     assert (expected[0] < expected[1]).mean() > 0.5
     place = expected.sum(0) / 2 + 1
@@ -90,11 +96,17 @@ def in_order(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return total
 
 
+@cache
+def counts_of_twins() -> np.ndarray:
+    """Those of some pairs, for any number of ranks."""
+    rows = whole("twice").numpy()
+    return brute_force(given_pairs(200), lambda sources: in_order(rows[sources], rows))
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_rows_that_occur_twice_tie_on_any_rank(ranks: int) -> None:
-    rows, pairs = whole("twice"), given_pairs(500)
-    counts, _ = on_ranks(ranks, rows, made(Dot), pairs, SMALL)
-    expected = brute_force(pairs, lambda sources: in_order(rows.numpy()[sources], rows.numpy()))
+    counts, _ = on_ranks(ranks, whole("twice"), made(Dot), given_pairs(200), SMALL)
+    expected = counts_of_twins()
     assert np.array_equal(counts, expected)
     # The twin of most targets counts.
     assert (expected[1] - expected[0]).mean() > 0.5
