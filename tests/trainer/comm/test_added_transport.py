@@ -19,7 +19,7 @@ from support.plugins import install_plugin
 from support.problems import problem
 from support.tolerance import assert_close
 
-EPOCHS = 4
+EPOCHS = 2
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from support.problems import problem
 from support.shards import volume
 from support.tolerance import ADAM_BITS, assert_close
 
-EPOCHS = 4
+EPOCHS = 2
 HIDDEN = (8, 6)
 HEADS = 2
 

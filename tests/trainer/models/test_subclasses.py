@@ -27,7 +27,7 @@ from support.problems import problem
 from support.tolerance import ADAM_BITS, assert_close
 
 PROBLEM = problem("graph", 60, 240, symmetric=False)
-EPOCHS, SEED, HEADS, DROPOUT = 4, 3, 2, 0.4
+EPOCHS, SEED, HEADS, DROPOUT = 2, 3, 2, 0.4
 KINDS = {"gcn": "GCN", "sage": "SAGE", "gin": "GIN", "gat": "GAT"}
 #: Options of all models, with what else reads the features of a layer; and how subclasses keep features.
 OPTIONS: dict[str, dict[str, Any]] = {

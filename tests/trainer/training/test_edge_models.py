@@ -38,7 +38,7 @@ from support.sampled import sampled_config, store_for_sampling
 from support.tolerance import ADAM_BITS, assert_close
 
 RANKS = (1, 2, 3)
-EPOCHS, HIDDEN = 4, (6, 6)
+EPOCHS, HIDDEN = 3, (6, 6)
 OWN, PYG = "support.edge_modules", "torch_geometric.nn"
 PROBLEMS = {
     given.name: given
@@ -400,7 +400,7 @@ def test_the_example_trains(catalog: Catalog) -> None:
     pytest.importorskip("torch_geometric")
     example = "gnnloom.workflows.examples.gated:GatedNet"
     result = train(
-        LoneCommunicator(), edge_config(catalog, "directed", "gated", example, fanout=(3, 2, 2), dropout=0.3)
+        LoneCommunicator(), edge_config(catalog, "directed", "gated", example, fanout=(3, 2, 2), dropout=0.3, epochs=4)
     )
     assert result["loss"][-1] < result["loss"][0]
     assert (result["inference"], result["inference_exact"]) == ("all neighbors, hop by hop", True)

@@ -24,7 +24,7 @@ from support.problems import problem
 from support.tolerance import ADAM_BITS, assert_close
 
 RANKS = (1, 2, 4)
-EPOCHS = 4
+EPOCHS = 2
 #: Numbers of ranks of the quick tests, by mode.
 FEW = {"full": (1, 2), "minibatch": (2,), "neighbor": (4,)}
 

@@ -35,7 +35,7 @@ from support.edge_files import write_edges
 from support.mpi import run_program
 from support.tolerance import ADAM_BITS, assert_close, tolerance
 
-N, CLASSES, EPOCHS = 61, 5, 6
+N, CLASSES, EPOCHS = 61, 5, 3
 LAYOUTS: dict[str, dict[str, Any]] = {
     "p2p-1": {"ranks": 1},
     "p2p-2": {"ranks": 2},
