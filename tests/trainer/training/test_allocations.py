@@ -32,7 +32,7 @@ from support.mpi import run_program
 from support.problems import problem
 
 #: One number for each of these already takes more than a small tensor may, on one rank or on each of two.
-NUM_VERTICES, NUM_VERTICES_OF_TWO = 20_000, 40_000
+NUM_VERTICES, NUM_VERTICES_OF_TWO = 17_000, 34_000
 #: With ``summa``, blocks of the adjacency arrive in every epoch, and two lists with a number for each of their rows are
 #: made anew for the kernel.
 ARRIVING = {"columns", "bf16-columns"}
@@ -127,6 +127,7 @@ def _config(catalog: Catalog, case: str, options: dict[str, Any], ranks: int) ->
     fixed: dict[str, Any] = {
         "dataset": name if ranks == 1 else f"two-{name}",
         "hidden": (8, 8),
+        "heads": 2,
         "epochs": EPOCHS,
         "eval_every": 0,
         "threads": 1,
