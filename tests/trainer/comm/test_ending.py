@@ -11,7 +11,7 @@ from pathlib import Path
 from gnnloom.trainer.comm.ending import wait_until_read
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.job.launch import rank_environment
-from support.mpi import MPI_PYTHON, TESTS
+from support.mpi import MPI_PYTHON, TESTS, rank_command
 
 
 def test_a_slow_launcher_prints_why_a_rank_ended_the_job() -> None:
@@ -64,7 +64,7 @@ def test_a_rank_without_output_still_ends_the_job_with_the_reason() -> None:
         "import sys; from gnnloom.trainer.comm.ending import end_job; from gnnloom.trainer.comm.mpi import world;"
         " sys.stdout.close(); end_job(world(), MemoryError('here'))"
     )
-    command = [*MPI_PYTHON, "-c", program]
+    command = [*rank_command(), "-c", program]
     done = subprocess.run(command, env=rank_environment(1), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "error: out of memory (here)" in done.stderr
