@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
@@ -40,3 +41,8 @@ def few_of(*values: Iterable[Hashable], together: int) -> list[ParameterSet]:
     cases = list(itertools.product(*values))
     few = covering(cases, lambda case: itertools.combinations(enumerate(case), together), lambda _: 1.0)
     return [pytest.param(*case, marks=() if case in few else pytest.mark.long) for case in cases]
+
+
+def examples(number: int) -> int:
+    """How many examples of a property are drawn: all of them if ``EVERY_EXAMPLE`` is set, else half of them."""
+    return number if "EVERY_EXAMPLE" in os.environ else -(-number // 2)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment, grouped
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, write_arrays
 from gnnloom.storage.errors import DamagedWorkError
+from support.covering import examples
 
 #: One more than the highest key.
 LIMIT = 1 << 45
@@ -43,7 +44,7 @@ def key_range(file: OpenLane, keys: NDArray[np.uint64], num_segments: int) -> Ke
     st.integers(1, 30),
     st.integers(1, 5),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_small_buffer_gives_what_a_large_one_gives(
     tmp_path_factory: pytest.TempPathFactory, values: list[int], merge: str, capacity: int, num_segments: int
 ) -> None:

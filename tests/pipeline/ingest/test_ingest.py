@@ -23,6 +23,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
+from support.covering import examples
 from support.edge_files import EdgeFiles, write_edges
 
 MIB = 1 << 20
@@ -76,7 +77,7 @@ def edge_lists(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray | No
     st.sampled_from(["sum", "min", "max", "first"]),
     st.integers(0, 2000),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_graph_is_the_matrix_that_scipy_builds(
     tmp_path_factory: pytest.TempPathFactory, edges: Any, undirected: bool, loops: str, merge: str, isolated: int
 ) -> None:
@@ -101,7 +102,7 @@ def test_the_graph_is_the_matrix_that_scipy_builds(
     st.lists(st.tuples(*[st.integers(0, 50) | st.integers(0, (1 << 63) - 1)] * 2), min_size=1, max_size=60),
     st.booleans(),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_compact_ids_rank_the_ids_that_occur(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[int, int]], undirected: bool
 ) -> None:

@@ -25,6 +25,7 @@ from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog
+from support.covering import examples
 from support.edge_files import write_edges
 from support.lanes import flip_bit
 from support.opened_files import hearing_of_files
@@ -233,7 +234,7 @@ def test_the_source_is_read_once(catalog: Catalog, tmp_path: Path, monkeypatch: 
 
 
 @given(st.lists(st.text("ab", min_size=1, max_size=4) | st.integers(0, 1 << 62), min_size=1, max_size=40), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_keys_are_searched_by_reading(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any], data: st.DataObject
 ) -> None:

@@ -27,6 +27,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError, InputError
+from support.covering import examples
 from support.stopping import run_in_steps
 
 MIB = 1 << 20
@@ -63,7 +64,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\
 
 
 @given(st.lists(st.tuples(NAMES | st.sampled_from("abc"), NAMES | st.sampled_from("bcd")), min_size=1, max_size=40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_vertices_of_the_graph_are_the_ranks_of_the_names(
     tmp_path_factory: pytest.TempPathFactory, edges: list[tuple[str, str]]
 ) -> None:

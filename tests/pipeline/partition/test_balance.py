@@ -21,6 +21,7 @@ from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.part_files import fill_empty_from_files
 from gnnloom.pipeline.partition.multilevel.pieces import store_vector
 from gnnloom.storage.format.numpy_files import map_array
+from support.covering import examples
 from support.twice import TwiceCluster
 
 
@@ -49,7 +50,7 @@ def test_empty_parts_are_filled_and_no_other_is_emptied(given_parts: list[int]) 
     assert moved == (before != part).sum() == 10 - len(set(given_parts))
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     vertices=st.lists(st.tuples(st.integers(0, 11), st.integers(1, 3)), min_size=12, max_size=40),
     rows=st.integers(1, 15),

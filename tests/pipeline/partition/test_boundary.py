@@ -31,6 +31,7 @@ from gnnloom.pipeline.partition.native.run import native_partition
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.numpy_files import map_array
+from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 from support.late import LateCluster
 from support.partitions import random_parts
@@ -141,7 +142,7 @@ def boundary_by_sets(
     return found
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     n=st.integers(2, 60),
     nnz=st.integers(1, 120),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph, column_net_hypergraph
 from gnnloom.storage import Catalog
+from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
 
@@ -23,7 +24,7 @@ def hypergraph_of(catalog: Catalog, name: str, adjacency: Any, *, symmetric: boo
     return column_net_hypergraph(graph, transpose_of(dataset, graph))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     num_vertices=st.integers(1, 30),
     nnz=st.integers(0, 150),

@@ -34,6 +34,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.memory_map import create_part_vector
+from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
 from support.twice import TwiceCluster
@@ -43,7 +44,9 @@ Result = TypeVar("Result")
 
 HERE = InProcessCluster()
 MEMORY = 1 << 26
-EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def lattice(side: int, seed: int = 0) -> Any:

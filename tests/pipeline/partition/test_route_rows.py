@@ -20,8 +20,11 @@ from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, reading_t
 from gnnloom.pipeline.shuffle import runs
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
+from support.covering import examples
 
-EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 TASKS = st.lists(st.lists(st.lists(st.integers(0, 29), max_size=20), max_size=4), min_size=1, max_size=MOST_FILES + 3)

@@ -31,11 +31,14 @@ from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.samplers.kind import BATCHES
 from support.batches import made_up_problem, merge, merged_by_hand
+from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
 
 HERE = InProcessCluster()
-EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 GRAPHS = given(n=st.integers(2, 25), nnz=st.integers(0, 120), seed=st.integers(0, 10**6), symmetric=st.booleans())
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gnnloom.pipeline.partition.streaming import block_partition, random_partition
 from gnnloom.storage import Catalog
+from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 
 
@@ -28,7 +29,7 @@ def test_random_parts_are_even_and_change_with_the_seed() -> None:
     np.testing.assert_array_equal(again, first[:50_000])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(num_vertices=st.integers(1, 60), nnz=st.integers(0, 300), seed=st.integers(0, 10**6), data=st.data())
 def test_blocks_are_contiguous_nonempty_and_even(
     tmp_path_factory: pytest.TempPathFactory, num_vertices: int, nnz: int, seed: int, data: st.DataObject

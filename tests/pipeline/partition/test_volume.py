@@ -32,6 +32,7 @@ from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.format import arrays
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.shards import block_ranges
+from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, rows_sent
 
@@ -56,7 +57,7 @@ def load_of(graph: Graph, parts: int, folder: Path, weights: str = "nonzeros") -
     return read_load(where[0], graph.num_blocks, parts)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     num_vertices=st.integers(1, 40),
     nnz=st.integers(0, 200),

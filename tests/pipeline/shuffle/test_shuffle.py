@@ -29,6 +29,7 @@ from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessClu
 from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing
 from gnnloom.storage.errors import DamagedWorkError
 from gnnloom.storage.format.artifact import ArtifactWriter
+from support.covering import examples
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 #: A column of each kind: plain, with a trailing shape, and two ragged ones that share their lengths.
@@ -164,7 +165,7 @@ def positions_below(limit: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, limit - 1), max_size=12)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), num_positions=st.integers(1, 40), fan_in=st.integers(2, 4), unique=st.booleans())
 def test_any_rows_reach_their_readers_in_order(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, num_positions: int, fan_in: int, unique: bool

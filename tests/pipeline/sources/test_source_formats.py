@@ -18,6 +18,7 @@ from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.pipeline.sources.metis import MetisEdges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from support.covering import examples
 from support.edge_formats import FORMATS
 from support.tolerance import assert_close
 
@@ -133,7 +134,7 @@ def compress(data: bytes, suffix: str) -> bytes:
     return compressed[suffix]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_a_metis_file_gives_the_symmetric_matrix_for_any_block_size(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -18,6 +18,7 @@ from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.ogb_vertices import OgbVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
+from support.covering import examples
 
 FILES = {
     "raw/edge.csv.gz": "0,1\n1,2\n3,0\n",
@@ -181,7 +182,7 @@ def test_a_truncated_file_is_an_error(tmp_path: Path, name: str) -> None:
         read_all(folder)
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.one_of(

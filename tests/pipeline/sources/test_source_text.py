@@ -21,6 +21,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import bad_line, whole_lines
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.storage.errors import InputError, NotFoundError
+from support.covering import examples
 
 MAX_ID = 2**63 - 1
 
@@ -65,7 +66,7 @@ def text_files(draw: st.DrawFn, *, weighted: bool) -> tuple[str, list[tuple[int,
     return text, pairs, weights
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text_files(weighted=False), st.integers(1, 60), st.integers(1, 40), st.booleans())
 def test_any_division_of_any_text_gives_the_same_edges(
     tmp_path: Path,
@@ -79,7 +80,7 @@ def test_any_division_of_any_text_gives_the_same_edges(
     assert read(small_blocks(source, range_bytes, block_bytes))[0] == pairs
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text_files(weighted=True), st.integers(1, 60), st.integers(1, 40))
 def test_weights_equal_those_that_python_reads(
     tmp_path: Path, content: tuple[str, list[tuple[int, int]], list[float]], range_bytes: int, block_bytes: int
