@@ -415,3 +415,11 @@ class Volume:
                 num_bytes[kind] = num_bytes.get(kind, 0) + step.bytes
                 messages[kind] = messages.get(kind, 0) + step.messages
         return cls(*({kind: count for kind, count in each.items() if count} for each in (num_bytes, messages)))
+
+    def and_times(self, other: Volume, count: float) -> Volume:
+        """The volume of these steps, and ``count`` times that of others."""
+        sums = [
+            {kind: here.get(kind, 0) + count * there.get(kind, 0) for kind in (*here, *there)}
+            for here, there in ((self.bytes, other.bytes), (self.messages, other.messages))
+        ]
+        return Volume(*sums)

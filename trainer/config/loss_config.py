@@ -123,7 +123,7 @@ class LossConfig(Config):
         """
         if not self.on_pairs:
             return None
-        return open_links(TASKS[self.task], dataset, shards, self.links)
+        return open_links(TASKS[self.task], dataset, shards.inputs["graph"], self.links, shards.path)
 
     def own_task_options(self, task: Task) -> dict[str, Any]:
         """The options of the task by name."""

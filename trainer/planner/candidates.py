@@ -19,6 +19,7 @@ from gnnloom.trainer.planner.cost import Cost, epoch_cost
 from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, workload
 from gnnloom.trainer.planner.law import ExchangeLaw, KnownPartition
 from gnnloom.trainer.planner.memory import project_new_training
+from gnnloom.trainer.planner.pair_steps import EXPECTED, add_pairs, is_once
 from gnnloom.trainer.planner.profile import MachineProfile
 from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
 
@@ -217,20 +218,25 @@ def _ways(config: AlgorithmConfig, situation: Situation) -> Iterator[_Way]:
 
 def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachineProfile, limit: int) -> Plan:
     work = workload(config, graph, way.exchanges, way.heaviest if config.ranks > 1 else 1.0)
-    steps = epoch_steps(config, work)
+    once, each, count = epoch_steps(config, work), [], 0
+    if graph.pairs is not None:
+        each, count = [step for step in once if not is_once(step)], graph.pairs.num_steps
+        each += add_pairs(graph.pairs, work, config.ranks)
+        once = [step for step in once if is_once(step)]
     memory = max(project_new_training(config, _sizes(config, graph, way)).peak_memory)
     # Whether rows move between two random orders in an epoch, which is known on average only.
     moves = any(work.aligns_own(layer) or work.adds_input(layer) for layer in range(work.num_layers))
+    draws = graph.pairs is not None and config.ranks > 1
     is_average = moves and work.double_order and config.chosen_algorithm.reads is not ROW_SHARDS
     return Plan(
         config,
         way.partition,
         way.key,
-        epoch_cost(steps, profile, work.feature_size),
-        Volume.of(steps),
+        epoch_cost(once, profile, work.feature_size).and_times(epoch_cost(each, profile, work.feature_size), count),
+        Volume.of(once).and_times(Volume.of(each), count),
         memory,
         fits(memory, limit),
-        _MOVES if is_average else way.estimated,
+        "; ".join(filter(None, (_MOVES if is_average else way.estimated, EXPECTED if draws else ""))),
     )
 
 

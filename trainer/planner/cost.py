@@ -47,6 +47,18 @@ class Cost:
     def total(self) -> float:
         return self.compute + self.exposed + self.waiting
 
+    def and_times(self, other: Cost, count: float) -> Cost:
+        """The seconds of these steps, and ``count`` times those of others."""
+        here, there = self.communication, other.communication
+        return Cost(
+            self.spmm + count * other.spmm,
+            self.gemm + count * other.gemm,
+            self.passes + count * other.passes,
+            {kind: here.get(kind, 0.0) + count * there.get(kind, 0.0) for kind in (*here, *there)},
+            self.hidden + count * other.hidden,
+            self.waiting + count * other.waiting,
+        )
+
 
 def epoch_cost(steps: Sequence[Step], profile: MachineProfile, number_size: int = MEASURED_BYTES) -> Cost:
     """The time of an epoch whose steps follow each other.

@@ -19,6 +19,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.kind import ModelWork, Widths
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.registry import MODES
+from gnnloom.trainer.planner.pair_steps import PairFacts
 
 #: Vertices whose split and labels are read at a time.
 _CHUNK_ROWS = 1 << 22
@@ -44,6 +45,7 @@ class GraphFacts:
         num_outputs: width of the model's output.
         num_training: labeled vertices of the training split.
         one_class: the task couples the columns of scores, as a softmax does.
+        pairs: what is trained on, if it is pairs of vertices.
     """
 
     num_vertices: int
@@ -54,6 +56,7 @@ class GraphFacts:
     symmetric: bool = True
     weighted: bool = False
     one_class: bool = True
+    pairs: PairFacts | None = None
 
 
 def count_training(vertices: Vertices) -> int:

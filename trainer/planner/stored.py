@@ -19,7 +19,9 @@ from gnnloom.trainer.data.open_shards import missing_features
 from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
 from gnnloom.trainer.planner.describe import GraphFacts, count_training, exchanges_of
 from gnnloom.trainer.planner.law import KnownPartition
+from gnnloom.trainer.planner.pair_steps import PairFacts
 from gnnloom.trainer.planner.profile import LOCAL, open_profile
+from gnnloom.trainer.tasks.open_links import open_links
 
 
 def situation_of(
@@ -33,7 +35,8 @@ def situation_of(
 
     Args:
         graph_key: chooses between several graphs.
-        num_training: labeled training vertices, if they are known already: then split and labels are not read.
+        num_training: labeled training vertices, if they are known already: then split and labels are not read. Not
+            needed by tasks on pairs.
         given: the task and its options; None for what the vertex data suggest.
         embed: width of input features that are learned; 0 if those of the dataset are read.
 
@@ -51,6 +54,13 @@ def situation_of(
             f"{vertices.artifact.path}: the dataset lacks features or labels; there is nothing to train"
             f"{missing_features(dataset.name) if num_outputs else ''}"
         )
+    if task.on_pairs:
+        links = open_links(predicted, dataset, graph.artifact.key, task.links, graph.artifact.path)
+        pairs = PairFacts.of(task, links.num_pairs["train"])
+        # A step has a part of the pairs that an epoch has.
+        num_training = pairs.step_pairs
+    else:
+        pairs = None
     facts = GraphFacts(
         num_vertices=graph.num_vertices,
         nnz=graph.nnz,
@@ -60,6 +70,7 @@ def situation_of(
         symmetric=graph.symmetric,
         weighted=graph.weighted,
         one_class=predicted.couples_columns,
+        pairs=pairs,
     )
     key = graph.artifact.key
     return Situation(facts, _partitions(dataset, key), _grid_heaviest(dataset, key))

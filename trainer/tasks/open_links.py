@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact
 from gnnloom.trainer.tasks.task import Task
 
 #: What pairs have by the kind of their values.
 _HAS: Final = {CLASS: "classes", NUMBER: "numbers"}
 
 
-def open_links(task: Task, dataset: Dataset, shards: Artifact, key: str | None) -> Links:
+def open_links(task: Task, dataset: Dataset, graph: str, key: str | None, shards: Path) -> Links:
     """Open the links of a run. Communicates nothing.
 
     Args:
-        shards: that the run reads.
+        graph: key of the graph that the run multiplies with.
         key: of the links; None for the only ones.
+        shards: folder of the shards that the run reads, for errors.
 
     Raises:
         NotFoundError: the dataset has no links with this key.
         InputError: it has none at all, or several; they belong to another graph, or lack what the task predicts.
     """
-    graph = shards.inputs["graph"]
     keys = [info.key for info in dataset.artifacts("links") if info.state == "complete"] if key is None else [key]
     found = [dataset.links(each) for each in keys]
     fitting = [each for each in found if each.message_graph == graph]
@@ -34,7 +34,7 @@ def open_links(task: Task, dataset: Dataset, shards: Artifact, key: str | None) 
     if not fitting:
         graphs = ", ".join(each.message_graph for each in found)
         raise InputError(
-            f"{shards.path}: shards of graph {graph}, which has the edges that the links hold out; partition and shard"
+            f"{shards}: shards of graph {graph}, which has the edges that the links hold out; partition and shard"
             f" the graph without them, with `--graph {graphs}`"
         )
     if len(fitting) > 1:

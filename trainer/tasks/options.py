@@ -10,6 +10,9 @@ from gnnloom.storage.option import Option
 from gnnloom.trainer.links.choices import NEGATIVE_SAMPLERS
 from gnnloom.trainer.links.decoders.registry import DECODERS
 
+#: Without another number, a step takes one of so many parts of the training pairs. All of them at once would leave
+#: nothing to multiply with.
+_PARTS: Final = 10
 #: A choice that depends on the task.
 AUTO: Final = "auto"
 
@@ -57,3 +60,16 @@ NEGATIVES: Final[Mapping[str, Option]] = MappingProxyType(
         ),
     }
 )
+
+
+def step_pairs(link_batch: int, total: int, *, excludes: bool) -> int:
+    """Training pairs of a step on the whole graph.
+
+    Args:
+        link_batch: as given; 0 for the usual number.
+        total: all training pairs.
+        excludes: a step leaves its pairs out of the graph.
+    """
+    if link_batch:
+        return min(link_batch, total)
+    return -(-total // _PARTS) if excludes else total

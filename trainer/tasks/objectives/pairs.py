@@ -44,15 +44,12 @@ from gnnloom.trainer.place.global_generator import Draws, derived_seed
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE, Objective, StepLoss, TaskContext
 from gnnloom.trainer.tasks.open_links import open_links
-from gnnloom.trainer.tasks.options import AUTO
+from gnnloom.trainer.tasks.options import AUTO, step_pairs
 from gnnloom.trainer.tasks.task import Task
 
 #: The splits of pairs; the last two are negatives that all pairs of a split share.
 TRAIN, VALID, TEST = "train", "valid", "test"
 POOLS: Final[Mapping[str, str]] = {VALID: "valid_pool", TEST: "test_pool"}
-#: Without another number, a step takes one of so many parts of the training pairs. All of them at once would leave
-#: nothing to multiply with.
-_PARTS: Final = 10
 #: Steps that a rehearsal takes of an epoch. They are alike, but what a step keeps is there while the next one begins,
 #: and its tensors differ a little from those before, so that they leave gaps in the workspace.
 _REHEARSED: Final = 2
@@ -212,7 +209,8 @@ class PairObjective(Objective):
 
     @classmethod
     def of(cls, task: Task, context: TaskContext) -> Self:
-        links = open_links(task, context.dataset, context.shards.artifact, context.options["links"])
+        shards = context.shards.artifact
+        links = open_links(task, context.dataset, shards.inputs["graph"], context.options["links"], shards.path)
         return cls(task, context.width, context=context, links=links)
 
     @property
@@ -310,9 +308,7 @@ class PairObjective(Objective):
     def step_pairs(self) -> int:
         """Training pairs of a step on the whole graph."""
         options, total = self.given.options, self.pairs.num_pairs[TRAIN]
-        if options["link_batch"]:
-            return min(int(options["link_batch"]), total)
-        return -(-total // _PARTS) if options["exclude_targets"] else total
+        return step_pairs(int(options["link_batch"]), total, excludes=options["exclude_targets"])
 
     @property
     def num_steps(self) -> int:

@@ -57,7 +57,8 @@ def memory_bound(opened: OpenedRun, rank: int) -> int | None:
         count += round((1 + config.pool + config.sampler_threads) * _numbers(sizes))
         kept = sizes.kept_bytes
     if task.on_pairs:
-        links = open_links(task, opened.dataset, shards.artifact, config.own_task_options(task)["links"])
+        artifact, key = shards.artifact, config.own_task_options(task)["links"]
+        links = open_links(task, opened.dataset, artifact.inputs["graph"], key, artifact.path)
         count += _pair_rows(links, config)
     widths = config.heads * sum(options.dims) + _COLUMNS
     numbers = count * widths + config.heads * _num_weights(options)

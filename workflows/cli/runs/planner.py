@@ -26,6 +26,8 @@ MODEL_FIELDS = (
 )  # fmt: skip
 
 
+#: Fields that decide it, too, if pairs of vertices are predicted.
+PAIR_FIELDS = ("task", "links", "output_dim", "link_batch", "exclude_targets", "negatives", "negative_sampler")
 #: Precisions that `gnnloom plan` compares unless one is given.
 PRECISIONS = ("float32", "bf16")
 
@@ -58,7 +60,7 @@ MACHINE_OPTIONS: Final = (
 @click.command("plan", cls=GroupedCommand)
 @click.argument("name", metavar="NAME")
 @click_option(replace(options_of(TrainConfig)["ranks"], help="Number of MPI ranks.", default=2))
-@add_options(MODEL_OPTIONS, checks=False)
+@add_options((*MODEL_OPTIONS, *(options_of(TrainConfig)[name] for name in PAIR_FIELDS)), checks=False)
 @add_options(MACHINE_OPTIONS)
 @key_option("graph")
 @click_option(Option("top", int, "Rows of the table.", 15, group=Group.OUTPUT, least=1))
@@ -85,15 +87,16 @@ def plan_command(
       gnnloom calibrate --ranks 4
       gnnloom plan web --ranks 4 --hidden 128,128
       gnnloom plan web --ranks 64 --profile perlmutter --memory-per-rank 40G
+      gnnloom plan web --task link --graph 3f2a
     """
     from gnnloom.trainer.planner.candidates import make_plans
     from gnnloom.trainer.planner.profile import open_profile
     from gnnloom.trainer.planner.stored import situation_of
 
     catalog = current_catalog()
-    situation = situation_of(catalog.dataset(name), graph, embed=options["embed"])
     machine = open_profile(catalog.root, profile)
     config = model_config(options, dataset=name, ranks=ranks)
+    situation = situation_of(catalog.dataset(name), graph, given=config, embed=config.embed)
     is_open = click.get_current_context().get_parameter_source("precision") is ParameterSource.DEFAULT
     precisions = PRECISIONS if is_open else (config.precision,)
     plans = make_plans(config, situation, machine, memory_per_rank or 0, precisions=precisions)
@@ -121,7 +124,9 @@ def plan_command(
 
 def model_config(options: Mapping[str, Any], **fields: Any) -> TrainConfig:
     """The configuration of a training with these options."""
-    return TrainConfig(catalog=str(current_catalog().root), **options, **fields)
+    # Options that can be denied are None if they are not given.
+    given = {name: value for name, value in options.items() if value is not None}
+    return TrainConfig(catalog=str(current_catalog().root), **given, **fields)
 
 
 _COLUMNS = ("plan", "precision", "epoch ms", "compute", "comm.", "waiting", "sent MiB", "memory MiB")

@@ -1,0 +1,77 @@
+"""Plans of training on pairs state the messages of runs, and about their bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import gnnloom
+from gnnloom.storage import Catalog
+from gnnloom.trainer.config.loss_config import LossConfig
+from gnnloom.trainer.planner.pair_steps import PairFacts
+from support.pair_runs import call
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph with links, and row shards for several ranks."""
+    root = tmp_path_factory.mktemp("planned")
+    sizes = ("--vertices", "400", "--edges", "3000", "--classes", "4", "--workers", "0")
+    call(root, "generate", "web", "sbm", *sizes)
+    message = call(root, "links", "web", "random", "--workers", "0")["message_graph"]
+    for parts in ("2", "3"):
+        method = "block" if parts == "2" else "random"
+        how = ("--graph", message, "--parts", parts, "--method", method, "--workers", "0")
+        call(root, "partition", "web", *how)
+        call(root, "shard", "web", "--parts", parts, "--workers", "0")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("ranks", "options"),
+    [
+        (2, ()),
+        (3, ("--negatives", "3", "--negative-sampler", "pairs", "--link-batch", "500")),
+    ],
+)
+def test_a_run_sends_the_planned_messages_and_about_the_planned_bytes(
+    root: Path, ranks: int, options: tuple[str, ...]
+) -> None:
+    chosen = ("--task", "link", "--hidden", "8", "--output-dim", "8", "--ranks", str(ranks), *options)
+    name = f"web/on-{ranks}"
+    call(root, "train", name, *chosen, "--epochs", "1")
+    run = gnnloom.Run.open(name, root)
+    forecast, measured = run.forecast(), run.metrics()
+    assert forecast is not None
+    kinds = {"row ids", "rows", "row gradients", "halo forward", "halo backward", "gradient", "loss"}
+    assert forecast["bytes_by_kind"].keys() == kinds
+    for kind, num_bytes in forecast["bytes_by_kind"].items():
+        column = kind.replace(" ", "_")
+        assert forecast["messages_by_kind"][kind] == measured[f"messages_sent_{column}"][0]
+        sent = measured[f"bytes_sent_{column}"][0]
+        if kind.startswith("row"):
+            # Which ends other ranks own is expected, as drawn from all vertices.
+            assert sent / 1.5 <= num_bytes <= 1.5 * sent
+        else:
+            assert num_bytes == sent
+    assert sum(forecast["bytes_by_kind"].values()) == pytest.approx(measured["bytes_sent"][0], rel=0.25)
+    message = Catalog(root)["web"].links().message_graph
+    plans = call(root, "plan", "web", "--graph", message, *chosen, "--precision", "float32")["plans"]
+    (planned,) = [plan for plan in plans if plan["algorithm"] == "p2p"]
+    assert planned["bytes_by_kind"] == forecast["bytes_by_kind"]
+    assert planned["estimated"] == "expected ends of pairs on other ranks"
+    # An epoch on vertices has one step.
+    of_vertices = call(root, "plan", "web", "--graph", message, "--hidden", "8", "--ranks", str(ranks))["plans"]
+    assert {plan["estimated"] for plan in of_vertices if plan["algorithm"] == "p2p"} == {""}
+
+
+def test_steps_follow_from_the_options() -> None:
+    def facts(**options: object) -> PairFacts:
+        return PairFacts.of(LossConfig(**options), 1001)  # type: ignore[arg-type]
+
+    assert (facts(task="link").num_steps, facts(task="link").negatives) == (10, 1)
+    assert facts(task="link", exclude_targets=False).num_steps == 1
+    assert facts(task="edge-class", link_batch=100).num_steps == 11
+    assert facts(task="edge-class").negatives == 0
+    assert facts(task="link", negatives=7, negative_sampler="pairs").draws_sources

@@ -1,0 +1,103 @@
+"""What training on pairs adds to the steps of the graph: steps in an epoch, each with rows of its pairs' ends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Self
+
+from gnnloom.trainer.algorithms.steps import Communication, ElementWork, Operation, Step
+from gnnloom.trainer.algorithms.workload import Workload
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.config.loss_config import LossConfig
+from gnnloom.trainer.tasks.options import NEGATIVES, step_pairs
+
+#: Bytes of a vertex id and of a number of ids, as they are sent.
+_ID_BYTES: Final = 8
+#: Passes over the rows of both ends of each pair, with what is a negative of it: taken from what was fetched,
+#: multiplied, and their gradients summed. Operations of a step that do so.
+_PASSES, _CALLS = 10, 40
+#: Why the volume is an estimate.
+EXPECTED: Final = "expected ends of pairs on other ranks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFacts:
+    """The training pairs, as far as an epoch depends on them.
+
+    Attributes:
+        num_pairs: of an epoch.
+        step_pairs: of a step.
+        negatives: other pairs that are drawn for each.
+        draws_sources: a negative has a source of its own, too.
+    """
+
+    num_pairs: int
+    step_pairs: int
+    negatives: int = 0
+    draws_sources: bool = False
+
+    @classmethod
+    def of(cls, config: LossConfig, num_pairs: int) -> Self:
+        """The pairs of a training.
+
+        Args:
+            num_pairs: pairs to train on.
+        """
+        draws = config.task_options >= NEGATIVES.keys()
+        return cls(
+            num_pairs=num_pairs,
+            step_pairs=step_pairs(config.link_batch, num_pairs, excludes=config.exclude_targets),
+            negatives=config.negatives if draws else 0,
+            draws_sources=draws and config.negative_sampler == "pairs",
+        )
+
+    @property
+    def num_steps(self) -> int:
+        return -(-self.num_pairs // max(1, self.step_pairs))
+
+
+def is_once(step: Step) -> bool:
+    """Whether a step of the graph occurs once in an epoch, however many steps the pairs are cut into: the loss."""
+    return isinstance(step, Communication) and step.kind is Kind.LOSS
+
+
+def add_pairs(pairs: PairFacts, work: Workload, ranks: int) -> list[Step]:
+    """What a step on pairs adds to the products of the graph, if ends were drawn from all vertices alike.
+
+    A rank fetches the ends of its pairs that other ranks own, each once, and sends their gradients back. A target
+    that another rank owns is also a row that its products fetch, so a good partition has few of them; negatives do not
+    follow the partition.
+    """
+    n, width = work.num_vertices, work.dims[-1]
+    own = pairs.num_pairs / pairs.num_steps / ranks
+    drawn = own * pairs.negatives * (2 if pairs.draws_sources else 1)
+    found: list[Step] = [ElementWork(numbers=_PASSES * (2 * own + drawn) * width, calls=_CALLS)]
+    others = n * (ranks - 1) / ranks
+    if not others:
+        return found
+    targets = others * -math.expm1(-own / n)
+    if work.exchange is not None:
+        targets = min(targets, work.exchange.rows / ranks)
+    negatives = others * -math.expm1(-drawn / n)
+    rows = ranks * others * (1 - (1 - targets / others) * (1 - negatives / others))
+    messages = ranks * (ranks - 1)
+
+    def exchange(kind: Kind, elements: float, element_size: int) -> Communication:
+        # Ends are spread evenly.
+        return Communication(
+            kind=kind,
+            operation=Operation.EXCHANGE,
+            group=ranks,
+            stride=1,
+            groups=1,
+            elements=elements,
+            calls=messages,
+            element_size=element_size,
+            busiest=(1 / ranks, 1 / ranks),
+        )
+
+    # Each rank says how many ids it asks for, and which, for the rows and again for their gradients.
+    ids = [exchange(Kind.ROW_IDS, elements, _ID_BYTES) for elements in (messages, rows) for _ in range(2)]
+    moved = [exchange(kind, rows * width, work.parameter_size) for kind in (Kind.ROWS, Kind.ROW_GRADIENTS)]
+    return [*found, *ids, *moved]
