@@ -107,8 +107,7 @@ def write_vertex_arrays(
     records = [chunks.write(folder) for chunks in own]
     # By the ranks, all at the same time: rank 0 would sync one chunk after the other.
     sync_paths(path for record in records for path in stored_files(folder, record))
-    # Rank 0 reads and removes the records, so they need not survive a crash.
-    announce(folder, comm.rank, records, durable=False)
+    announce(folder, comm.rank, records)
     # A rank arrives here after it has written all of its chunks, so rank 0 reads complete records, and may publish.
     comm.barrier()
     return collect(folder, comm.size) if comm.rank == 0 else []
@@ -141,14 +140,12 @@ def announced(folder: Path, rank: int) -> Path:
     return folder / ".work" / f"{rank:05d}.json"
 
 
-def announce(folder: Path, rank: int, records: Iterable[ArrayRecord], *, durable: bool) -> None:
-    """Say which chunks this rank has written.
-
-    Args:
-        durable: return only after the file is on disk.
-    """
+def announce(folder: Path, rank: int, records: Iterable[ArrayRecord]) -> None:
+    """Say which chunks this rank has written, which must be on disk already."""
     content = {record.path: record.to_json() for record in records}
-    write_json(announced(folder, rank), content, durable=durable)
+    # Rank 0 reads and removes the records, so they need not survive a crash. It may do so as soon as the file has its
+    # name: then the folder, which would have to be synced, is gone.
+    write_json(announced(folder, rank), content, durable=False)
 
 
 def collect(folder: Path, size: int) -> list[ArrayRecord]:

@@ -126,7 +126,7 @@ class StoredSteps:
         self._thread.shutdown()
         announced = writer.work / "ranks"
         # Rank 0 reads and removes them, so they need not survive a crash.
-        announce(announced, comm.rank, self._records, durable=False)
+        announce(announced, comm.rank, self._records)
         comm.barrier()
         if comm.rank == 0:
             found = {record.path: record for record in collect(announced, comm.size)}

@@ -17,7 +17,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.realignment import Realigner
 from gnnloom.trainer.layout.redistribute import VertexOrder
-from gnnloom.trainer.layout.vertex_arrays import VertexArrayPiece, write_vertex_arrays
+from gnnloom.trainer.layout.vertex_arrays import VertexArrayPiece, announce, announced, collect, write_vertex_arrays
 from gnnloom.trainer.place.place import Place
 from support.gradients import backward
 from support.lone import LoneCommunicator
@@ -95,3 +95,18 @@ def test_a_missing_piece_is_named(tmp_path: Path) -> None:
     array = VertexArrayPiece("label", torch.from_numpy(layout.vertex), layout, ("vertex",))
     with pytest.raises(CorruptError, match=r"00000\.json: not there, although rank 0 wrote it"):
         write_vertex_arrays(_LosesFiles(tmp_path), tmp_path, [array], NUM_VERTICES, Kind.PREDICTION)
+
+
+def test_rank_0_may_collect_as_soon_as_the_last_rank_has_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announce(tmp_path, 0, [])
+
+    def collect_at_once(point: str, path: Path | None = None) -> bool:
+        if point == "file.renamed" and path == announced(tmp_path, 1):
+            assert collect(tmp_path, 2) == []
+        return False
+
+    monkeypatch.setattr("gnnloom.storage.format.files.fault_point", collect_at_once)
+    announce(tmp_path, 1, [])
+    assert not announced(tmp_path, 1).parent.exists()

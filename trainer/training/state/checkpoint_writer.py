@@ -155,7 +155,7 @@ class CheckpointWriter:
             own.append(array.write(aside))
         # Every rank syncs its own files: another machine cannot flush what this one has not sent to the disk yet.
         sync_paths(path for record in own for path in stored_files(aside, record))
-        announce(aside, self._comm.rank, own, durable=True)
+        announce(aside, self._comm.rank, own)
 
     def _wait_for(self, file: Path) -> None:
         """Wait until a rank has written its part. A rank that cannot ends the job."""
