@@ -65,9 +65,8 @@ def is_once(step: Step) -> bool:
 def add_pairs(pairs: PairFacts, work: Workload, ranks: int) -> list[Step]:
     """What a step on pairs adds to the products of the graph, if ends were drawn from all vertices alike.
 
-    A rank fetches the ends of its pairs that other ranks own, each once, and sends their gradients back. A target
-    that another rank owns is also a row that its products fetch, so a good partition has few of them; negatives do not
-    follow the partition.
+    A rank fetches the ends of its pairs that other ranks own, each once, and sends their gradients back. Of targets, a
+    good partition has few on other ranks: as many as of edges. Negatives do not follow the partition.
     """
     n, width = work.num_vertices, work.dims[-1]
     own = pairs.num_pairs / pairs.num_steps / ranks
@@ -76,9 +75,7 @@ def add_pairs(pairs: PairFacts, work: Workload, ranks: int) -> list[Step]:
     others = n * (ranks - 1) / ranks
     if not others:
         return found
-    targets = others * -math.expm1(-own / n)
-    if work.exchange is not None:
-        targets = min(targets, work.exchange.rows / ranks)
+    targets = others * -math.expm1(-own * _cut_share(work, ranks, others) / others)
     negatives = others * -math.expm1(-drawn / n)
     rows = ranks * others * (1 - (1 - targets / others) * (1 - negatives / others))
     messages = ranks * (ranks - 1)
@@ -101,3 +98,18 @@ def add_pairs(pairs: PairFacts, work: Workload, ranks: int) -> list[Step]:
     ids = [exchange(Kind.ROW_IDS, elements, _ID_BYTES) for elements in (messages, rows) for _ in range(2)]
     moved = [exchange(kind, rows * width, work.parameter_size) for kind in (Kind.ROWS, Kind.ROW_GRADIENTS)]
     return [*found, *ids, *moved]
+
+
+def _cut_share(work: Workload, ranks: int, others: float) -> float:
+    """Share of the edges that lead to another rank, as if those of a rank led to all vertices of others alike.
+
+    Args:
+        others: vertices that a rank does not own.
+    """
+    share = (ranks - 1) / ranks
+    received = 1.0 if work.exchange is None else work.exchange.rows / ranks / others
+    if received >= 1:
+        return share
+    # So many edges of a rank lead to so many different vertices.
+    cut = ranks * others * -math.log1p(-received)
+    return min(share, cut / max(1, work.nnz - work.num_vertices))

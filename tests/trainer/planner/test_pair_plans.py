@@ -8,8 +8,10 @@ import pytest
 
 import gnnloom
 from gnnloom.storage import Catalog
+from gnnloom.trainer.algorithms.steps import Volume
+from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.config.loss_config import LossConfig
-from gnnloom.trainer.planner.pair_steps import PairFacts
+from gnnloom.trainer.planner.pair_steps import PairFacts, add_pairs
 from support.pair_runs import call
 
 
@@ -64,6 +66,31 @@ def test_a_run_sends_the_planned_messages_and_about_the_planned_bytes(
     # An epoch on vertices has one step.
     of_vertices = call(root, "plan", "web", "--graph", message, "--hidden", "8", "--ranks", str(ranks))["plans"]
     assert {plan["estimated"] for plan in of_vertices if plan["algorithm"] == "p2p"} == {""}
+
+
+@pytest.mark.parametrize(("cut", "expected"), [(0, 0.0), (600, 600 / 40_000), (None, 0.75)])
+def test_targets_follow_the_edges_that_a_partition_cuts(cut: int | None, expected: float) -> None:
+    n, ranks, degree = 10_000, 4, 4
+    others = n * 3 / 4
+    # Edges that a rank receives from others, spread over these vertices; a random partition cuts all that it can.
+    received = others * (1 - (1 - 1 / others) ** (cut / ranks)) if cut is not None else others
+    exchange = Exchange(rows=ranks * received, messages=12, busiest_rows=received, busiest_messages=3)
+    work = Workload(
+        num_vertices=n,
+        nnz=(degree + 1) * n,
+        num_training=1,
+        dims=(8, 16),
+        inner=(16,),
+        propagates_first=(True,),
+        input_is_kept=False,
+        exchange=exchange,
+    )
+    pairs = PairFacts(num_pairs=4000, step_pairs=4000)
+    volume = Volume.of(add_pairs(pairs, work, ranks))
+    # Of 1000 targets of a rank, each of which is fetched once.
+    fetched = others * (1 - (1 - 1 / others) ** (1000 * expected))
+    assert volume.bytes.get("rows", 0) == pytest.approx(ranks * fetched * 16 * 4, rel=1e-3)
+    assert volume.messages["row ids"] == 4 * 12
 
 
 def test_steps_follow_from_the_options() -> None:
