@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gnnloom.trainer.models.networks.model import Model
+from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 from gnnloom.trainer.streaming.column_blocks import ColumnBlocks, Storage
 from gnnloom.trainer.streaming.program import FEATURES, Multiply, Pass, Program, layer_output
@@ -202,8 +204,7 @@ class SomeScores:
 
     def put(self, start: int, rows: Tensor) -> None:
         """Write the scores of a range of rows, as far as they are wanted."""
-        bounds = self._rows.new_tensor([start, start + len(rows)])
-        first, last = torch.searchsorted(self._rows, bounds).tolist()
+        first, last = np.searchsorted(as_array(self._rows), [start, start + len(rows)]).tolist()
         torch.index_select(rows, 0, self._rows[first:last] - start, out=self._out[first:last])
 
     def finished(self) -> Tensor:

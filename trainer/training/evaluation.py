@@ -111,7 +111,7 @@ def measured_rows(session: Session, labels: Labels) -> torch.Tensor | None:
     objective = session.objective
     if not session.config.reads_batches or not isinstance(objective, VertexObjective):
         return None
-    known = torch.zeros_like(labels.split, dtype=torch.bool)
+    known = session.place.lasting(tuple(labels.split.shape), torch.bool)
     for split in PREFIXES.values():
         known |= objective.known(labels, split)
     return known.nonzero().squeeze(1) if 2 * int(known.sum()) < len(known) else None

@@ -19,7 +19,7 @@ from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.whole_graph import map_whole_graph, read_whole_graph
 from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
-from gnnloom.storage.format import copy_checksums, mapped_copy
+from gnnloom.storage.format import copy_checksums, mapped_copy, mapped_rows
 from gnnloom.storage.format.files import sync_tree
 from gnnloom.storage.upkeep.garbage import Garbage, collect_garbage, find_garbage
 from support.graphs import random_adjacency, store_graph, store_vertices
@@ -351,7 +351,7 @@ def _flags(path: Path) -> list[str]:
 def test_pages_around_those_needed_are_read_if_the_copy_fits_in_memory(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, pages_around: bool, available: int
 ) -> None:
-    monkeypatch.setattr(mapped_copy, "available_memory", lambda: available)
+    monkeypatch.setattr(mapped_rows, "available_memory", lambda: available)
     graph, _ = stored(catalog)
     arrays = map_whole_graph(graph)
     flags = _flags(copy_of(graph) / "indices.npy")

@@ -127,5 +127,5 @@ def test_without_evaluations_only_batches_need_memory(catalog: Catalog, monkeypa
     with pytest.raises(CollectiveError, match=r"no evaluation \(--eval-every 0 --no-final-eval\)"):
         check_fits(config)
     available(monkeypatch, 0)
-    with pytest.raises(CollectiveError, match=r"\(--pool\), --precision bf16, or"):
+    with pytest.raises(CollectiveError, match=r"\(--pool\), features .* \(--inputs disk\), .*, --precision bf16, or"):
         check_fits(without)
