@@ -122,7 +122,7 @@ class FileOptions:
     test_targets: str | None = _file("NumPy array with a row of negatives, targets, for each pair for testing.")
     negatives: int = _option(
         1,
-        "Pairs that are no edges to draw as negatives of a split without any, for each of its pairs; 0 for none.",
+        "Negatives to draw for each pair of a split that comes without any; 0 draws none.",
         is_common=True,
         least=0,
     )

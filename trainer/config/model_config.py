@@ -92,7 +92,7 @@ class ModelConfig(Config):
     skip_input_gradient: bool = _option(True, "Skip the gradient of fixed input features")
     recompute: bool = _option(
         False,
-        "Form the output of a hidden layer again backward instead of keeping it, where its product with the adjacency"
+        "Recompute the output of a hidden layer in the backward pass instead of keeping it, where its product with A"
         " is kept and the next layer is A (H W): less memory for one more product with a weight (gcn)",
         free=True,
     )
@@ -125,7 +125,7 @@ class ModelConfig(Config):
             )
 
     def _check_recomputed(self) -> None:
-        """Refuse models whose hidden layers' outputs cannot be formed again.
+        """Refuse models whose hidden layers cannot be recomputed.
 
         Raises:
             InputError: see above.

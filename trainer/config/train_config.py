@@ -203,7 +203,7 @@ class TrainConfig(
                 able = ", ".join(algorithms_with(frozenset({STREAMS})))
                 raise InputError(f"{start}: algorithm {self.algorithm} keeps them in memory; choose {able}")
             if self.input_has_gradient:
-                what = "train_features" if self.train_features else "no_skip_input_gradient"
+                what = "train_features" if self.train_features else "skip_input_gradient False"
                 raise InputError(f"{start}: with {what}, the features have a gradient and are in memory")
             return
         if self.on_pairs:

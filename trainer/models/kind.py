@@ -88,7 +88,7 @@ class ModelKind(Placed):
         place: module and class, a :class:`gnnloom.trainer.models.networks.model.Model`.
         needs: capabilities that an algorithm must have to run the model, such as ``ONE_LAYOUT``.
         takes_weights: defined for weighted edges.
-        recomputes: its hidden layers' outputs can be formed again backward.
+        recomputes: its hidden layers can be recomputed in the backward pass.
         is_rowwise: its layers treat rows one by one, without the adjacency. Such models train in modes that read all of
             the graph, or rows alone.
         takes_steps: its input are the features and what was propagated of them, which only modes of rows read.

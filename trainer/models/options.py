@@ -35,7 +35,7 @@ class ModelOptions:
         norm: ``none``, ``layer`` or ``batch``: normalization of every hidden layer's output before its activation.
         residual: add a hidden layer's input to its output if their widths are equal.
         unit_embedding: scale the rows of the last layer's input to length 1 (as Zeng et al., ICLR 2020, do).
-        recompute: form the outputs of hidden layers again backward instead of keeping them, where the model can.
+        recompute: recompute outputs of hidden layers in the backward pass, where the model can.
         num_inputs: matrices of equal width that the input consists of, side by side: features, and what was propagated.
         own: the model's own options by name, checked; see :class:`~gnnloom.trainer.models.kind.ModelKind`.
         module: the module of torch that the model consists of, as ``package.module:Class``, if it takes edges.

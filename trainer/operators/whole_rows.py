@@ -20,10 +20,8 @@ from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 from gnnloom.trainer.place.place import Place
 
 AXIS = "row"
-#: Bytes of the hidden rows that are formed at a time, if they are formed again backward, and of what they are a
-#: multiple: the rows that the gradient of a weight is summed from.
+#: Bytes of the hidden rows that are formed at a time, if they are recomputed: they stay in the caches.
 _FORMED_BYTES: Final = 2 << 20
-_SUMMED_ROWS: Final = 2048
 
 
 class RowProduct(Protocol):
@@ -156,7 +154,7 @@ class Unformed:
 def recomputed_product(hidden: Unformed, weight: Tensor, grid: ProcessGrid) -> Tensor:
     """A hidden layer's output times a weight; differentiable. Communicates nothing.
 
-    The output itself is never whole in memory: it is formed some rows at a time, forward and again backward (Chen, Xu,
+    The output itself is never whole in memory: it is formed some rows at a time, in both passes (Chen, Xu,
     Zhang, Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016).
 
     Args:
@@ -217,7 +215,7 @@ class _Recomputed(torch.autograd.Function):
 
 def _parts(rows: Tensor, width: int) -> Iterator[slice]:
     """Ranges of rows, few enough that what is formed of them is small."""
-    most = max(1, _FORMED_BYTES // max(1, width * rows.element_size() * _SUMMED_ROWS)) * _SUMMED_ROWS
+    most = max(1, _FORMED_BYTES // max(1, width * rows.element_size()))
     for start in range(0, len(rows), most):
         yield slice(start, min(start + most, len(rows)))
 

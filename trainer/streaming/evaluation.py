@@ -19,7 +19,6 @@ from gnnloom.storage.shards.row_shards import RowShard, RowShards
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.data.vertex_data import settled_feature_norm
 from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
@@ -156,7 +155,7 @@ class _Evaluation:
             raise InputError(f"{source.shards.artifact.path}: only row shards are evaluated from disk")
         shard = source.shards.shard(self._comm.rank, source.counter, on_disk=True)
         self._product, self._feature = together(self._comm, lambda: self._opened(shard))
-        self._feature.norm = self._feature_norm()
+        self._feature.settle(source.feature_norm, self._comm)
         self._program = write_program(model, operator)
         sizes, dims = RankSizes.of(shard), model.options.dims
         outputs = dims[-1] + (dims[-2] if embeds and model.num_layers > 1 else 0)
@@ -181,14 +180,6 @@ class _Evaluation:
     def _opened(self, shard: RowShard) -> tuple[AdjacencyProduct, ShardFeatures]:
         product = AdjacencyProduct(self._comm, shard, self._source.normalization, self._place)
         return product, ShardFeatures(shard, self._place)
-
-    def _feature_norm(self) -> str:
-        """How features are scaled. Collective."""
-        norm = self._source.feature_norm
-        if norm != "auto":
-            return norm
-        negative = together(self._comm, lambda: self._feature.has_negative)
-        return settled_feature_norm(self._place.tensor([-float(negative)], self._place.sum_dtype), norm, self._comm)
 
     def run(self) -> tuple[Outputs, Report]:
         """Collective."""

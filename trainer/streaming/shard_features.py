@@ -8,7 +8,9 @@ from typing import Final
 from torch import Tensor
 
 from gnnloom.storage.shards.row_shards import RowShard
-from gnnloom.trainer.data.vertex_data import check_finite, check_stored, normalize_feature
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.data.vertex_data import check_finite, check_stored, normalize_feature, settled_feature_norm
 from gnnloom.trainer.kernels.dispatch import converted
 from gnnloom.trainer.place.arrays import as_array, tensor_dtype
 from gnnloom.trainer.place.place import Place
@@ -55,6 +57,13 @@ class ShardFeatures:
         where = f"{self._shard.shards.artifact.path}/{self._shard.prefix}/feature"
         check_finite(rows, where, lambda: self._shard.vertex()[start:stop])
         return converted(normalize_feature(rows, self.norm), self._place.feature_dtype, self._place)
+
+    def settle(self, norm: str, comm: Communicator) -> None:
+        """Scale rows as ``norm`` says from now on; ``auto`` looks at the features of all ranks. Collective."""
+        if norm == "auto":
+            negative = together(comm, lambda: self.has_negative)
+            norm = settled_feature_norm(self._place.tensor([-float(negative)], self._place.sum_dtype), norm, comm)
+        self.norm = norm
 
     def copy_to(self, matrix: Tensor) -> None:
         """Copy all rows to a (num_rows, num_features) matrix, some at a time.

@@ -103,7 +103,11 @@ class Session:
         The session drops the features, so they are freed as soon as nothing else needs them.
         """
         if self.config.reads_batches:
-            self.feature_norm = self._norm_on_disk()
+            if self.samples is None:
+                self._shard_features()
+            else:
+                norm, by_row = self.config.feature_norm, not self.samples.has_negative_feature
+                self.feature_norm = norm if norm != "auto" else "row" if by_row else "none"
             return Inputs(self.place.lasting((0, self.options.dims[0]), self.model.dtype))
         if self.rows is not None:
             self.feature_norm = self.rows.settled_norm(self.config.feature_norm, self.comm, self.place)
@@ -133,16 +137,17 @@ class Session:
 
     def _mapped_inputs(self) -> Inputs:
         """The features in a file, or their product with the adjacency that is kept. Collective."""
-        self.feature_norm = self._norm_on_disk()
+        rows = self._shard_features()
         feature = self._mapped(self.operator.layout(0).num_rows, self.options.dims[0])
-        if isinstance(self.label_rows, RowShard) and not self.place.rehearses:
-            rows = ShardFeatures(self.label_rows, self.place)
-            rows.norm = self.feature_norm
+        if rows is not None:
             together(self.comm, lambda: rows.copy_to(feature))
         if not self.config.input_is_cached:
             return Inputs(feature)
         with torch.no_grad():
             kept = self.model.keep(feature)
+        # Some models keep the features as they are.
+        if kept.value is feature:
+            return kept
         product = self._mapped(*kept.value.shape)
         if not self.place.rehearses:
             product.copy_(kept.value)
@@ -153,18 +158,20 @@ class Session:
         shape, dtype, folder = (num_rows, dim), self.place.feature_dtype, self.opened.dataset.path
         return together(self.comm, lambda: self.place.mapped(shape, dtype, folder))
 
-    def _norm_on_disk(self) -> str:
-        """How features that stay on disk are scaled. Collective, unless samples say so."""
-        norm = self.config.feature_norm
-        if norm != "auto":
-            return norm
-        if self.samples is not None:
-            return "none" if self.samples.has_negative_feature else "row"
+    def _shard_features(self) -> ShardFeatures | None:
+        """Open the features of this rank's vertices on disk, and settle how they are scaled. Collective.
+
+        Returns:
+            None in a rehearsal, which reads no features.
+        """
+        self.feature_norm = norm = self.config.feature_norm
         if self.place.rehearses or not isinstance(self.label_rows, RowShard):
-            return "none"
+            self.feature_norm = "none" if norm == "auto" else norm
+            return None
         rows = ShardFeatures(self.label_rows, self.place)
-        negative = together(self.comm, lambda: rows.has_negative)
-        return settled_feature_norm(self.place.tensor([-float(negative)], self.place.sum_dtype), norm, self.comm)
+        rows.settle(norm, self.comm)
+        self.feature_norm = rows.norm
+        return rows
 
     def _learned(self) -> torch.nn.Parameter:
         """Input features to learn, as they start. Communicates nothing."""

@@ -117,7 +117,7 @@ def _ways_out(config: TrainConfig) -> Iterator[str]:
     if _allows(config, inputs=ON_DISK):
         yield "features that stay on disk (--inputs disk)"
     if _allows(config, recompute=True):
-        yield "hidden layers that are formed again backward (--recompute)"
+        yield "hidden layers that are recomputed (--recompute)"
     if config.precision != "bf16":
         yield "--precision bf16"
 

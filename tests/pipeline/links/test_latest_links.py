@@ -1,4 +1,4 @@
-"""Links that hold out the latest edges are those of NumPy's sort by time, and the graph without them has no values."""
+"""Links that hold out the latest edges agree with a NumPy sort by time, and the graph without them has no values."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ CASES: dict[str, dict[str, Any]] = {
     "transform-first": {"product_order": "transform-first"},
     "scaled-rows": {"feature_norm": "row"},
     "kept-of-features-too": {"model": "sage"},
+    "kept-features": {"model": "mlp"},
     "kept-halo": {"model": "gat", "hidden": (8,)},
     "half": {"precision": "bf16", "recompute": True, "adjacency": "disk"},
 }
@@ -78,7 +79,7 @@ def test_the_plan_counts_them_as_mapped(catalog: Catalog) -> None:
     [
         ({"algorithm": "summa"}, "inputs 'disk': algorithm summa keeps them in memory; choose p2p"),
         ({"train_features": True}, "inputs 'disk': with train_features, the features have a gradient"),
-        ({"skip_input_gradient": False}, "inputs 'disk': with no_skip_input_gradient"),
+        ({"skip_input_gradient": False}, "inputs 'disk': with skip_input_gradient False"),
         ({"embed": 4}, "inputs 'disk': learned features"),
         ({"mode": "minibatch"}, "inputs"),
     ],

@@ -1,4 +1,4 @@
-"""Hidden layers that are formed again backward (`--recompute`): the same training, in less memory."""
+"""Hidden layers that are recomputed in the backward pass (`--recompute`): the same training, in less memory."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def test_losses_are_those_of_layers_that_are_kept(catalog: Catalog, tmp_path: Pa
 @pytest.mark.parametrize("name", ["second", "nothing-kept"])
 def test_parts_of_any_size_train_alike(catalog: Catalog, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(LoneCommunicator(), _config(catalog, 1, f"{name}-kept", recompute=False, **CASES[name]))
-    monkeypatch.setattr(whole_rows, "_FORMED_BYTES", 1)
-    monkeypatch.setattr(whole_rows, "_SUMMED_ROWS", 7)
+    # Seven rows of 17 numbers, or a few of other widths.
+    monkeypatch.setattr(whole_rows, "_FORMED_BYTES", 7 * 17 * 8)
     parts = train(LoneCommunicator(), _config(catalog, 1, f"{name}-parts", recompute=True, **CASES[name]))
     assert_close(parts["loss"], whole["loss"], steps=EPOCHS, dtype=np.float64, message=name)
     assert parts["test_accuracy"] == whole["test_accuracy"]
@@ -77,7 +77,6 @@ def test_parts_of_any_size_train_alike(catalog: Catalog, name: str, monkeypatch:
 def test_the_plan_says_what_it_saves(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     # Parts are small beside the rows of this graph too.
     monkeypatch.setattr(whole_rows, "_FORMED_BYTES", 1 << 17)
-    monkeypatch.setattr(whole_rows, "_SUMMED_ROWS", 256)
     config = _config(catalog, 1, "plan", recompute=False, dataset="large", hidden=(32,), precision="float32")
     before, after = (project_training(replace(config, recompute=each)).workspace_memory for each in (False, True))
     # The output of the hidden layer.

@@ -115,7 +115,7 @@ class Model(nn.Module, ABC):
     #: The layers overwrite features and gradients that this very class needs no more. Not inherited: a subclass may
     #: keep what a layer returns.
     reuses_memory: ClassVar[bool] = False
-    #: A hidden layer's output can be formed again backward instead of being kept. Not inherited either.
+    #: A hidden layer's output can be recomputed in the backward pass. Not inherited either.
     recomputes: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
