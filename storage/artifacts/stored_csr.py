@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
+from gnnloom.storage.format.chunks import FileBuffer
 from gnnloom.storage.matrix.csr import CSR
 
 #: Most entries of a block, unless a single row has more: 8 MiB of int32 column ids.
 BLOCK_ENTRIES: Final = 1 << 21
 #: Most rows of a block.
 BLOCK_ROWS: Final = 1 << 20
-#: Buffers of a stream: one block is in use while two more are decoded.
-NUM_BUFFERS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -82,11 +81,6 @@ class StoredCSR:
         return int(self.indptr[-1])
 
     @property
-    def num_buffers(self) -> int:
-        """Blocks that are valid at a time: the one in use, and those that are read ahead."""
-        return NUM_BUFFERS
-
-    @property
     def is_weighted(self) -> bool:
         return len(self.entries) > 1
 
@@ -100,9 +94,9 @@ class StoredCSR:
             bounds.append(min(max(start + 1, int(most)), start + BLOCK_ROWS, self.num_rows))
         return np.array(bounds, np.int64)
 
-    def sweep(self) -> Sweep:
-        """A reader of the blocks, with buffers of its own."""
-        return Sweep(self)
+    def sweep(self, num_buffers: int = 1) -> Sweep:
+        """A reader of the blocks, with buffers of its own for so many of them."""
+        return Sweep(self, num_buffers)
 
     def blocks(self) -> Iterator[StoredBlock]:
         """All blocks in order, read when asked for. A block is valid until the next one."""
@@ -141,31 +135,29 @@ def _row_sums(matrix: CSR) -> NDArray[np.float64]:
 
 
 class Sweep:
-    """Reads blocks of a stored matrix, one after the other, into buffers that it reuses in turn.
+    """Reads blocks of a stored matrix, one after the other, into buffers that it reuses.
 
     Blocks that follow each other are the cheapest: every chunk is then decoded once. Not for several threads at a time.
-    A block's buffer is written again :data:`NUM_BUFFERS` blocks later.
     """
 
-    def __init__(self, matrix: StoredCSR) -> None:
+    def __init__(self, matrix: StoredCSR, num_buffers: int) -> None:
         """Allocate the buffers."""
         self._matrix = matrix
         # A block's entries may begin and end inside a chunk.
         bounds = matrix.indptr[matrix.bounds]
         most = int(np.diff(bounds).max(initial=0))
-        self._streams = [_EntryStream(reader, most) for reader in matrix.entries]
-        self._turn = 0
+        self._streams = [_EntryStream(reader, most, num_buffers) for reader in matrix.entries]
 
-    def read(self, number: int) -> StoredBlock:
-        """Read the block of a number.
+    def read(self, number: int, buffer: int = 0) -> StoredBlock:
+        """Read the block of a number into a buffer; the block that was there is not valid any more.
 
         Raises:
             CorruptError: a chunk is missing or damaged; the message names the file.
         """
-        matrix, self._turn = self._matrix, (self._turn + 1) % NUM_BUFFERS
+        matrix = self._matrix
         first, last = matrix.bounds[number : number + 2].tolist()
         begin, end = int(matrix.indptr[first]), int(matrix.indptr[last])
-        read = [stream.take(begin, end, self._turn) for stream in self._streams]
+        read = [stream.take(begin, end, buffer) for stream in self._streams]
         indices, *data = (entries for entries, _, _ in read)
         indptr = matrix.indptr[first : last + 1] - begin
         rows = CSR(first, indptr, indices, data[0] if data else None, matrix.num_columns)
@@ -175,7 +167,7 @@ class Sweep:
 class _EntryStream:
     """Reads ranges of one stored array, and decodes a chunk once if the ranges follow each other."""
 
-    def __init__(self, reader: ArrayReader, most: int) -> None:
+    def __init__(self, reader: ArrayReader, most: int, num_buffers: int) -> None:
         """Allocate the buffers.
 
         Args:
@@ -184,25 +176,26 @@ class _EntryStream:
         self._reader = reader
         # A range may begin and end inside a chunk, and only whole chunks are decoded.
         length = most + 2 * reader.chunk_rows if len(reader) else 0
-        self._buffers = [np.empty(length, reader.dtype) for _ in range(NUM_BUFFERS)]
+        self._buffers = [np.empty(length, reader.dtype) for _ in range(num_buffers)]
+        self._files = FileBuffer()
         #: Entries that were decoded beyond the last range, and the position of the first of them.
         self._left, self._position = np.empty(0, reader.dtype), 0
 
-    def take(self, start: int, stop: int, turn: int) -> tuple[NDArray[Any], int, int]:
-        """Read entries ``start`` to ``stop`` into the buffer of a turn.
+    def take(self, start: int, stop: int, number: int) -> tuple[NDArray[Any], int, int]:
+        """Read entries ``start`` to ``stop`` into the buffer of a number.
 
         Returns:
             The entries, and the bytes and files that were read for them.
         """
-        buffer, length = self._buffers[turn], self._reader.chunk_rows
+        buffer, length = self._buffers[number], self._reader.chunk_rows
         if start != self._position:
             self._left, self._position = self._left[:0], start - start % length
         skipped, filled, num_bytes, num_files = start - self._position, len(self._left), 0, 0
-        # From the buffer of the range before, which is still being read, but not written.
+        # From the buffer of the range before: another one, in which nobody writes, or this one.
         buffer[:filled] = self._left
         while self._position + filled < stop:
-            number = (self._position + filled) // length
-            num_bytes += self._reader.read_chunk(number, buffer[filled : filled + length])
+            chunk = (self._position + filled) // length
+            num_bytes += self._reader.read_chunk(chunk, buffer[filled : filled + length], self._files)
             filled, num_files = filled + length, num_files + 1
         end = skipped + stop - start
         self._left, self._position = buffer[end:filled], stop

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, METADATA, ArrayMetadata
 from gnnloom.storage.format.array_record import ArrayRecord, Piece
-from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter
+from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter, FileBuffer
 
 __all__ = [
     "CHUNK_BYTES",
@@ -273,12 +273,13 @@ class ArrayReader:
         if rows.size == 0:
             return rows
         # One chunk at a time: memory is the result and one decoded chunk, whatever the range.
+        files = FileBuffer()
         for number in range(start // self.chunk_rows, -(-stop // self.chunk_rows)):
             first = number * self.chunk_rows
             begin, end = max(start, first), min(stop, first + self.chunk_rows)
             target = rows[begin - start : end - start]
             if len(target) == self.chunk_rows:
-                self._count(self.read_chunk(number, target))
+                self._count(self.read_chunk(number, target, files))
             else:
                 target[...] = self._chunk(number)[begin - first : end - first]
         return rows
@@ -307,11 +308,12 @@ class ArrayReader:
         for start in range(0, len(self), self.chunk_rows):
             yield self.read(start, min(start + self.chunk_rows, len(self)))
 
-    def read_chunk(self, number: int, out: Array) -> int:
+    def read_chunk(self, number: int, out: Array, files: FileBuffer) -> int:
         """Read a whole chunk, including the padding of the last one, into an existing buffer; counts nothing.
 
         Args:
             out: (chunk_rows, ...), contiguous, of the array's dtype.
+            files: takes the chunk's file.
 
         Returns:
             The stored bytes that were read.
@@ -320,7 +322,7 @@ class ArrayReader:
             CorruptError: as for :meth:`read`.
         """
         with self._errors(number):
-            num_bytes = self._chunks.read_into(number, out, self.record.checksum(number, self.chunk_rows))
+            num_bytes = self._chunks.read_into(number, out, files, self.record.checksum(number, self.chunk_rows))
         self._check_values(number, out)
         return num_bytes
 

@@ -92,6 +92,25 @@ class ChunkWriter:
         return checksum.hex()
 
 
+class FileBuffer:
+    """Memory for files that are read one after the other: fresh memory for each takes longer than reading it."""
+
+    def __init__(self) -> None:
+        self._memory = bytearray()
+
+    def read(self, path: Path) -> memoryview:
+        """The content of a file, until the next one is read."""
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > len(self._memory):
+                self._memory = bytearray(size)
+            content = memoryview(self._memory)[:size]
+            done = 0
+            while count := file.readinto(content[done:]):
+                done += count
+        return content[:done]
+
+
 class ChunkReader:
     """Reads the chunks of an array that :class:`ChunkWriter` can write."""
 
@@ -129,15 +148,16 @@ class ChunkReader:
             FileNotFoundError: the chunk is missing.
             ValueError, RuntimeError: the chunk is damaged, or not the one with this checksum.
         """
-        encoded = self._sized(self._checked(self.file(number).read_bytes(), checksum))
+        encoded = self._sized(self._checked(memoryview(self.file(number).read_bytes()), checksum))
         plain = _decoded(encoded) if self._compressed else encoded
         return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(encoded) + _CHECKSUM_BYTES
 
-    def read_into(self, number: int, out: NDArray[Any], checksum: str = "") -> int:
+    def read_into(self, number: int, out: NDArray[Any], files: FileBuffer, checksum: str = "") -> int:
         """Read a whole chunk, including the padding of the last one, into an existing buffer.
 
         Args:
             out: of shape ``chunks``, contiguous, of the array's dtype.
+            files: takes the file.
             checksum: as for :meth:`read`.
 
         Returns:
@@ -147,7 +167,7 @@ class ChunkReader:
             FileNotFoundError: the chunk is missing.
             ValueError, RuntimeError: the chunk is damaged, or not the one with this checksum.
         """
-        encoded = self._sized(self._checked(self.file(number).read_bytes(), checksum))
+        encoded = self._sized(self._checked(files.read(self.file(number)), checksum))
         if self._compressed:
             _decoded(encoded, out)
         else:
@@ -155,14 +175,14 @@ class ChunkReader:
         return len(encoded) + _CHECKSUM_BYTES
 
     @staticmethod
-    def _checked(stored: bytes, wanted: str) -> memoryview:
+    def _checked(stored: memoryview, wanted: str) -> memoryview:
         """The stored bytes before the checksum, if it is right."""
-        encoded = memoryview(stored)[:-_CHECKSUM_BYTES]
+        encoded, checksum = stored[:-_CHECKSUM_BYTES], stored[-_CHECKSUM_BYTES:]
         # An array of bytes, because the checksum takes no other view without a copy.
-        if google_crc32c.value(np.frombuffer(encoded, np.uint8)) != int.from_bytes(stored[-_CHECKSUM_BYTES:], "little"):
+        if google_crc32c.value(np.frombuffer(encoded, np.uint8)) != int.from_bytes(checksum, "little"):
             raise ValueError("the checksum is wrong")
         # A chunk of another artifact, or of an earlier moment, has a checksum that is right for its own bytes.
-        found = stored[-_CHECKSUM_BYTES:].hex()
+        found = checksum.hex()
         if wanted and found != wanted:
             raise ValueError(
                 f"its checksum {found} is not {wanted}, which the manifest names: the file was damaged, or comes from"

@@ -43,13 +43,8 @@ class RowsOnDisk(Protocol):
         """(num_blocks + 1,) int64 first row of each block, and the number of rows."""
         ...
 
-    @property
-    def num_buffers(self) -> int:
-        """Blocks that are valid at a time: the one in use, and those that are read ahead."""
-        ...
-
-    def sweep(self) -> RowReader:
-        """A reader of the blocks, with buffers of its own."""
+    def sweep(self, num_buffers: int) -> RowReader:
+        """A reader of the blocks, with buffers of its own for so many of them."""
         ...
 
     def count(self, num_bytes: int, num_files: int) -> None:
@@ -60,8 +55,8 @@ class RowsOnDisk(Protocol):
 class RowReader(Protocol):
     """Reads blocks of rows, one after the other, in one thread at a time."""
 
-    def read(self, number: int) -> RowBlock:
-        """Read the block of a number."""
+    def read(self, number: int, buffer: int) -> RowBlock:
+        """Read the block of a number into a buffer; the block that was there is not valid any more."""
         ...
 
 
@@ -81,6 +76,14 @@ class RowBlock(Protocol):
 
     @property
     def num_files(self) -> int: ...
+
+
+def num_block_buffers(num_threads: int) -> int:
+    """Blocks of a matrix on disk that are in memory during its product.
+
+    Every thread multiplies one, while one more thread reads and decodes another one.
+    """
+    return num_threads + 1
 
 
 class SparseProduct(Protocol):

@@ -115,11 +115,14 @@ def sparse_product(
         dtype: of the dense matrices; None for that of features.
     """
     if place.rehearses:
-        return UnperformedProduct(listed_rows(matrix) if isinstance(matrix, CSR) else matrix)
-    prepare = partial(_product, place.threads)
+        rows = listed_rows(matrix) if isinstance(matrix, CSR) else matrix
+        return UnperformedProduct(rows, num_threads=place.threads.num_threads)
     if isinstance(matrix, CSR | SparseRows):
-        return prepare(matrix, dtype or place.feature_dtype)
-    return StreamedProduct(matrix, place.feature_dtype, prepare, fuses=chosen_library() is not None)
+        return _product(place.threads, matrix, dtype or place.feature_dtype)
+    fuses, num_threads = chosen_library() is not None, place.threads.num_threads
+    # A thread multiplies a block by itself: several would wait for each other at the end of every block.
+    prepare = partial(_product, Threads())
+    return StreamedProduct(matrix, place.feature_dtype, prepare, fuses=fuses, num_threads=num_threads)
 
 
 def products_by_columns(matrix: CSR, parts: Sequence[slice], place: Place) -> list[SparseProduct]:

@@ -1,4 +1,4 @@
-"""The product of a matrix on disk with a dense one: blocks of rows are multiplied while a thread decodes the next ones.
+"""The product of a matrix on disk with a dense one: threads take blocks of rows, which they decode and multiply.
 
 Semi-external sparse products keep dense matrices in memory and stream the sparse one in the order stored (Zheng,
 Mhembere, Lyzinski, Vogelstein, Priebe, Burns, "Semi-External Memory Sparse Matrix Multiplication for Billion-Node
@@ -8,9 +8,10 @@ the product even of narrow matrices.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cached_property
+from threading import Lock, Semaphore
 
 import numpy as np
 import torch
@@ -18,7 +19,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.kernels.contract import Progress, RowBlock, RowsOnDisk, SparseProduct
+from gnnloom.trainer.kernels.contract import (
+    Progress,
+    RowBlock,
+    RowReader,
+    RowsOnDisk,
+    SparseProduct,
+    num_block_buffers,
+)
 from gnnloom.trainer.place.arrays import sum_dtype
 
 
@@ -32,28 +40,33 @@ class StreamedProduct:
         prepare: Callable[[CSR, torch.dtype], SparseProduct],
         *,
         fuses: bool,
+        num_threads: int = 1,
         rows: NDArray[np.int64] | None = None,
     ) -> None:
         """Read nothing yet.
 
         Args:
             dtype: of the dense matrices.
-            prepare: prepares the rows of a block for a product with matrices of a dtype.
+            prepare: prepares the rows of a block for a product with matrices of a dtype, in one thread.
             fuses: the kernel converts and scales dense rows while it reads them. Otherwise they are converted and
                 scaled here, once and not for every block.
+            num_threads: that multiply blocks.
             rows: strictly ascending; only these are computed. None for all.
         """
         self.num_rows, self.num_columns = matrix.num_rows, matrix.num_columns
         self._matrix, self._dtype, self._prepare, self._fuses, self._rows = matrix, dtype, prepare, fuses, rows
         self.nnz = matrix.nnz if rows is None else int((matrix.indptr[rows + 1] - matrix.indptr[rows]).sum())
-        self._stream = _Stream(matrix, _needed_blocks(matrix, rows))
+        self._num_threads = num_threads
+        self._blocks = _Blocks(matrix, _needed_blocks(matrix, rows), num_threads)
 
     def restricted(self, rows: NDArray[np.int64]) -> StreamedProduct:
         rows = np.ascontiguousarray(rows, np.int64)
         if len(rows) and (rows[0] < 0 or rows[-1] >= self.num_rows or np.any(np.diff(rows) <= 0)):
             raise ValueError(f"rows of a product must be strictly ascending, in 0..{self.num_rows - 1}")
         kept = rows if self._rows is None else np.intersect1d(rows, self._rows, assume_unique=True)
-        return StreamedProduct(self._matrix, self._dtype, self._prepare, fuses=self._fuses, rows=kept)
+        return StreamedProduct(
+            self._matrix, self._dtype, self._prepare, fuses=self._fuses, num_threads=self._num_threads, rows=kept
+        )
 
     def multiply(
         self,
@@ -68,7 +81,7 @@ class StreamedProduct:
         """See the contract.
 
         Args:
-            progress: called between blocks, for what has to advance while the product is computed.
+            progress: called in this thread between its blocks, for what has to advance during the product.
         """
         if dense.shape != (self.num_columns, out.shape[1]) or len(out) != self.num_rows:
             shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
@@ -76,7 +89,8 @@ class StreamedProduct:
         if accumulate and self.nnz == 0:
             return
         source, factors = self._scaled(dense, column_scale)
-        for block in self._stream.sweep():
+
+        def multiply(block: RowBlock) -> None:
             target, rows = out[block.span], self._rows_in(block)
             # Without `fuses`, sums of a type of their own are added up in a copy and rounded once.
             total = target if self._fuses else target.to(source.dtype)
@@ -86,8 +100,8 @@ class StreamedProduct:
             product.multiply(source, total, scale, accumulate=accumulate, column_scale=factors)
             if total is not target:
                 target.copy_(total)
-            if progress is not None:
-                progress()
+
+        self._blocks.give(multiply, progress)
 
     def _scaled(self, dense: Tensor, column_scale: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The dense matrix and the factors of its rows that are left for the kernel."""
@@ -118,45 +132,64 @@ def _needed_blocks(matrix: RowsOnDisk, rows: NDArray[np.int64] | None) -> list[i
     return found
 
 
-class _Stream:
-    """Some blocks of a matrix, over and over in the same order, decoded ahead by a thread.
+class _Blocks:
+    """Some blocks of a matrix, over and over in the same order, given to threads that each take the next one."""
 
-    The first blocks of the next sweep are decoded while whatever comes between two products is computed.
-    """
-
-    def __init__(self, matrix: RowsOnDisk, numbers: list[int]) -> None:
+    def __init__(self, matrix: RowsOnDisk, numbers: list[int], num_threads: int) -> None:
         self._matrix, self._numbers = matrix, numbers
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="gnnloom-decode")
-        self._ahead: deque[Future[RowBlock]] = deque()
-        self._next = 0
+        self._num_buffers = num_block_buffers(num_threads)
+        # The calling thread takes blocks, too.
+        self._pool = ThreadPoolExecutor(self._num_buffers - 1, thread_name_prefix="gnnloom-blocks")
+        self._reading, self._multiplying = Lock(), Semaphore(num_threads)
+        self._remaining = iter(numbers)
 
-    def sweep(self) -> Iterator[RowBlock]:
-        """All of the blocks, in order; each is valid until the next one is asked for.
+    def give(self, use: Callable[[RowBlock], None], progress: Progress) -> None:
+        """Call ``use`` once for every block, in several threads, and return when all calls have returned.
+
+        Args:
+            progress: called in this thread between its blocks.
 
         Raises:
             CorruptError: a chunk is missing or damaged; the message names the file.
         """
-        if not self._ahead and self._numbers:
-            self._reader = self._matrix.sweep()
-            for _ in range(self._matrix.num_buffers):
-                self._begin()
+        if not self._numbers:
+            return
+        self._remaining, self._num_bytes, self._num_files = iter(self._numbers), 0, 0
+        helpers = [self._pool.submit(self._take, use, buffer) for buffer in range(1, self._num_buffers)]
         try:
-            for _ in self._numbers:
-                block = self._ahead.popleft().result()
-                # Here and not in the thread, so that the bytes of an epoch are those of its products.
-                self._matrix.count(block.num_bytes, block.num_files)
-                yield block
-                # The buffer of this block is free now.
-                self._begin()
+            self._take(use, 0, progress)
+        finally:
+            # No other may write after the return, and a failure of one ends the work of all.
+            self._remaining = iter(())
+            wait(helpers)
+        for helper in helpers:
+            helper.result()
+        # Here and not in the threads, so that the bytes of an epoch are those of its products.
+        self._matrix.count(self._num_bytes, self._num_files)
+
+    def _take(self, use: Callable[[RowBlock], None], buffer: int, progress: Progress = None) -> None:
+        """Read one remaining block after the other into a buffer, and use it."""
+        try:
+            while (block := self._read(buffer)) is not None:
+                with self._multiplying:
+                    use(block)
+                if progress is not None:
+                    progress()
         except BaseException:
-            # What was decoded ahead belongs to a sweep that did not end; the next one starts over.
-            wait(self._ahead)
-            self._ahead.clear()
-            self._next = 0
+            self._remaining = iter(())
             raise
 
-    def _begin(self) -> None:
-        """Begin to read one more block."""
-        number = self._numbers[self._next % len(self._numbers)]
-        self._next += 1
-        self._ahead.append(self._thread.submit(self._reader.read, number))
+    def _read(self, buffer: int) -> RowBlock | None:
+        """Read the next block; None if there is none."""
+        # In the order stored, so that every chunk is decoded once.
+        with self._reading:
+            number = next(self._remaining, None)
+            if number is None:
+                return None
+            block = self._reader.read(number, buffer)
+            self._num_bytes, self._num_files = self._num_bytes + block.num_bytes, self._num_files + block.num_files
+            return block
+
+    @cached_property
+    def _reader(self) -> RowReader:
+        return self._matrix.sweep(self._num_buffers)

@@ -24,7 +24,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import Attended, RowReader, RowsOnDisk, num_column_ranges, num_vector_ranges
+from gnnloom.trainer.kernels.contract import (
+    Attended,
+    RowReader,
+    RowsOnDisk,
+    num_block_buffers,
+    num_column_ranges,
+    num_vector_ranges,
+)
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL, UNLIMITED
@@ -249,8 +256,9 @@ class UnreadRows(CSR):
 class UnperformedProduct:
     """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`; leaves every output as it is."""
 
-    def __init__(self, matrix: CSR | SparseRows | RowsOnDisk, *kept: object) -> None:
+    def __init__(self, matrix: CSR | SparseRows | RowsOnDisk, *kept: object, num_threads: int = 1) -> None:
         """Keep the memory of the matrix, as a product does, and of what else is given."""
+        self._num_threads = num_threads
         self.num_rows, self.num_columns, self.nnz = matrix.num_rows, matrix.num_columns, matrix.nnz
         self._matrix, self._kept = matrix, kept
         self._reader: RowReader | None = None
@@ -258,7 +266,7 @@ class UnperformedProduct:
     def multiply(self, *_: object, **__: object) -> None:
         """Compute nothing; of a matrix on disk, keep the buffers of its first sweep."""
         if self._reader is None and not isinstance(self._matrix, CSR | SparseRows):
-            self._reader = self._matrix.sweep()
+            self._reader = self._matrix.sweep(num_block_buffers(self._num_threads))
 
     def restricted(self, rows: NDArray[np.int64]) -> UnperformedProduct:  # noqa: ARG002
         return self

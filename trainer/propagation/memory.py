@@ -9,11 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from gnnloom.storage.artifacts.propagated import COLUMNS, num_blocks, stored_chunk_rows
-from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS
+from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, default_chunk_rows
 from gnnloom.storage.machine_memory import memory_text
 from gnnloom.storage.shards.row_shards import RowShard, RowShards
+from gnnloom.trainer.kernels.contract import num_block_buffers
 
 #: Choices of where the adjacency is while it is multiplied.
 ADJACENCY: Final = ("auto", "memory", "disk")
@@ -36,9 +37,9 @@ class _Entries:
 
     @property
     def buffer_bytes(self) -> int:
-        """Of what holds some of it if it is on disk."""
+        """Of what holds a block of it if it is on disk."""
         held = min(self.num_entries, BLOCK_ENTRIES) + 2 * self.chunk_rows
-        return NUM_BUFFERS * held * self.itemsize if self.num_entries else 0
+        return held * self.itemsize if self.num_entries else 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class RankSizes:
         num_rows, num_halo, num_sent: rows of the rank, rows that it receives, and rows that it sends.
         nnz: entries of its rows.
         adjacency_bytes: of columns and weights, in memory.
-        stream_bytes: of the buffers that take their place if they are on disk.
+        block_bytes: of the buffers of a block that take their place if they are on disk.
         index_bytes: of everything else that has an entry for each row or halo row.
     """
 
@@ -58,7 +59,7 @@ class RankSizes:
     num_sent: int
     nnz: int
     adjacency_bytes: int
-    stream_bytes: int
+    block_bytes: int
     index_bytes: int
 
     def to_list(self) -> list[int]:
@@ -125,7 +126,7 @@ class RankSizes:
             adjacency_bytes=sum(each.num_entries * each.itemsize for each in entries)
             + 8 * num_rows
             + (_FLOAT * nnz if weighted else 0),
-            stream_bytes=sum(each.buffer_bytes for each in entries),
+            block_bytes=sum(each.buffer_bytes for each in entries),
             index_bytes=num_rows * per_row + num_halo * 8 + num_sent * (sent_bytes + _FLOAT),
         )
 
@@ -160,9 +161,9 @@ def peak_of(sizes: RankSizes, columns: int, num_vertices: int, *, on_disk: bool,
         num_vertices: of the graph.
         on_disk: whether the adjacency is.
         matrices: dense matrices of the rank's rows at a time.
-        threads: that compress chunks.
+        threads: that multiply blocks and compress chunks.
     """
-    adjacency = sizes.stream_bytes if on_disk else sizes.adjacency_bytes
+    adjacency = num_block_buffers(threads) * sizes.block_bytes if on_disk else sizes.adjacency_bytes
     rows = stored_chunk_rows(num_vertices)
     # Per column: the matrices, the halo and the rows sent, and a chunk as it is sent, arrives and is put in order.
     dense = _FLOAT * columns * (matrices * sizes.num_rows + sizes.num_halo + sizes.num_sent)

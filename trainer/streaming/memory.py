@@ -13,6 +13,7 @@ from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.kernels.contract import num_block_buffers
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.streaming.column_blocks import COLUMNS
@@ -110,7 +111,8 @@ def settle(
     row_bytes = _RANGE_MATRICES * widest * place.sum_dtype.itemsize
     range_rows = max(1, int(min(_RANGE_BYTES, _RANGE_SHARE * memory)) // row_bytes // chunk) * chunk
     # Ranges and products take turns, but the workspace keeps what both need.
-    fixed = sizes.index_bytes + sizes.stream_bytes + min(range_rows, sizes.num_rows) * row_bytes
+    blocks = num_block_buffers(place.threads.num_threads) * sizes.block_bytes
+    fixed = sizes.index_bytes + blocks + min(range_rows, sizes.num_rows) * row_bytes
     each = column_bytes(sizes, place)
     most = max(widths, default=1)
     fits = fixed + footprint.matrices + each * most <= memory

@@ -145,7 +145,7 @@ class Samples:
                 read + begun - started,
                 multiplied + time.perf_counter() - begun,
             )
-        # A thread decodes while the others multiply, so its time counts only as far as it takes a core from them.
+        # All threads multiply while one more decodes, so its time counts only as far as it takes a core from them.
         share = read / max(1, place.threads.num_threads)
         return (max(read, multiplied + share) if place.threads.num_threads > 1 else max(read, multiplied)) * (
             matrix.nnz / max(1, entries)

@@ -71,14 +71,16 @@ def test_blocks_in_any_order(tmp_path: Path) -> None:
         np.testing.assert_array_equal(block.rows.indices, matrix.indices[rows])
 
 
-def test_a_block_stays_until_its_buffer_comes_round_again(tmp_path: Path) -> None:
+def test_a_block_stays_until_another_one_is_read_into_its_buffer(tmp_path: Path) -> None:
     matrix = _uneven(weighted=False)
     stored = store_matrix(tmp_path, matrix, chunk_rows=7, block_entries=20)
-    sweep = stored.sweep()
-    first = sweep.read(1)
+    sweep = stored.sweep(3)
+    first = sweep.read(1, 2)
     before = first.rows.indices.copy()
-    sweep.read(2)
-    sweep.read(3)
+    for number, buffer in ((2, 0), (3, 1), (4, 0), (5, 0)):
+        block = sweep.read(number, buffer)
+        rows = slice(*matrix.indptr[[block.span.start, block.span.stop]])
+        np.testing.assert_array_equal(block.rows.indices, matrix.indices[rows])
     np.testing.assert_array_equal(first.rows.indices, before)
 
 

@@ -31,6 +31,7 @@ from gnnloom.storage.format.arrays import (
     write_array,
     write_rows,
 )
+from gnnloom.storage.format.chunks import FileBuffer
 from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.format.manifest import digest_arrays
 
@@ -130,7 +131,7 @@ def test_a_chunk_of_another_array_is_refused_however_it_is_read(
     for read in (
         reader.read,
         lambda: reader.read(len(reader) - 1),
-        lambda: reader.read_chunk(int(number), np.empty(reader.chunk_rows, np.int64)),
+        lambda: reader.read_chunk(int(number), np.empty(reader.chunk_rows, np.int64), FileBuffer()),
     ):
         with pytest.raises(CorruptError, match=rf"values/c/{number}.*manifest names.*restore it"):
             read()
@@ -145,7 +146,7 @@ def test_a_value_out_of_bounds_is_refused_although_its_checksum_is_right(tmp_pat
     ids[299] = value
     reader = ArrayReader(tmp_path, write_array(tmp_path, "ids", ids, ("nonzero",), chunk_rows=64), bounds=bounds)
     np.testing.assert_array_equal(reader.read(0, 256), ids[:256])
-    for read in (reader.read, lambda: reader.read_chunk(4, np.empty(64, np.int32))):
+    for read in (reader.read, lambda: reader.read_chunk(4, np.empty(64, np.int32), FileBuffer())):
         with pytest.raises(CorruptError, match=rf"ids/c/4.*{value}.*expected 0 to 299"):
             read()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from threading import Barrier, Event, current_thread, get_ident, main_thread
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def test_it_has_the_bits_of_the_product_in_memory(case: Case, kernel: str, chunk
             products = [product.restricted(case.rows) for product in products]
         assert products[0].nnz == products[1].nnz
         found = []
-        # Twice: the second pass goes on with what the first one has decoded ahead.
+        # Twice: the second pass begins where the first one left the buffers.
         for product in (*products, products[1]):
             found.append(case.before())
             product.multiply(
@@ -62,14 +63,39 @@ def test_the_product_works_after_a_failed_one(tmp_path: Path) -> None:
 
 def test_messages_advance_between_blocks(tmp_path: Path) -> None:
     stored = store_matrix(tmp_path, random_csr(50, 50, 0.2, weighted=False), chunk_rows=30, block_entries=40)
-    product = StreamedProduct(stored, torch.float32, _prepared, fuses=True)
     calls: list[int] = []
+    multiplied: list[bool] = []
+
+    def prepared(rows: CSR, dtype: torch.dtype) -> SparseProduct:
+        multiplied.append(current_thread() is main_thread())
+        return sparse_product(rows, Place(dtype))
+
+    product = StreamedProduct(stored, torch.float32, prepared, fuses=True, num_threads=2)
     product.multiply(torch.ones((50, 2)), torch.empty((50, 2)), torch.empty(0), progress=lambda: calls.append(1))
-    assert len(calls) == len(stored.bounds) - 1 > 5
+    assert len(multiplied) == len(stored.bounds) - 1 > 5
+    # Those of the thread that sends the messages.
+    assert len(calls) == sum(multiplied)
 
 
-def _prepared(rows: CSR, dtype: torch.dtype) -> SparseProduct:
-    return sparse_product(rows, Place(dtype))
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_as_many_threads_multiply_as_are_asked_for(tmp_path: Path, num_threads: int) -> None:
+    stored = store_matrix(tmp_path, random_csr(200, 50, 0.2, weighted=False), chunk_rows=30, block_entries=40)
+    met, at_work, most = Event(), set[int](), 0
+    # One more would be alone at the barrier.
+    meeting = Barrier(num_threads, met.set, timeout=60)
+
+    def prepared(rows: CSR, dtype: torch.dtype) -> SparseProduct:
+        nonlocal most
+        at_work.add(get_ident())
+        most = max(most, len(at_work))
+        if not met.is_set():
+            meeting.wait()
+        at_work.discard(get_ident())
+        return sparse_product(rows, Place(dtype))
+
+    product = StreamedProduct(stored, torch.float32, prepared, fuses=True, num_threads=num_threads)
+    product.multiply(torch.ones((50, 2)), torch.empty((200, 2)), torch.empty(0))
+    assert most == num_threads
 
 
 def test_wrong_shapes_and_rows_are_refused(tmp_path: Path) -> None:

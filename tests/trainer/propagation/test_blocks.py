@@ -193,7 +193,7 @@ def test_memory_that_is_too_small_is_refused_with_figures(catalog: Catalog) -> N
 
 
 def test_the_adjacency_stays_on_disk_if_more_columns_fit_then() -> None:
-    sizes = [RankSizes(1 << 20, 0, 0, 1 << 28, 1 << 30, 50 << 20, 48 << 20)]
+    sizes = [RankSizes(1 << 20, 0, 0, 1 << 28, 1 << 30, 16 << 20, 48 << 20)]
     roomy = plan_memory(sizes, 1 << 20, 128, 4 << 30, adjacency="auto", matrices=2, threads=2)
     assert not roomy.on_disk
     tight = plan_memory(sizes, 1 << 20, 128, 1 << 30, adjacency="auto", matrices=2, threads=2)

@@ -15,12 +15,13 @@ from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS
+from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
+from gnnloom.trainer.kernels.contract import num_block_buffers
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.rehearsal.projection import project_training
 from support.lone import LoneCommunicator
@@ -146,7 +147,7 @@ def test_memory_holds_some_blocks_only_as_planned(dense_graph: Catalog) -> None:
         peaks[adjacency] = launch(config)["peak_memory"][0]
     # Both have the memory of the process and of everything else.
     saved, planned = peaks["memory"] - peaks["disk"], plans["memory"] - plans["disk"]
-    assert planned == pytest.approx(4 * nnz - NUM_BUFFERS * 4 * (BLOCK_ENTRIES + 2 * (1 << 20)), rel=0.01)
+    assert planned == pytest.approx(4 * nnz - num_block_buffers(1) * 4 * (BLOCK_ENTRIES + 2 * (1 << 20)), rel=0.01)
     assert saved > 0.8 * planned
 
 

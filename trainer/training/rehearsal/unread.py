@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS, StoredCSR, Sweep
+from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, StoredCSR, Sweep
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.shards.row_shards import CONVERTED_BYTES, RowShard, RowShards
@@ -72,16 +72,16 @@ class _UnreadOnDisk(StoredCSR):
         super().__init__(indptr, entries, None, num_columns)
         self._memory = memory
 
-    def sweep(self) -> Sweep:
-        return _UnreadSweep(self, self._memory)
+    def sweep(self, num_buffers: int = 1) -> Sweep:
+        return _UnreadSweep(self, num_buffers, self._memory)
 
 
 class _UnreadSweep(Sweep):
     """The buffers of a sweep."""
 
-    def __init__(self, matrix: StoredCSR, memory: Unwritten) -> None:
+    def __init__(self, matrix: StoredCSR, num_buffers: int, memory: Unwritten) -> None:
         (entries,) = matrix.entries
         chunk = entries.chunk_rows
         # A block may begin and end inside a chunk. Of a small matrix, nothing is written beyond its last chunk.
         most = min(-(-matrix.nnz // max(1, chunk)) * chunk, BLOCK_ENTRIES + 2 * chunk)
-        self._buffers = memory.array((NUM_BUFFERS * most,), entries.dtype)
+        self._buffers = memory.array((num_buffers * most,), entries.dtype)
