@@ -137,6 +137,9 @@ def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter, keep:
     while pending:
         now = pending.pop(0)
         if now.missing:
+            # What is recorded of them is about files that are lost.
+            for name in writer.recorded_of(task.name for task in now.missing):
+                writer.forget(name)
             for files in now.phase.files:
                 files.create()
         for _ in logged(now.phase.name, cluster.map(now.phase.function, now.missing), len(now.missing), now.phase.unit):

@@ -14,7 +14,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +29,6 @@ from gnnloom.storage.format.files import (
     JsonObject,
     parsing,
     read_json,
-    reading_work,
     sync_folder,
     sync_paths,
     tree_bytes,
@@ -50,7 +49,7 @@ from gnnloom.storage.format.sections import (
     split_sections,
     write_section,
 )
-from gnnloom.storage.format.task_record import TaskRecord, merge_pieces, sum_measurements
+from gnnloom.storage.format.task_record import RecordFolder, TaskRecord, merge_pieces, record_name, sum_measurements
 from gnnloom.storage.format.work_folder import open_work_folder, remove_tree_and_scratch, remove_work_folder
 from gnnloom.storage.machine_boot import this_boot
 from gnnloom.storage.meters import bytes_moved, peak_memory
@@ -296,9 +295,7 @@ class ArtifactWriter:
         # what has not reached the file system.
         sync_paths(self._written_by(arrays))
         numbers = (seconds, peak_memory(), bytes_read, bytes_written)
-        record = TaskRecord(name, arrays, output.facts, *numbers)
-        # On one line: there are thousands of records, and Python writes lines ten times faster.
-        write_json(self._record_path(name), record.to_json(), indent=None)
+        self._records.write(TaskRecord(name, arrays, output.facts, *numbers))
 
     def _written_by(self, arrays: Iterable[ArrayRecord]) -> Iterator[Path]:
         """The files of arrays, and the groups above them."""
@@ -313,20 +310,18 @@ class ArtifactWriter:
         """The folders between an array or a section and the artifact, and the artifact's own."""
         return [self.path / parent for parent in PurePosixPath(path).parents]
 
-    def _record_path(self, task: str) -> Path:
-        return self._records / _record_name(task)
+    @cached_property
+    def _records(self) -> RecordFolder:
+        """The records, with what this process has read of them."""
+        return RecordFolder(self.work / "records")
 
-    @property
-    def _records(self) -> Path:
-        return self.work / "records"
+    def __reduce__(self) -> tuple[type[ArtifactWriter], tuple[Path, str, str]]:
+        # Tasks hold the writer: they are sent without the records that the client has read.
+        return ArtifactWriter, (self.path, self.kind, self.key)
 
     def has_records(self) -> bool:
         """Whether any task has finished."""
-        return bool(self._record_names())
-
-    def _record_names(self) -> list[str]:
-        # A record that is being written has a temporary name, which starts with a dot.
-        return sorted(path.name for path in self._records.glob("*.json") if not path.name.startswith("."))
+        return bool(self._records.names())
 
     def recorded(self, prefix: str = "") -> dict[str, TaskRecord]:
         """The records of the finished tasks whose names start with ``prefix``, by name; reads no others.
@@ -334,9 +329,7 @@ class ArtifactWriter:
         Raises:
             DamagedWorkError: one of them is damaged.
         """
-        start = _record_name(prefix).removesuffix(".json")
-        names = [name for name in self._record_names() if name.startswith(start)]
-        return self._read_records(names, lambda task: task.startswith(prefix))
+        return self._records.read(self._records.names(prefix), lambda task: task.startswith(prefix))
 
     def recorded_of(self, tasks: Iterable[str]) -> dict[str, TaskRecord]:
         """The records of those of the named tasks that have finished, by name; reads no others.
@@ -344,26 +337,12 @@ class ArtifactWriter:
         Raises:
             DamagedWorkError: one of them is damaged.
         """
-        wanted, there = set(tasks), set(self._record_names())
-        return self._read_records(sorted(there & set(map(_record_name, wanted))), wanted.__contains__)
-
-    def _read_records(self, names: Iterable[str], is_wanted: Callable[[str], bool]) -> dict[str, TaskRecord]:
-        records = {}
-        for name in names:
-            path = self._records / name
-            with reading_work(path), parsing(path, "the record of a task"):
-                content = read_json(path)
-                task = content["task"]
-                if _record_name(task) != name:
-                    raise CorruptError(f"{path}: the record of another task, {task}")
-                # Two names can give one start of a file name.
-                if is_wanted(task):
-                    records[task] = TaskRecord.from_json(content)
-        return records
+        wanted, there = set(tasks), set(self._records.names())
+        return self._records.read(sorted(there & set(map(record_name, wanted))), wanted.__contains__)
 
     def forget(self, task: str) -> None:
         """Drop a task's record, so that the task runs again."""
-        self._record_path(task).unlink(missing_ok=True)
+        self._records.forget(task)
 
     def commit(
         self, tasks: Sequence[str], sizes: Mapping[str, int], facts: JsonObject, measured: JsonObject | None = None
@@ -447,10 +426,6 @@ class TaskOutput:
 
     def add(self, record: ArrayRecord) -> None:
         self.arrays.append(record)
-
-
-def _record_name(task: str) -> str:
-    return f"{task.replace('/', '-')}.json"
 
 
 def _may_have_rebooted_since(plan: Path) -> bool:

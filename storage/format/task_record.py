@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NoReturn
 
-from gnnloom.storage.errors import FormatError
+from gnnloom.storage.errors import CorruptError, FormatError
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
-from gnnloom.storage.format.files import JsonObject
+from gnnloom.storage.format.files import JsonObject, parsing, read_json, reading_work, write_json
 
 
 class Facts(dict[str, Any]):
@@ -71,6 +72,83 @@ class TaskRecord:
         if not (isinstance(task, str) and isinstance(facts, dict) and all(isinstance(n, int | float) for n in found)):
             raise TypeError("a task, facts or measurements of another type")
         return cls(task, arrays, Facts.of(task, facts), *found)
+
+
+class RecordFolder:
+    """The records of one artifact's tasks: each file is read once, and again if it is not the same file any more.
+
+    Several threads may use it. It holds what it has read: as much as the commit needs, which reads all records.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        #: What was read of each file, and which file that was.
+        self._read: dict[str, tuple[tuple[int, ...], TaskRecord]] = {}
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names of the files of all tasks whose names may start with ``prefix``, in order."""
+        start = record_name(prefix).removesuffix(".json")
+        try:
+            found = [path.name for path in self._path.iterdir()]
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in found if name.startswith(start) and _is_record(name))
+
+    def read(self, names: Iterable[str], is_wanted: Callable[[str], bool]) -> dict[str, TaskRecord]:
+        """The records in some files, by the name of the task.
+
+        Args:
+            is_wanted: whether a task is; several can have one file name, or one start of it.
+
+        Raises:
+            DamagedWorkError: one of them is damaged.
+        """
+        records = {}
+        for name in names:
+            record = self._record(name)
+            if is_wanted(record.task):
+                records[record.task] = record
+        return records
+
+    def _record(self, name: str) -> TaskRecord:
+        path = self._path / name
+        # Before the file is read: one that is replaced meanwhile is read again next time.
+        found = path.stat()
+        file = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        if name not in self._read or self._read[name][0] != file:
+            self._read[name] = file, self._load(path)
+        return self._read[name][1]
+
+    def _load(self, path: Path) -> TaskRecord:
+        with reading_work(path), parsing(path, "the record of a task"):
+            record = TaskRecord.from_json(read_json(path))
+            if record_name(record.task) != path.name:
+                raise CorruptError(f"{path}: the record of another task, {record.task}")
+        return record
+
+    def write(self, record: TaskRecord) -> None:
+        """Record a task; replaces an earlier record."""
+        name = record_name(record.task)
+        # On one line: there are thousands of records, and Python writes lines ten times faster.
+        write_json(self._path / name, record.to_json(), indent=None)
+        self._read.pop(name, None)
+
+    def forget(self, task: str) -> None:
+        """Drop a task's record."""
+        name = record_name(task)
+        (self._path / name).unlink(missing_ok=True)
+        # A file that is made soon may get the number and the time of the dropped one.
+        self._read.pop(name, None)
+
+
+def record_name(task: str) -> str:
+    """Name of the file with the record of a task."""
+    return f"{task.replace('/', '-')}.json"
+
+
+def _is_record(name: str) -> bool:
+    # A record that is being written has a temporary name, which starts with a dot.
+    return name.endswith(".json") and not name.startswith(".")
 
 
 def merge_pieces(records: Iterable[ArrayRecord]) -> list[ArrayRecord]:

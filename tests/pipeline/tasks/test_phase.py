@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -23,7 +24,9 @@ from gnnloom.pipeline.tasks.phase import (
 )
 from gnnloom.pipeline.tasks.progress import PROGRESS, Progress
 from gnnloom.storage.errors import FormatError, InputError
+from gnnloom.storage.format import task_record
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.format.files import read_json
 from support.stopping import StoppedError, StoppingCluster
 
 
@@ -140,6 +143,27 @@ def test_lost_files_are_made_again_if_they_are_needed(
     ran(writer, chain(writer), stop)
     (writer.work / lost).unlink()
     assert ran(writer, chain(writer)) == again
+
+
+def test_each_record_is_read_once(writer: ArtifactWriter) -> None:
+    ran(writer, chain(writer), 2)
+    again = ArtifactWriter(writer.path, writer.kind, writer.key)
+    (writer.work / "route/1").unlink()
+    with patch.object(task_record, "read_json", wraps=read_json) as reading:
+        phases = chain(again)
+        assert ran(again, phases) == ["route/1", "route/2", *ALL[3:]]
+        for phase in phases:
+            assert [record.task for record in records_of(phase, again)] == names(phase)
+    # The one that ran again twice: its old record and the new one.
+    read = sorted(Path(call.args[0]).name for call in reading.call_args_list)
+    assert read == sorted(f"{name.replace('/', '-')}.json" for name in [*ALL, "route/1"])
+
+
+def test_the_record_of_lost_files_is_dropped_before_they_are_made_again(writer: ArtifactWriter) -> None:
+    ran(writer, chain(writer), 2)
+    (writer.work / "route/1").unlink()
+    ran(writer, chain(writer), 0)
+    assert list(writer.recorded()) == ["route/0"]
 
 
 def test_lost_files_that_nobody_needs_are_not_made_again(writer: ArtifactWriter) -> None:

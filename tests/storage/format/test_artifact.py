@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import pickle  # noqa: TID251 - tasks are pickled
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import zarr
 
-from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.errors import CorruptError, DamagedWorkError, FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.format import task_record
 from gnnloom.storage.format.arrays import create_array, write_array, write_rows
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.files import read_json, write_json
@@ -109,6 +113,54 @@ def test_records_that_outlived_their_data_are_dropped_after_a_crash(tmp_path: Pa
     (writer.path / "part" / "c" / "1").write_bytes(b"")
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
         assert list(writer.recorded()) == ["part/0"]
+
+
+def record_facts(writer: ArtifactWriter, task: str, **facts: int) -> None:
+    with writer.task(task) as output:
+        output.facts.update(facts)
+
+
+def test_a_record_is_read_once_by_whoever_holds_the_writer(tmp_path: Path) -> None:
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        small = len(pickle.dumps(writer))
+        for number in range(3):
+            record_facts(writer, f"part/{number}", found=number)
+        with patch.object(task_record, "read_json", wraps=read_json) as reading:
+            assert len(writer.recorded("part/")) == len(writer.recorded()) == 3
+            assert writer.recorded_of(["part/1", "part/3"])["part/1"].facts["found"] == 1
+        assert sorted(Path(call.args[0]).name for call in reading.call_args_list) == [
+            f"part-{number}.json" for number in range(3)
+        ]
+        # What is sent with every task does not grow with the records.
+        assert len(pickle.dumps(writer)) == small
+        assert pickle.loads(pickle.dumps(writer)) == writer
+
+
+@pytest.mark.parametrize("by_this_process", [False, True])
+def test_a_record_that_has_changed_is_read_again(tmp_path: Path, by_this_process: bool) -> None:
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        other = writer if by_this_process else pickle.loads(pickle.dumps(writer))
+        # Files of one length, made and removed within a tick of the clock, may look the same.
+        for found in range(100, 200):
+            record_facts(other, "part/0", found=found)
+            assert writer.recorded()["part/0"].facts["found"] == found
+            assert writer.recorded_of(["part/0"])["part/0"].facts["found"] == found
+        other.forget("part/0")
+        assert writer.recorded() == writer.recorded_of(["part/0"]) == {}
+
+
+def test_a_record_that_is_damaged_after_it_was_read_is_not_believed(tmp_path: Path) -> None:
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        record_facts(writer, "part/0", found=1234)
+        assert writer.recorded()["part/0"].facts["found"] == 1234
+        path = writer.work / "records" / "part-0.json"
+        damaged = path.read_bytes().replace(b"1234", b"1235")
+        # Later than the clock that stamps files can tell apart.
+        written = path.stat().st_mtime_ns
+        path.write_bytes(damaged)
+        os.utime(path, ns=(written, written + 10**7))
+        with pytest.raises(DamagedWorkError):
+            writer.recorded()
 
 
 def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
