@@ -36,12 +36,113 @@ class RowBatch:
         begin, length: (num_rows,) int64 where the entries of each row begin, and how many it has.
         indices: (nnz,) global column ids, ascending within a row.
         data: (nnz,) values; empty for a pattern.
+        is_in_order: whether the entries of each row follow those of the row before.
     """
 
     begin: NDArray[np.int64]
     length: NDArray[np.int64]
     indices: NDArray[Any]
     data: NDArray[Any]
+    is_in_order: bool
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """The entries of some rows in one of the two matrices of a rank.
+
+    Attributes:
+        end: (num_rows,) int64 number of entries up to each row.
+        column: (count,) local columns, or slots, ascending within a row.
+        data: (count,) values; empty for a pattern.
+    """
+
+    end: NDArray[np.int64]
+    column: NDArray[Any]
+    data: NDArray[Any]
+
+
+class RankColumns:
+    """Which columns a rank owns, and the numbers of all; maps these once for all rows of a range.
+
+    If the vertices of the rank have consecutive ids, and local numbers in the same order, its columns are those between
+    two ids, and nothing is looked up: in a graph that exceeds the cache, nearly every look-up waits for memory.
+    """
+
+    def __init__(self, task: RoutedRank, row: NDArray[np.int64]) -> None:
+        """Map the numbers.
+
+        Args:
+            row: (num_rows,) int64 ids of some vertices of the rank.
+        """
+        numbers = task.numbers
+        self._slots, self._dtype = task.slots, numbers.dtype
+        self.by_number = numbers.by_number
+        self._by_id = numbers.by_id if numbers.is_reordered else self.by_number
+        self._is_reordered = numbers.is_reordered
+        #: First and last (exclusive) id of the vertices of the rank; None if these are not consecutive.
+        self._ids = None if numbers.is_reordered or not len(row) else self._consecutive(int(row[0]))
+
+    def _consecutive(self, vertex: int) -> Span | None:
+        """First and last (exclusive) id of the vertices of the rank, if these are consecutive; one of them is given."""
+        first = vertex - (int(self._by_id[vertex]) - self._slots[0])
+        last = first + self._slots[1] - self._slots[0]
+        if first < 0 or last > len(self._by_id):
+            return None
+        # Slots ascend with the ids of a rank. So if these two are its first and its last vertex, the others lie between
+        # them, and there is room for no more.
+        ends = (int(self._by_id[first]), int(self._by_id[last - 1]) + 1)
+        return (first, last) if ends == self._slots else None
+
+    @property
+    def _owns_all(self) -> bool:
+        """Whether there are no other ranks with vertices, and ids are local numbers."""
+        return self._ids == (0, len(self._by_id))
+
+    def foreign(self, columns: NDArray[Any]) -> NDArray[Any]:
+        """(num_foreign,) those of some columns that other ranks own."""
+        if self._owns_all:
+            return columns[:0]
+        foreign = np.empty_like(columns)
+        if self._ids is None:
+            count = _select_foreign(columns, self.by_number, *self._slots, foreign)
+        else:
+            count = _select_outside(columns, *self._ids, foreign)
+        return foreign[:count]
+
+    def split(self, batch: RowBatch, rows: Span) -> tuple[SplitRows, SplitRows]:
+        """Split some rows of a batch.
+
+        Args:
+            rows: first and last (exclusive) row.
+
+        Returns:
+            The entries with columns of the rank, by local number, and those with columns of others, by slot in the
+            order of their ids. The arrays are valid while the batch is.
+        """
+        begin, length = (each[slice(*rows)] for each in (batch.begin, batch.length))
+        total = int(length.sum())
+        if self._owns_all and batch.is_in_order:
+            entries = slice(int(begin[0]), int(begin[0]) + total) if len(begin) else slice(0)
+            none = SplitRows(np.zeros(len(begin), np.int64), batch.indices[:0], batch.data[:0])
+            return SplitRows(np.cumsum(length), batch.indices[entries], batch.data[entries]), none
+        own, halo = np.empty(total, self._dtype), np.empty(total, self._dtype)
+        values = [np.empty(total if len(batch.data) else 0, np.float32) for _ in range(2)]
+        ends = [np.empty(len(begin), np.int64) for _ in range(2)]
+        where = begin, length, batch.indices, batch.data
+        if self._ids is None:
+            of_rank = self.by_number, self._by_id, *self._slots
+            num_own = _split(*where, *of_rank, own, values[0], ends[0], halo, values[1], ends[1])
+        else:
+            within = self._by_id, *self._ids
+            num_own = _split_outside(*where, *within, own, values[0], ends[0], halo, values[1], ends[1])
+        split = [
+            SplitRows(end, column[:count], data[:count])
+            for column, data, end, count in zip((own, halo), values, ends, (num_own, total - num_own), strict=True)
+        ]
+        # Ids ascend in a row. Local numbers do unless they follow the degree, and halos follow the owners.
+        for each in split if self._is_reordered else split[1:]:
+            _sort_rows(each.end, each.column, each.data)
+        return split[0], split[1]
 
 
 class RangeRows:
@@ -49,6 +150,7 @@ class RangeRows:
 
     Attributes:
         order: (num_rows,) int64 which of the routed rows is next by local number; None if they ascend.
+        columns: of the rank.
     """
 
     def __init__(self, task: RoutedRank, files: OpenFiles, matrix: RoutedMatrix, position: int) -> None:
@@ -63,7 +165,8 @@ class RangeRows:
         empty = np.empty(0, np.int64)
         self._row = np.concatenate([empty, *(each.read("row") for each in self._sections)])
         self._nonzeros = np.concatenate([empty, *(each.read("nonzeros") for each in self._sections)])
-        slot = task.numbers.by_number[self._row]
+        self.columns = RankColumns(task, self._row)
+        slot = self.columns.by_number[self._row]
         self.order = None if (slot[1:] > slot[:-1]).all() else np.argsort(slot)
         self._whole: RowBatch | None = None
 
@@ -97,7 +200,7 @@ class RangeRows:
         if self.order is not None:
             begin, length = begin[self.order], length[self.order]
         indices, data = (self._column(name) for name in ("indices", "data"))
-        return RowBatch(begin, length, indices, data)
+        return RowBatch(begin, length, indices, data, self.order is None)
 
     def _column(self, name: str) -> NDArray[Any]:
         elements, done = self._empty(name, self.num_nonzeros), 0
@@ -130,7 +233,7 @@ class RangeRows:
             found[name] = self._empty(name, int(length.sum()))
             if len(found[name]):
                 self._fill(name, target, found[name])
-        return RowBatch(begin, length, found["indices"], found["data"])
+        return RowBatch(begin, length, found["indices"], found["data"], is_in_order=True)
 
     def _fill(self, name: str, target: NDArray[np.int64], out: NDArray[Any]) -> None:
         """Read the elements of the rows with a target, and those between them, to where they belong."""
@@ -187,16 +290,14 @@ def foreign_columns(rows: RangeRows, task: RoutedRank, most: int = sys.maxsize) 
     if task.num_own == task.numbers.num_vertices:
         yield empty, 0
         return
-    slot, nonzeros = task.numbers.by_number, 0
+    nonzeros = 0
     waiting: list[NDArray[Any]] = []
     for batch in rows.batches():
         for start in range(0, len(batch.indices), SEGMENT_NONZEROS):
-            columns = batch.indices[start : start + SEGMENT_NONZEROS]
-            foreign = np.empty_like(columns)
-            count = _select_foreign(columns, slot, *task.slots, foreign)
-            nonzeros += count
+            foreign = rows.columns.foreign(batch.indices[start : start + SEGMENT_NONZEROS])
+            nonzeros += len(foreign)
             # Rows share many columns; dropping repeats at once keeps the list short.
-            waiting.append(distinct(foreign[:count]))
+            waiting.append(distinct(foreign))
             # Merging only once as many ids wait as have been merged sorts each id a few times at most.
             if sum(map(len, waiting)) > max(_PENDING_IDS, len(merged)):
                 merged, waiting = distinct(np.concatenate([merged, *waiting])), []
@@ -225,46 +326,14 @@ def _select_foreign(columns: NDArray[Any], slot: NDArray[Any], first: int, stop:
     return count
 
 
-@dataclass(frozen=True)
-class SplitRows:
-    """The entries of some rows in one of the two matrices of a rank.
-
-    Attributes:
-        end: (num_rows,) int64 number of entries up to each row.
-        column: (count,) local columns, or slots, ascending within a row.
-        data: (count,) values; empty for a pattern.
-    """
-
-    end: NDArray[np.int64]
-    column: NDArray[Any]
-    data: NDArray[Any]
-
-
-def split_rows(batch: RowBatch, rows: Span, task: RoutedRank) -> tuple[SplitRows, SplitRows]:
-    """Split some rows of a batch.
-
-    Args:
-        rows: first and last (exclusive) row.
-
-    Returns:
-        The entries with columns of the rank, by local number, and those with columns of others, by slot in the order of
-        their ids.
-    """
-    numbers, (begin, length) = task.numbers, (each[slice(*rows)] for each in (batch.begin, batch.length))
-    total = int(length.sum())
-    by_number, by_id = numbers.by_number, numbers.by_id
-    own, halo = np.empty(total, numbers.dtype), np.empty(total, numbers.dtype)
-    values = [np.empty(total if len(batch.data) else 0, np.float32) for _ in range(2)]
-    ends = [np.empty(len(begin), np.int64) for _ in range(2)]
-    where = begin, length, batch.indices, batch.data, by_number, by_id, *task.slots
-    num_own = _split(*where, own, values[0], ends[0], halo, values[1], ends[1])
-    found = []
-    for column, data, end, count in zip((own, halo), values, ends, (num_own, total - num_own), strict=True):
-        split = SplitRows(end, column[:count], data[:count])
-        # Ids ascend in a row. Local numbers do unless they follow the degree, and halos follow the owners.
-        _sort_rows(split.end, split.column, split.data)
-        found.append(split)
-    return found[0], found[1]
+@njit(cache=True, nogil=True)
+def _select_outside(columns: NDArray[Any], first: int, stop: int, foreign: NDArray[Any]) -> int:
+    """List the columns that are not in a range; returns how many."""
+    count = 0
+    for column in columns:
+        foreign[count] = column
+        count += not first <= column < stop
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -300,6 +369,46 @@ def _split(
                 if has_data:
                     halo_data[num_halo] = data[k]
                 num_halo += 1
+        own_end[row] = num_own
+        halo_end[row] = num_halo
+    return num_own
+
+
+@njit(cache=True, nogil=True)
+def _split_outside(
+    begin: NDArray[np.int64],
+    length: NDArray[np.int64],
+    indices: NDArray[Any],
+    data: NDArray[np.float32],
+    by_id: NDArray[Any],
+    first: int,
+    stop: int,
+    own: NDArray[Any],
+    own_data: NDArray[np.float32],
+    own_end: NDArray[np.int64],
+    halo: NDArray[Any],
+    halo_data: NDArray[np.float32],
+    halo_end: NDArray[np.int64],
+) -> int:
+    """The same as :func:`_split` of a rank whose vertices are ``first`` to ``stop`` (exclusive)."""
+    num_own = num_halo = 0
+    has_data = len(data) > 0
+    for row in range(len(begin)):
+        k, last = begin[row], begin[row] + length[row]
+        # Columns ascend: those of others come before and after those of the rank.
+        for is_after in (False, True):
+            while k < last and (is_after or indices[k] < first):
+                halo[num_halo] = by_id[indices[k]]
+                if has_data:
+                    halo_data[num_halo] = data[k]
+                num_halo += 1
+                k += 1
+            while k < last and indices[k] < stop:
+                own[num_own] = indices[k] - first
+                if has_data:
+                    own_data[num_own] = data[k]
+                num_own += 1
+                k += 1
         own_end[row] = num_own
         halo_end[row] = num_halo
     return num_own

@@ -23,7 +23,6 @@ from gnnloom.pipeline.shards.rows.row_entries import (
     SplitRows,
     foreign_columns,
     row_spans,
-    split_rows,
 )
 from gnnloom.pipeline.shards.rows.row_halo import (
     HaloPiece,
@@ -323,7 +322,7 @@ class _RangeWriter:
         places = Places(halo)
         for batch in rows.batches():
             for span in row_spans(batch.length, SEGMENT_NONZEROS):
-                own, others = split_rows(batch, span, self._task)
+                own, others = rows.columns.split(batch, span)
                 own_out.append(own, own.column)
                 halo_out.append(others, places.of(others.column))
         for out in (own_out, halo_out):

@@ -162,15 +162,23 @@ def route_block(task: RouteBlockTask) -> int:
         block = Graph(Artifact(task.matrix_path)).block(task.block)
         slot = task.numbers.by_number[block.row_offset : block.row_offset + block.num_rows]
         position = task.numbers.find_positions(slot)
-        # A stable sort keeps the rows of each range ascending, which every later pass relies on.
-        order = np.argsort(position, kind="stable")
-        begin, length = block.indptr[order], np.diff(block.indptr)[order]
-        values = {"row": block.row_offset + order, "nonzeros": length}
-        for name, entries in (("indices", block.indices), ("data", block.data)):
-            if entries is not None:
-                values[name] = gather_ranges(entries, begin, length, block.nnz)
+        entries = {"indices": block.indices, "data": block.data}
+        values = {name: found for name, found in entries.items() if found is not None}
+        row, length = block.row_offset + np.arange(block.num_rows), np.diff(block.indptr)
+        if (order := _order(position)) is not None:
+            begin, row, length = block.indptr[order], row[order], length[order]
+            values = {name: gather_ranges(found, begin, length, block.nnz) for name, found in values.items()}
+        values |= {"row": row, "nonzeros": length}
         out.add(Index.of_offsets(position_offsets(position, task.shuffle.num_positions)), values)
     return block.nnz
+
+
+def _order(position: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """(num_rows,) int64 order of rows by position; None if they are in it, as those of parts of consecutive ids are."""
+    if (position[1:] >= position[:-1]).all():
+        return None
+    # A stable sort keeps the rows of each range ascending, which every later pass relies on.
+    return np.argsort(position, kind="stable")
 
 
 @njit(cache=True, nogil=True)
@@ -198,9 +206,10 @@ def route_vertices(task: RouteVerticesTask) -> int:
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         vertices = Vertices(Artifact(task.vertices_path))
         position = task.numbers.find_positions(task.numbers.by_number[task.start : task.stop])
-        order = np.argsort(position, kind="stable")
-        names = [column.name for column in task.shuffle.columns]
-        values = {name: vertices.array(name).read(task.start, task.stop)[order] for name in names}
+        names, order = [column.name for column in task.shuffle.columns], _order(position)
+        values = {name: vertices.array(name).read(task.start, task.stop) for name in names}
+        if order is not None:
+            values = {name: rows[order] for name, rows in values.items()}
         out.add(Index.of_offsets(position_offsets(position, task.shuffle.num_positions)), values)
     return task.stop - task.start
 

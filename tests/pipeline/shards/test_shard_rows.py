@@ -283,6 +283,46 @@ def test_ranges_batches_and_segments_of_any_size_change_no_byte(
     assert is_cut is (sizes in {"ranges", "everything"})
 
 
+#: Parts of consecutive ids, in any order, and one without vertices.
+CONSECUTIVE = {"whole": [(0, 60)], "ascending": [(0, 15), (1, 30), (3, 15)], "descending": [(3, 1), (2, 44), (0, 15)]}
+
+
+@pytest.mark.parametrize("parts", CONSECUTIVE)
+def test_columns_of_parts_of_consecutive_ids_are_not_looked_up(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, parts: str
+) -> None:
+    adjacency = random_adjacency(60, 400, 2, symmetric=False)
+    adjacency.data = np.arange(1.0, adjacency.nnz + 1)
+    part = np.repeat(*np.array(CONSECUTIVE[parts], np.int32).T)
+
+    def make(name: str) -> RowShards:
+        dataset = catalog.create(name)
+        graph = store_graph(dataset, adjacency, symmetric=False, weighted=True)
+        return shard_rows(dataset, store_partition(dataset, graph, part, 4), HERE)
+
+    with monkeypatch.context() as looked_up:
+        looked_up.setattr(row_entries, "_split", None)
+        looked_up.setattr(row_entries, "_select_foreign", None)
+        shards = make("alone")
+        check_shards(shards, adjacency, part)
+        # Rows of a range may come in several batches.
+        shrink(looked_up, "everything")
+        assert make("ranges").artifact.digest == shards.artifact.digest
+    # The same parts, as if their ids were not consecutive.
+    monkeypatch.setattr(row_entries.RankColumns, "_consecutive", lambda *_: None)
+    assert make("looked-up").artifact.digest == shards.artifact.digest
+
+
+@pytest.mark.parametrize("swapped", [(14, 15), (0, 59), (15, 44), (20, 50)])
+def test_parts_with_a_single_vertex_elsewhere_are_exact(catalog: Catalog, swapped: tuple[int, int]) -> None:
+    adjacency = random_adjacency(60, 400, 2, symmetric=True)
+    part = np.repeat(np.array([1, 0, 2], np.int32), [15, 30, 15])
+    part[[*swapped]] = part[[*reversed(swapped)]]
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    check_shards(shard_rows(dataset, store_partition(dataset, graph, part, 3), HERE), adjacency, part)
+
+
 def _degree_order(adjacency: Any, part: NDArray[np.int32], rank: int) -> NDArray[np.int64]:
     """The vertices of a rank: the largest degree first, and equal ones by id."""
     vertices = np.flatnonzero(part == rank)
