@@ -14,7 +14,7 @@ from torch import Tensor
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import GEMM
 from gnnloom.trainer.kernels.contract import Mask
-from gnnloom.trainer.kernels.dispatch import converted, matmul, rectify, weight_gradient
+from gnnloom.trainer.kernels.dispatch import backward_from, converted, matmul, rectify, weight_gradient
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece
 from gnnloom.trainer.place.place import Place
@@ -204,8 +204,9 @@ class _Recomputed(torch.autograd.Function):
                 leaves = {number: each.detach().requires_grad_() for number, each in held.items()}
                 formed = _formed(given, leaves[0], leaves.get(1), _of_rows(mask, part), grid)
                 product = timed_product(formed, leaves[2], grid, spends=True)
+                begun = backward_from(product, gradient[part], grid.place)
             wanted = [*leaves.values(), *([given] if goes_back else [])]
-            found = torch.autograd.grad(product, wanted, gradient[part])
+            found = torch.autograd.grad(begun, wanted)
             if back is not None:
                 back[part] = found[-1]
             for number, summand in zip(leaves, found, strict=False):

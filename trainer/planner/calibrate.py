@@ -28,6 +28,7 @@ from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import (
     SparseProduct,
+    backward_from,
     matmul,
     rectify,
     sparse_product,
@@ -294,7 +295,7 @@ def _measure_passes(bench: _Bench, place: Place, scale: float, call: float, stre
     bias = place.lasting((_PASS_WIDTH,), place.sum_dtype).requires_grad_()
 
     def passes() -> None:
-        rectify(output, bias, None, place).backward(gradient)  # type: ignore[no-untyped-call]
+        backward_from(rectify(output, bias, None, place), gradient, place).backward()  # type: ignore[no-untyped-call]
 
     what = _named("passes", place)
     seconds = bench.medians(what, {what: passes})[what]
