@@ -24,6 +24,8 @@ class RankRows:
         num_vertices, nnz: of the whole graph; without the graph, estimated from the rank's rows.
         row_bytes: of the features of a vertex; 0 if they are learned, as rows that change are not cached.
         training: most of its vertices that are in the training split.
+        lengths: nonzeros of the rows of some vertices, and how many of these have so many; empty if not known, or if
+            the matrix is not symmetric, so that long rows are not referred to more often than short ones.
     """
 
     own: int
@@ -32,10 +34,35 @@ class RankRows:
     nnz: int
     row_bytes: int
     training: int
+    lengths: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def mean_degree(self) -> float:
         return self.nnz / max(1, self.num_vertices)
+
+    def drawn_of(self, fanout: float, share: float) -> float:
+        """Mean number of neighbors that are drawn of a vertex that a draw has found, by the known lengths.
+
+        Entries that the known rows lack of the mean are in rows as long as the longest.
+
+        Args:
+            share: of all entries, which were drawn.
+        """
+        longest = max(self.mean_degree, *self.lengths)
+        lacking = self.mean_degree * sum(self.lengths.values()) - sum(
+            each * count for each, count in self.lengths.items()
+        )
+        rows = [*self.lengths.items(), (longest, max(0.0, lacking) / max(1.0, longest))]
+        found = [(length, count * (1 - (1 - share) ** length)) for length, count in rows]
+        return sum(each * min(fanout, length) for length, each in found) / (sum(each for _, each in found) or 1.0)
+
+    def missed_by(self, share: float) -> float:
+        """The share of the vertices to which none of a share of all entries refers, at least."""
+        if not self.lengths:
+            # Columns of equal lengths are missed least.
+            return float((1 - share) ** self.mean_degree)
+        missed = sum(count * (1 - share) ** length for length, count in self.lengths.items())
+        return float(missed / sum(self.lengths.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +105,8 @@ class BatchSizes:
             pool, threads: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
         """
         others = 1 + (pool if threads else 0)
-        return others if self.num_batches is None else min(others, self.num_batches)
+        # The last batch of an epoch is gone when those of the next one are prepared.
+        return others if self.num_batches is None else min(others, max(0, self.num_batches - 1))
 
 
 @dataclass(frozen=True, kw_only=True)

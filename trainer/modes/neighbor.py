@@ -37,16 +37,23 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     """The seeds of a batch, and layer by layer their neighbors."""
     n, size = max(1, rank.num_vertices), options["batch_size"]
     rows, nonzeros = [float(min(size, rank.training))], list[float]()
-    known, kept = 0.0, 0.0
+    known, kept, share = 0.0, 0.0, 0.0
     for fanout in fanouts(options["fanout"], num_layers):
-        # Vertices that are reached by edges have more than the mean degree, so a fan-out above the mean counts in full.
-        drawn = (rows[0] - known) * (rank.mean_degree if fanout == ALL else fanout)
+        # Of the seeds, nothing is known. Vertices that are reached by edges have more than the mean degree, so
+        # a fan-out counts in full unless the lengths of rows are known.
+        each = later = rank.mean_degree if fanout == ALL else float(fanout)
+        if rank.lengths and not options["replace"]:
+            later = rank.drawn_of(math.inf if fanout == ALL else fanout, share)
+        reached = rows[0] - max(known, rows[-1])
+        drawn = (rows[0] - known - reached) * each + reached * later
         drawn = drawn if options["replace"] else min(drawn, float(rank.nnz))
         nonzeros.insert(0, kept + drawn)
         if options["draw_once"]:
             # Rows of the layers before keep what they drew.
             known, kept = rows[0], nonzeros[0]
-        rows.insert(0, n - (n - rows[0]) * _missed(drawn, rank, replace=options["replace"]))
+        share = min(1.0, drawn / max(1, rank.nnz))
+        missed = math.exp(-drawn / n) if options["replace"] else rank.missed_by(share)
+        rows.insert(0, n - (n - rows[0]) * missed)
     is_stored, maps = options["samples"] is not None, options["inputs"] == ON_DISK
     # Frequent rows of other ranks, or on disk, as many as fit.
     remote = rank.num_vertices - (0 if maps else rank.own)
@@ -63,17 +70,6 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
         kept_bytes=cached * rank.row_bytes,
         maps_features=is_stored or maps,
     )
-
-
-def _missed(drawn: float, rank: RankRows, *, replace: bool) -> float:
-    """The share of the vertices that no draw finds, at least.
-
-    Each entry of a column may be the one that is drawn. Columns of equal lengths are missed least.
-    """
-    if replace:
-        return math.exp(-drawn / max(1, rank.num_vertices))
-    share = min(1.0, drawn / max(1, rank.nnz))
-    return float((1 - share) ** rank.mean_degree)
 
 
 MODE = ModeKind(

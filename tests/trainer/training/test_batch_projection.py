@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,15 @@ from support.samples import in_memory
 N, NNZ = 3000, 24_000
 
 
-def projected(adjacency: scipy.sparse.csr_array, mode: str, num_layers: int, **options: Any) -> BatchSizes:
+def projected(
+    adjacency: scipy.sparse.csr_array, mode: str, num_layers: int, *, knows_lengths: bool = False, **options: Any
+) -> BatchSizes:
     config = TrainConfig(catalog=str(Path()), dataset="web", mode=mode, hidden=(8,) * (num_layers - 1), **options)
     batch = config.mode_kind.batch
     assert batch is not None
-    return batch(config.own_mode_options(), num_layers, RankRows(N, 0, N, adjacency.nnz, 4, N))
+    # Every third row stands for all.
+    lengths = Counter(np.diff(adjacency.indptr)[::3].tolist()) if knows_lengths else {}
+    return batch(config.own_mode_options(), num_layers, RankRows(N, 0, N, adjacency.nnz, 4, N, lengths))
 
 
 def skewed() -> scipy.sparse.csr_array:
@@ -52,6 +57,20 @@ def test_sampled_neighbors_are_at_most_as_many_as_projected(fanout: tuple[int, .
         assert least * expected.rows[0] < vertices < 1.05 * expected.rows[0]
         assert least * expected.nonzeros[0] < nonzeros < 1.05 * expected.nonzeros[0]
         assert expected.rows[-1] == 100
+
+
+@pytest.mark.parametrize("fanout", [(5, 4), (10, 10, 5), (ALL, 4), (10, ALL)])
+def test_known_lengths_of_rows_say_the_sizes_of_sampled_neighbors(fanout: tuple[int, ...]) -> None:
+    even = random_adjacency(N, NNZ, 1, symmetric=True)
+    for adjacency, most in ((even, 1.12), (skewed(), 1.35)):
+        given: dict[str, Any] = {"fanout": fanout, "batch_size": 100}
+        expected = projected(adjacency, "neighbor", len(fanout), knows_lengths=True, **given)
+        sampler = NeighborSampler(in_memory(adjacency), 0, np.arange(N), fanout, 100)
+        drawn = [sampler.sample(0, number) for number in range(10)]
+        vertices = float(np.mean([len(sample.vertices) for sample in drawn]))
+        nonzeros = float(np.mean([len(sample.blocks[0].entry) for sample in drawn]))
+        assert 0.99 * vertices < expected.rows[0] < most * vertices
+        assert 0.99 * nonzeros < expected.nonzeros[0] < most * nonzeros
 
 
 def test_induced_subgraphs_have_the_projected_nonzeros_or_fewer() -> None:

@@ -21,6 +21,7 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.mapped_rows import fits_in_pages
 from gnnloom.storage.format.vertex_arrays import SPLIT
+from gnnloom.storage.matrix.layered import empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.neighbor import NeighborSampler
@@ -170,6 +171,8 @@ class NeighborMode(Mode):
                     update()
                 total += contribution * weight
                 terms += weight
+        # The last batch is not needed while those of the next epoch are prepared.
+        self._operator.load(empty_batch(len(self._fanouts)))
         return total / terms if terms else 0.0
 
     def scores(self) -> Tensor:

@@ -44,7 +44,7 @@ from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.evaluation import can_stream, stated_footprint
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.options import AUTO
-from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows
+from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs
 from gnnloom.trainer.training.session import build_model, predicted_rows, read_share
@@ -92,8 +92,8 @@ def rehearse(opened: OpenedRun, rank: int, *, is_warm: bool = False) -> RankMemo
     """The memory of a rank; None if the training cannot be rehearsed, see :func:`why_unknown`. Communicates nothing.
 
     Assumes that all vertices are in the training split, or for batches of training vertices, that the rank owns as
-    many of these as it can; and that the entries of a grid's cells are spread evenly. Reads manifests and, of row
-    shards, how many rows the ranks exchange.
+    many of these as it can; and that the entries of a grid's cells are spread evenly. Reads manifests, of row shards
+    how many rows the ranks exchange, and for modes that sample, some degrees.
 
     Args:
         opened: by any rank, with the options that samples or a partition decide.
@@ -229,7 +229,8 @@ class _Rehearsal:
             mode: Mode = config.mode_kind.load()(context)
             return mode
         num_rows = 0 if isinstance(self.shards.shards, RowShards) else len(self.labels.split)
-        self.rows = rank_rows(config, context.dataset, self.shards.shards, self.comm.rank, num_rows)
+        rows = rank_rows(config, context.dataset, self.shards.shards, self.comm.rank, num_rows)
+        self.rows = replace(rows, lengths=row_lengths(context.dataset, self.shards.shards))
         # It imports numba, which a job on the whole graph need not load.
         from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches, pair_sizes, stored_sizes  # noqa: PLC0415
 

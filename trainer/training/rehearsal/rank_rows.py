@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +14,9 @@ from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.tasks.task import PREFIXES
+
+#: Ranges of rows whose lengths are read, and rows of each.
+_RANGES, _RANGE_ROWS = 32, 1 << 11
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
@@ -39,6 +44,26 @@ def rank_rows(
     average = shards.quality.get("load_avg", sum(nonzeros))
     nnz = round(average * shards.num_parts)
     return RankRows(own, halo, shards.num_vertices, nnz, row_bytes, _most_training(dataset, shards, own))
+
+
+def row_lengths(dataset: Dataset, shards: RowShards | GridShards) -> Mapping[int, int]:
+    """Lengths of some rows of the whole graph, from all over it, and how many of these have so many entries.
+
+    Empty if they say nothing of the rows that entries refer to, or if the graph is gone. Reads chunks of the degrees.
+    """
+    key = shards.artifact.inputs.get("graph")
+    if key is None or not shards.symmetric:
+        return {}
+    try:
+        graph = dataset.graph(key)
+    except NotFoundError:
+        return {}
+    n = graph.num_vertices
+    starts = range(0, n, max(_RANGE_ROWS, -(-n // _RANGES)))
+    found = Counter[int]()
+    for start in starts:
+        found.update(graph.degree(start, min(start + _RANGE_ROWS, n)).tolist())
+    return found
 
 
 def most_measured(dataset: Dataset, shards: RowShards | GridShards, own: int) -> int:
