@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.trainer.kernels.contract import (
+    HUB_ENTRIES,
     Attended,
     RowReader,
     RowsOnDisk,
@@ -295,20 +296,26 @@ class UnperformedSoftmax:
         """Keep the memory of the pattern and of its transpose."""
         self.nnz, self.is_dynamic = pattern.nnz, dynamic
         self._num_parts = min(place.threads.num_threads, num_column_ranges(pattern.nnz, pattern.num_rows))
+        # At most, as nobody reads how many rows are that long.
+        self._num_hubs = min(pattern.num_rows, pattern.nnz // HUB_ENTRIES)
         self._place, empty = place, _empty(pattern)
         transposed = (pattern.num_columns + 1, np.int64), (pattern.nnz, index_dtype(pattern.num_rows))
-        self._kept = pattern, *(empty((count,), np.dtype(kind)) for count, kind in transposed)
+        hubs = () if dynamic else ((self._num_hubs, np.int64),)
+        self._kept = pattern, *(empty((count,), np.dtype(kind)) for count, kind in (*transposed, *hubs))
 
     def accumulate(self, *_: object, **__: object) -> None:
         """Compute nothing."""
 
     def gradients(self, *given: Any) -> None:
-        """Take the memory of the parts of the sum that ranges of columns or rows form apart."""
+        """Take the memory of the sums that ranges of columns or rows form apart, and of those of hubs in float64."""
         result: Attended = given[2]
         if self.is_dynamic:
-            self._place.empty((2 * num_vector_ranges(self.nnz), *result.source.shape), torch.float64)
-        else:
-            self._place.empty((self._num_parts, *result.target.shape), result.target.dtype)
+            # The parts, once more as they are added up, and their total before and after.
+            self._place.empty((2 * num_vector_ranges(self.nnz) + 2, *result.source.shape), torch.float64)
+            return
+        parts = self._place.empty((self._num_parts, *result.target.shape), result.target.dtype)
+        of_hubs = self._place.empty((self._num_parts + 1, self._num_hubs, result.target.shape[1]), torch.float64)
+        del parts, of_hubs
 
 
 class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from gnnloom.storage import CSR
+from gnnloom.trainer.kernels.contract import HUB_ENTRIES
 from gnnloom.trainer.kernels.dispatch import (
     Attended,
     SoftmaxGradient,
@@ -72,6 +73,32 @@ def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:
     assert torch.equal(out, _given())
     assert parameter.grad is not None
     assert parameter.grad.shape == (ROWS, DIM)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_the_sums_of_hubs_are_taken_in_a_rehearsal_too(dynamic: bool) -> None:
+    rows, columns, heads, dim = 1100, HUB_ENTRIES + 1, 8, 2
+    indices = np.tile(np.arange(columns, dtype=np.int32), rows)
+    pattern = CSR(0, np.arange(rows + 1, dtype=np.int64) * columns, indices, None, columns)
+
+    def taken(place: Place) -> int:
+        softmax = edge_softmax(pattern, 0.2, place, dynamic=dynamic)
+        values, source = (
+            torch.ones(columns, heads, dim),
+            torch.ones(heads, dim) if dynamic else torch.ones(columns, heads),
+        )
+        target = torch.ones(rows, heads, dim) if dynamic else torch.ones(rows, heads)
+        given, result = (Attended(values.clone(), source.clone(), target.clone()) for _ in range(2))
+        numbers = torch.ones(rows, 3 if dynamic else 4, heads)
+        softmax.gradients(given, SoftmaxGradient(numbers, torch.ones(rows, heads, dim)), result)
+        return place.workspace.nbytes
+
+    measured, rehearsed = taken(Place()), Place(rehearses=True)
+    with Unperformed(Unwritten(rehearsed)):
+        expected = taken(rehearsed)
+    # Two parts of 1100 hubs with 8 heads each, of 8 bytes.
+    assert dynamic or measured >= 2 * rows * heads * 8
+    assert measured <= expected <= 1.1 * measured + 2 * SMALL
 
 
 def _losses(scores: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
