@@ -10,8 +10,8 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.trainer.algorithms.algorithm import factorizations
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
-from gnnloom.trainer.algorithms.steps import Volume
-from gnnloom.trainer.algorithms.workload import Exchange
+from gnnloom.trainer.algorithms.steps import Step, Volume
+from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
@@ -19,7 +19,7 @@ from gnnloom.trainer.planner.cost import Cost, epoch_cost
 from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, workload
 from gnnloom.trainer.planner.law import ExchangeLaw, KnownPartition
 from gnnloom.trainer.planner.memory import project_new_training
-from gnnloom.trainer.planner.pair_steps import EXPECTED, add_pairs, is_once
+from gnnloom.trainer.planner.pair_steps import EXPECTED, PairFacts, add_pairs, align_rows, is_once
 from gnnloom.trainer.planner.profile import MachineProfile
 from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
 
@@ -218,11 +218,7 @@ def _ways(config: AlgorithmConfig, situation: Situation) -> Iterator[_Way]:
 
 def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachineProfile, limit: int) -> Plan:
     work = workload(config, graph, way.exchanges, way.heaviest if config.ranks > 1 else 1.0)
-    once, each, count = epoch_steps(config, work), [], 0
-    if graph.pairs is not None:
-        each, count = [step for step in once if not is_once(step)], graph.pairs.num_steps
-        each += add_pairs(graph.pairs, work, config.ranks)
-        once = [step for step in once if is_once(step)]
+    once, each, count = steps_of(config, work, graph.pairs)
     memory = max(project_new_training(config, _sizes(config, graph, way)).peak_memory)
     # Whether rows move between two random orders in an epoch, which is known on average only.
     moves = any(work.aligns_own(layer) or work.adds_input(layer) for layer in range(work.num_layers))
@@ -238,6 +234,23 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
         fits(memory, limit),
         "; ".join(filter(None, (_MOVES if is_average else way.estimated, EXPECTED if draws else ""))),
     )
+
+
+def steps_of(config: TrainConfig, work: Workload, pairs: PairFacts | None) -> tuple[list[Step], list[Step], int]:
+    """What an epoch does once, what it does in each of its steps on pairs, and how many of these there are.
+
+    Raises:
+        InputError: the algorithm does not state its steps.
+    """
+    once = epoch_steps(config, work)
+    if pairs is None:
+        return once, [], 0
+    each = [step for step in once if not is_once(step)] + add_pairs(pairs, work, config.ranks)
+    algorithm = config.chosen_algorithm
+    if algorithm.footprint is not None:
+        axes = algorithm.settled_grid(config.grid, config.ranks)
+        each += align_rows(work, config.ranks, algorithm.footprint(axes, work.propagates_first)[-1])
+    return [step for step in once if is_once(step)], each, pairs.num_steps
 
 
 def _sizes(config: TrainConfig, graph: GraphFacts, way: _Way) -> ShardSizes:

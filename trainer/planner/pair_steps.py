@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from gnnloom.trainer.algorithms.steps import Communication, ElementWork, Operation, Step
-from gnnloom.trainer.algorithms.workload import Workload
+from gnnloom.trainer.algorithms.workload import Footprint, Workload
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.tasks.options import NEGATIVES, step_pairs
@@ -62,6 +62,44 @@ def is_once(step: Step) -> bool:
     return isinstance(step, Communication) and step.kind is Kind.LOSS
 
 
+def align_rows(work: Workload, ranks: int, output: Footprint) -> list[Step]:
+    """The moves of the model's output to the ranks that own its rows, and of its gradient back.
+
+    See :meth:`gnnloom.trainer.links.pair_rows.PairRows.spread`.
+
+    Args:
+        output: what a rank holds of the output.
+    """
+    entries = work.num_vertices * work.dims[-1]
+    # Parts that the rows and the columns are split into; other ranks have copies.
+    row_parts, column_parts = round(1 / output.rows), round(output.rows / output.held)
+    # The columns of its own rows come to a rank; the gradients of all rows that it holds go back to it.
+    forward, backward = entries * (1 - 1 / column_parts), entries / column_parts * (ranks / row_parts - 1)
+    found: list[Step] = []
+    for kind, elements, others in (
+        (Kind.ALIGN_FORWARD, forward, column_parts - 1),
+        (Kind.ALIGN_BACKWARD, backward, ranks // row_parts - 1),
+    ):
+        if others:
+            found.append(_exchange(kind, elements, ranks * others, ranks, work.parameter_size))
+    return found
+
+
+def _exchange(kind: Kind, elements: float, messages: int, ranks: int, element_size: int) -> Communication:
+    """An exchange in which all ranks send about the same."""
+    return Communication(
+        kind=kind,
+        operation=Operation.EXCHANGE,
+        group=ranks,
+        stride=1,
+        groups=1,
+        elements=elements,
+        calls=messages,
+        element_size=element_size,
+        busiest=(1 / ranks, 1 / ranks),
+    )
+
+
 def add_pairs(pairs: PairFacts, work: Workload, ranks: int) -> list[Step]:
     """What a step on pairs adds to the products of the graph, if ends were drawn from all vertices alike.
 
@@ -80,23 +118,14 @@ def add_pairs(pairs: PairFacts, work: Workload, ranks: int) -> list[Step]:
     rows = ranks * others * (1 - (1 - targets / others) * (1 - negatives / others))
     messages = ranks * (ranks - 1)
 
-    def exchange(kind: Kind, elements: float, element_size: int) -> Communication:
-        # Ends are spread evenly.
-        return Communication(
-            kind=kind,
-            operation=Operation.EXCHANGE,
-            group=ranks,
-            stride=1,
-            groups=1,
-            elements=elements,
-            calls=messages,
-            element_size=element_size,
-            busiest=(1 / ranks, 1 / ranks),
-        )
-
     # Each rank says how many ids it asks for, and which, for the rows and again for their gradients.
-    ids = [exchange(Kind.ROW_IDS, elements, _ID_BYTES) for elements in (messages, rows) for _ in range(2)]
-    moved = [exchange(kind, rows * width, work.parameter_size) for kind in (Kind.ROWS, Kind.ROW_GRADIENTS)]
+    # Ends are spread evenly.
+    ids = [
+        _exchange(Kind.ROW_IDS, elements, messages, ranks, _ID_BYTES) for elements in (messages, rows) for _ in range(2)
+    ]
+    moved = [
+        _exchange(kind, rows * width, messages, ranks, work.parameter_size) for kind in (Kind.ROWS, Kind.ROW_GRADIENTS)
+    ]
     return [*found, *ids, *moved]
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.candidates import Plan, Situation, fastest_first, make_plans
+from gnnloom.trainer.planner.pair_steps import PairFacts
 from gnnloom.trainer.planner.profile import MachineProfile
 
 Key = TypeVar("Key")
@@ -50,7 +51,7 @@ def simulate(
     """
     found = []
     for number in ranks:
-        there = _grown(situation, number / ranks[0]) if weak else situation
+        there = _grown(config, situation, number / ranks[0]) if weak else situation
         plans = make_plans(replace(config, ranks=number), there, profile, memory)
         by_algorithm = _grouped(plans, lambda plan: plan.config.algorithm)
         found += [fastest_first(by_algorithm[name])[0] for name in sorted(by_algorithm)]
@@ -64,13 +65,16 @@ def _grouped(plans: Iterable[Plan], key: Callable[[Plan], Key]) -> dict[Key, lis
     return groups
 
 
-def _grown(situation: Situation, factor: float) -> Situation:
+def _grown(config: TrainConfig, situation: Situation, factor: float) -> Situation:
     """A graph of the same kind that is larger."""
-    graph = situation.graph
+    graph, pairs = situation.graph, situation.graph.pairs
     sizes = {name: round(getattr(graph, name) * factor) for name in ("num_vertices", "nnz", "num_training")}
+    if pairs is not None:
+        pairs = PairFacts.of(config, round(pairs.num_pairs * factor))
+        sizes["num_training"] = pairs.step_pairs
     law = replace(situation.law, num_vertices=sizes["num_vertices"])
     # The partitions are of the smaller graph; only their law holds for a larger one.
-    return replace(situation, graph=replace(graph, **sizes), partitions=(), given_law=law)
+    return replace(situation, graph=replace(graph, **sizes, pairs=pairs), partitions=(), given_law=law)
 
 
 def fastest(plans: Sequence[Plan]) -> dict[int, Plan]:

@@ -68,6 +68,55 @@ def test_a_run_sends_the_planned_messages_and_about_the_planned_bytes(
     assert {plan["estimated"] for plan in of_vertices if plan["algorithm"] == "p2p"} == {""}
 
 
+@pytest.mark.parametrize(("algorithm", "grid"), [("tensor3d", "1x2x1"), ("tensor3d", "1x1x2"), ("summa", "1x2")])
+def test_a_run_on_a_grid_sends_the_planned_messages(root: Path, algorithm: str, grid: str) -> None:
+    message = Catalog(root)["web"].links().message_graph
+    call(root, "shard", "web", "--graph", message, "--grid", "4x4", "--workers", "0")
+    name = f"web/{algorithm}-{grid}"
+    chosen = ("--task", "link", "--hidden", "8", "--output-dim", "8", "--link-batch", "700")
+    call(root, "train", name, *chosen, "--ranks", "2", "--algorithm", algorithm, "--grid", grid, "--epochs", "1")
+    run = gnnloom.Run.open(name, root)
+    forecast, measured = run.forecast(), run.metrics()
+    assert forecast is not None
+    # The columns of a vertex's row come together on one rank, and copies get its gradient.
+    assert "align backward" in forecast["bytes_by_kind"]
+    kinds = {
+        name.removeprefix("messages_sent_")
+        for name, count in measured.items()
+        if sum(count) and "messages_sent_" in name
+    }
+    assert {kind.replace(" ", "_") for kind in forecast["bytes_by_kind"]} == kinds
+    for kind, num_bytes in forecast["bytes_by_kind"].items():
+        column = kind.replace(" ", "_")
+        assert forecast["messages_by_kind"][kind] == measured[f"messages_sent_{column}"][0], kind
+        sent = measured[f"bytes_sent_{column}"][0]
+        assert num_bytes == (pytest.approx(sent, rel=0.25) if kind.startswith("row") else sent), kind
+
+
+def test_a_simulation_takes_the_steps_of_the_pairs(root: Path) -> None:
+    chosen = ("--task", "link", "--hidden", "8", "--output-dim", "8")
+    graph = ("web", "--graph", Catalog(root)["web"].links().message_graph)
+    planned = call(root, "plan", *graph, *chosen, "--ranks", "2", "--precision", "float32")["plans"]
+    simulated = call(root, "simulate", *graph, *chosen, "--ranks", "2")["plans"]
+    for each in simulated:
+        assert each in planned
+    # A graph of numbers only has a pair for every edge, of which a step takes a tenth.
+    sizes = ("--vertices", "10000", "--edges", "90000", "--ranks", "2,4", *chosen)
+    usual, small, weak = (
+        {(each["algorithm"], each["ranks"]): each for each in call(root, "simulate", *sizes, *more)["plans"]}
+        for more in ((), ("--link-batch", "1000"), ("--weak", "--link-batch", "1000"))
+    )
+    for which, each in usual.items():
+        for name in ("halo forward", "broadcast", "propagate forward"):
+            if each["messages_by_kind"].get(name):
+                assert small[which]["messages_by_kind"][name] == 4 * each["messages_by_kind"][name], which
+    for algorithm, ranks in usual:
+        # Twice the pairs take twice the steps of so many.
+        grown, before = weak[algorithm, ranks], small[algorithm, ranks]
+        steps = sum(grown["messages_by_kind"].values()) / sum(before["messages_by_kind"].values())
+        assert steps == pytest.approx(ranks / 2, rel=0.05), (algorithm, ranks)
+
+
 @pytest.mark.parametrize(("cut", "expected"), [(0, 0.0), (600, 600 / 40_000), (None, 0.75)])
 def test_targets_follow_the_edges_that_a_partition_cuts(cut: int | None, expected: float) -> None:
     n, ranks, degree = 10_000, 4, 4

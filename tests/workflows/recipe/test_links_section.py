@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import gnnloom
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.errors import InputError
@@ -95,6 +96,24 @@ def test_later_stages_read_the_graph_without_held_out_edges(tmp_path: Path) -> N
     # Without a section, the graph is read as it is.
     run(write(tmp_path, RECIPE.partition("[links]")[0] + "[cluster]\nworkers = 0\n"), root, "--until", "partition")
     assert dataset.find("partition", made_from={"graph": links.graph}).parameters["parts"] == 1
+
+
+def test_the_plan_of_a_training_on_links_has_the_messages_of_its_steps(tmp_path: Path) -> None:
+    training = '[train]\ntask = "link"\nhidden = [8]\noutput_dim = 8\nepochs = 1\nranks = 2\nrun = "on-links"\n'
+    path, root = write(tmp_path, f"{RECIPE}\n{training}"), tmp_path / "catalog"
+    before = plan(path, root)["train"]
+    larger = run(path, root, "--plan", "--set", "train.link_batch=1000000")["stages"]
+    (in_one_step,) = [stage for stage in larger if stage["stage"] == "train"]
+    assert before["rank"]["messages"] > 5 * in_one_step["rank"]["messages"]
+    run(path, root)
+    measured = gnnloom.Run.open("net/on-links", root).metrics()
+    messages, sent = (
+        sum(column[0] for name, column in measured.items() if name.startswith(f"{what}_sent_")) / 2
+        for what in ("messages", "bytes")
+    )
+    # Two ranks, each of which has vertices that the other one needs in every step.
+    assert before["rank"]["messages"] == messages
+    assert before["rank"]["bytes_sent"] == pytest.approx(sent, rel=0.25)
 
 
 def test_links_are_made_again_if_their_graph_is_gone(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ PRECISIONS = ("float32", "bf16")
 
 #: Options of the model that a plan is for.
 MODEL_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in MODEL_FIELDS)
+#: Options of the task, if pairs of vertices are predicted.
+PAIR_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in PAIR_FIELDS)
 #: Options of the machine that a plan is for.
 MACHINE_OPTIONS: Final = (
     Option(
@@ -60,7 +62,7 @@ MACHINE_OPTIONS: Final = (
 @click.command("plan", cls=GroupedCommand)
 @click.argument("name", metavar="NAME")
 @click_option(replace(options_of(TrainConfig)["ranks"], help="Number of MPI ranks.", default=2))
-@add_options((*MODEL_OPTIONS, *(options_of(TrainConfig)[name] for name in PAIR_FIELDS)), checks=False)
+@add_options((*MODEL_OPTIONS, *PAIR_OPTIONS), checks=False)
 @add_options(MACHINE_OPTIONS)
 @key_option("graph")
 @click_option(Option("top", int, "Rows of the table.", 15, group=Group.OUTPUT, least=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import click
 
 from gnnloom.storage.errors import MissingPackageError
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.cli.runs.planner import MACHINE_OPTIONS, MODEL_OPTIONS, model_config
+from gnnloom.workflows.cli.runs.planner import MACHINE_OPTIONS, MODEL_OPTIONS, PAIR_OPTIONS, model_config
 from gnnloom.workflows.cli.terminal.help import DerivedOption, GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     FOLDER,
@@ -27,6 +27,7 @@ from gnnloom.workflows.cli.terminal.options import (
 from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
 
 if TYPE_CHECKING:
+    from gnnloom.trainer.config.train_config import TrainConfig
     from gnnloom.trainer.planner.candidates import Plan, Situation
     from gnnloom.trainer.planner.simulate import Crossing
 
@@ -81,7 +82,7 @@ _SIZES = (
     help="Numbers of ranks.",
 )
 @flag_option("weak", "Let the graph grow with the ranks.", Group.GRAPH)
-@add_options(MODEL_OPTIONS, checks=False)
+@add_options((*MODEL_OPTIONS, *PAIR_OPTIONS), checks=False)
 @add_options(MACHINE_OPTIONS)
 @key_option("graph")
 @click_option(Option("csv", Path, "Write all figures to this file.", group=Group.OUTPUT, metavar="FILE"), "table")
@@ -112,9 +113,10 @@ def simulate_command(
     from gnnloom.trainer.planner.profile import open_profile
     from gnnloom.trainer.planner.simulate import crossings, simulate
 
-    situation = _situation(name, options)
-    machine = open_profile(current_catalog().root, profile)
+    sizes, graph = {size.name: options.pop(size.name) for size in _SIZES}, options.pop("graph")
     config = model_config(options, dataset=name or "numbers")
+    situation = _situation(name, sizes, graph, config)
+    machine = open_profile(current_catalog().root, profile)
     plans = simulate(config, situation, machine, ranks, memory_per_rank or 0, weak=weak)
     changes = crossings(plans)
     notes = [*filter(None, [machine.note]), *_notes(plans, situation)]
@@ -144,29 +146,37 @@ def simulate_command(
         click.echo(note)
 
 
-def _situation(name: str | None, options: dict[str, Any]) -> Situation:
-    """The graph to simulate; takes its options out of ``options``.
+def _situation(name: str | None, sizes: Mapping[str, Any], graph: str | None, config: TrainConfig) -> Situation:
+    """The graph to simulate.
+
+    Args:
+        sizes: of a graph that exists as numbers only.
+        graph: key of the dataset's.
 
     Raises:
         UsageError: neither a dataset nor a size is given, or both.
     """
     from gnnloom.trainer.planner.candidates import Situation
     from gnnloom.trainer.planner.describe import GraphFacts
+    from gnnloom.trainer.planner.pair_steps import PairFacts
     from gnnloom.trainer.planner.stored import situation_of
 
-    sizes = {key: options.pop(key) for key in ("vertices", "edges", "features", "classes", "training_share")}
-    graph = options.pop("graph")
-    is_size = sizes["vertices"] is not None and sizes["edges"] is not None
-    if (name is None) != is_size or (name is not None and (sizes["vertices"] or sizes["edges"])):
+    n, nnz = sizes["vertices"], sizes["edges"]
+    is_size = n is not None and nnz is not None
+    if (name is None) != is_size or (name is not None and (n or nnz)):
         raise click.UsageError("give the NAME of a dataset, or --vertices and --edges")
     if name is not None:
-        return situation_of(current_catalog().dataset(name), graph, embed=options["embed"])
+        return situation_of(current_catalog().dataset(name), graph, given=config, embed=config.embed)
+    # Its edges are those in both directions.
+    pairs = PairFacts.of(config, max(1, (nnz - n) // 2)) if config.on_pairs else None
     facts = GraphFacts(
-        num_vertices=sizes["vertices"],
-        nnz=sizes["edges"],
+        num_vertices=n,
+        nnz=nnz,
         num_features=sizes["features"],
-        num_outputs=sizes["classes"],
-        num_training=max(1, round(sizes["vertices"] * sizes["training_share"])),
+        num_outputs=config.output_dim if config.on_pairs else sizes["classes"],
+        num_training=pairs.step_pairs if pairs is not None else max(1, round(n * sizes["training_share"])),
+        one_class=pairs is None,
+        pairs=pairs,
     )
     return Situation(facts)
 

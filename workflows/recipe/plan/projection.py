@@ -20,9 +20,11 @@ from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.trainer.algorithms.steps import Volume
 from gnnloom.trainer.algorithms.workload import Exchange
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, exchanges_of, workload
+from gnnloom.trainer.planner.candidates import steps_of
+from gnnloom.trainer.planner.describe import GraphFacts, exchanges_of, workload
 from gnnloom.trainer.planner.law import ExchangeLaw
 from gnnloom.trainer.planner.memory import project_new_training
+from gnnloom.trainer.planner.pair_steps import PairFacts
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, prediction_bytes, project_training
 from gnnloom.workflows.formatting import readable_estimate
 from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
@@ -223,6 +225,7 @@ def count_rank(inputs: StageInputs, plan: TrainProjection) -> RankCount:
 def _traffic(inputs: StageInputs, config: TrainConfig) -> tuple[float | None, float | None]:
     """Messages and bytes that a rank sends in an epoch, on average."""
     graph, shards = inputs.graph, inputs.shards
+    pairs = None if inputs.num_training_pairs is None else PairFacts.of(config, inputs.num_training_pairs)
     facts = GraphFacts(
         num_vertices=graph.num_vertices,
         nnz=graph.nnz,
@@ -232,9 +235,12 @@ def _traffic(inputs: StageInputs, config: TrainConfig) -> tuple[float | None, fl
         num_training=graph.num_vertices,
         symmetric=graph.symmetric,
         weighted=graph.weighted,
+        one_class=pairs is None,
+        pairs=pairs,
     )
     try:
-        volume = Volume.of(epoch_steps(config, workload(config, facts, _exchanges(inputs, config.ranks))))
+        once, each, count = steps_of(config, workload(config, facts, _exchanges(inputs, config.ranks)), pairs)
+        volume = Volume.of(once).and_times(Volume.of(each), count)
     except InputError:
         return None, None
     return sum(volume.messages.values()) / config.ranks, sum(volume.bytes.values()) / config.ranks

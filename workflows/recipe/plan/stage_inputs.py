@@ -14,7 +14,7 @@ from gnnloom.pipeline.ingest.preparation import preparation_phases
 from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
-from gnnloom.pipeline.links.projection import link_phases, without_links
+from gnnloom.pipeline.links.projection import link_phases, num_edges, without_links
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.partition.partition_plan import MethodProjection, partition_counts, project_methods
 from gnnloom.pipeline.partition.partitioner import PartitionWorkload
@@ -144,6 +144,20 @@ class StageInputs:
             InputError: a split gets no pair.
         """
         return count(self._link_plan)
+
+    @property
+    def num_training_pairs(self) -> int | None:
+        """Pairs that the recipe trains on, about; None for a task on vertices.
+
+        Raises:
+            InputError: a split gets no pair.
+        """
+        links = self.recipe.links
+        if links is None or not self.assignment.workload.config.on_pairs:
+            return None
+        total = num_edges(self.ingested)
+        held_out, *further = links.ranks(total)[1:]
+        return further[0] - held_out if further else total - held_out
 
     @property
     def link_bytes(self) -> tuple[int, int]:
@@ -330,10 +344,11 @@ class StageInputs:
     @property
     def _num_outputs(self) -> int:
         """Width of the model's output; before there are vertex data, that of one class per vertex."""
-        stored = self._stored_vertices
+        stored, config = self._stored_vertices, self.assignment.workload.config
+        if config.on_pairs:
+            return config.output_dim
         if stored is None:
             return self.vertices.num_classes
-        config = self.assignment.workload.config
         return config.output_width(config.task_of(stored.artifact, stored, stored.artifact.path), stored)
 
     def _row_shards(self) -> RowSizes:
