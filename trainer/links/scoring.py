@@ -28,17 +28,24 @@ class Lists:
     """A list of vertices for each source, such as its known targets.
 
     Attributes:
-        offset: (num_sources + 1,) int64 where each list begins in ``vertex``, and where the last one ends.
+        start, stop: (num_sources,) int64 where each list begins in ``vertex``, and where it ends; lists may overlap.
         vertex: (num_listed,) int64, in any order, also several times.
     """
 
-    offset: NDArray[np.int64]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
     vertex: NDArray[np.int64]
 
     @classmethod
     def of(cls, lists: Sequence[NDArray[np.int64]]) -> Lists:
         """Lists from one array each."""
-        return cls(np.cumsum([0, *map(len, lists)]), np.concatenate([np.empty(0, np.int64), *lists]))
+        offset = np.cumsum([0, *map(len, lists)])
+        return cls(offset[:-1], offset[1:], np.concatenate([np.empty(0, np.int64), *lists]))
+
+    @property
+    def offset(self) -> NDArray[np.int64]:
+        """(num_sources + 1,) int64 where each list would begin if they followed each other, and the last one end."""
+        return np.cumsum(np.append(0, self.stop - self.start))
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class BlockSizes:
     """
 
     sources: int = 256
-    listed: int = 1 << 20
+    listed: int = 1 << 18
     targets: int = 1 << 13
 
     def cut(self, offset: NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -105,7 +112,8 @@ class AllTargets:
         """
         ranges = self.sizes.cut(lists.offset)
         counts = self.comm.gather_numbers([len(ranges)])[:, 0].astype(np.int64).tolist()
-        for turn in range(max(counts)):
+        # The memory of a block is that of the others.
+        for turn in range(min(1, max(counts)) if self.place.rehearses else max(counts)):
             start, stop = ranges[turn] if turn < len(ranges) else (0, 0)
             # All ranks at the same time; each then holds the rows of one of its blocks.
             (mine,) = self.pair_rows.ends(self.rows, sources[start:stop])
@@ -142,7 +150,8 @@ class AllTargets:
             The number of the first row, and (num_sources, num_targets) scores, which the caller may overwrite.
         """
         numbers, local = block.listed
-        for start in range(0, len(self.rows), self.sizes.targets):
+        stop = min(self.sizes.targets, len(self.rows)) if self.place.rehearses else len(self.rows)
+        for start in range(0, stop, self.sizes.targets):
             targets = self.rows[start : start + self.sizes.targets]
             found = self.decoder.scores_of_block(block.rows, targets)
             found.nan_to_num_(nan=nan, posinf=torch.inf, neginf=-torch.inf)
@@ -174,7 +183,10 @@ def score_all(pair_rows: PairRows, rows: Tensor, decoder: Decoder, pairs: NDArra
 
 def _numbered(lists: Lists, start: int, stop: int, others: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """(2, num_listed) the numbers of some sources, from 0, and the vertices on their lists and in other arrays."""
-    bounds, numbers = lists.offset[start : stop + 1], np.arange(stop - start)
-    of_lists = np.repeat(numbers, np.diff(bounds))
-    vertices = [lists.vertex[bounds[0] : bounds[-1]], *(each[start:stop] for each in others)]
+    first, numbers = lists.start[start:stop], np.arange(stop - start)
+    lengths = lists.stop[start:stop] - first
+    of_lists = np.repeat(numbers, lengths)
+    # Positions of the vertices: those of a list follow each other.
+    at = np.arange(len(of_lists)) + np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
+    vertices = [lists.vertex[at], *(each[start:stop] for each in others)]
     return np.stack([np.concatenate([of_lists, *[numbers] * len(others)]), np.concatenate(vertices)])

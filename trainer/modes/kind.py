@@ -53,8 +53,9 @@ class RankRows:
             each * count for each, count in self.lengths.items()
         )
         rows = [*self.lengths.items(), (longest, max(0.0, lacking) / max(1.0, longest))]
-        found = [(length, count * (1 - (1 - share) ** length)) for length, count in rows]
-        return sum(each * min(fanout, length) for length, each in found) / (sum(each for _, each in found) or 1.0)
+        found = [(length, count * (1.0 - float((1 - share) ** length))) for length, count in rows]
+        drawn = sum(each * min(fanout, length) for length, each in found)
+        return drawn / (sum(each for _, each in found) or 1.0)
 
     def missed_by(self, share: float) -> float:
         """The share of the vertices to which none of a share of all entries refers, at least."""

@@ -186,4 +186,4 @@ def linked_targets(graph: Graph, sources: NDArray[np.int64]) -> Lists:
     found = np.concatenate(parts, 1)
     found = found[:, np.argsort(found[0], kind="stable")]
     bounds = np.searchsorted(found[0], np.arange(len(wanted) + 1))
-    return Lists.of([found[1, bounds[each] : bounds[each + 1]] for each in number.tolist()])
+    return Lists(bounds[number], bounds[number + 1], found[1])

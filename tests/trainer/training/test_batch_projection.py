@@ -76,7 +76,8 @@ def test_known_lengths_of_rows_say_the_sizes_of_sampled_neighbors(fanout: tuple[
 def test_induced_subgraphs_have_the_projected_nonzeros_or_fewer() -> None:
     adjacency = random_adjacency(N, NNZ, 1, symmetric=True)
     graph = in_memory(adjacency)
-    for mode, options in (("subgraph", {"sampler": "vertex"}), ("minibatch", {})):
+    cases: list[tuple[str, dict[str, Any]]] = [("subgraph", {"sampler": "vertex"}), ("minibatch", {})]
+    for mode, options in cases:
         expected = projected(adjacency, mode, 2, batch_size=600, **options)
         found = VertexSampler(graph, 0, 600).sample(0, 0).blocks[0].matrix.nnz
         assert found == pytest.approx(expected.nonzeros[0], rel=0.1)

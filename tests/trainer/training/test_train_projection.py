@@ -25,7 +25,6 @@ from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
-from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
@@ -36,11 +35,13 @@ from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
 from gnnloom.trainer.training.rehearsal.rank_memory import RankMemory, rehearse
 from support.links import store_links
-from support.mpi import MPI_PYTHON
+from support.mpi import MPI_PYTHON, TESTS
 from support.pair_problems import store_pairs
 from support.partitions import store_partition
 from support.problems import problem
 
+#: A decoder as a user writes it.
+OWN_DECODER = "support.own_decoder:Between"
 CASES: dict[str, dict[str, Any]] = {
     "gcn": {"hidden": (96, 32), "precision": "float64"},
     "directed": {"dataset": "directed", "hidden": (64, 64, 64), "norm": "batch", "dropout": 0.3},
@@ -66,6 +67,8 @@ CASES: dict[str, dict[str, Any]] = {
 def ranks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start the ranks anew: what a forked one shares with the process that it comes from is not measured as its own."""
     monkeypatch.setattr("gnnloom.trainer.job.launch.rank_python", lambda: [*MPI_PYTHON])
+    # Their own decoder and models are here.
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +196,14 @@ ON_PAIRS: dict[str, dict[str, Any]] = {
     "classes": {"task": "edge-class"},
     "numbers": {"task": "edge-number"},
     "weighted-classes": {"task": "edge-class", "decoder": "distmult"},
+    "filtered": {"filtered_ranks": True},
+    "filtered-perceptron": {"filtered_ranks": True, "decoder": "mlp"},
+    "own-decoder": {"decoder": OWN_DECODER},
+    "neighbor-classes": {"mode": "neighbor", "model": "sage", "fanout": (10, 5), "task": "edge-class"},
+    "neighbor-numbers": {"mode": "neighbor", "model": "sage", "fanout": (10, 5), "task": "edge-number"},
+    "summa": {"algorithm": "summa", "grid": (2, 1)},
+    "planes": {"algorithm": "tensor3d", "grid": (1, 1, 2)},
+    "columns": {"algorithm": "tensor3d", "grid": (1, 2, 1)},
 }
 
 
@@ -201,10 +212,15 @@ ON_PAIRS: dict[str, dict[str, Any]] = {
 def test_memory_of_tasks_on_pairs_is_near_the_measured_one(catalog: Catalog, case: str) -> None:
     dataset, cluster = catalog["web"], InProcessCluster()
     options = {"task": "link", "ranks": 2, "epochs": 2, "threads": 1, "hidden": (96,), **ON_PAIRS[case]}
-    links = draw_links(dataset, dataset.graph(dataset.ingested_graphs()[0].key), DrawOptions(), cluster)
+    # Ranks among all vertices take long.
+    drawn = DrawOptions(valid=0.02, test=0.002) if "filtered_ranks" in options else DrawOptions()
+    links = draw_links(dataset, dataset.graph(dataset.ingested_graphs()[0].key), drawn, cluster)
     graph = dataset.graph(links.message_graph)
-    partition = partition_graph(dataset, graph, PartitionOptions(options["ranks"], "random"), cluster)
-    options["shards"] = shard_rows(dataset, partition, cluster).artifact.key
+    if "grid" in options:
+        options["shards"] = shard_grid(dataset, graph, GridOptions((4, 4), "double"), cluster).artifact.key
+    else:
+        partition = partition_graph(dataset, graph, PartitionOptions(options["ranks"], "random"), cluster)
+        options["shards"] = shard_rows(dataset, partition, cluster).artifact.key
     if options["task"] != "link":
         links = with_values(dataset, links, graph, options["task"], list(ON_PAIRS).index(case))
     options["links"] = links.artifact.key
@@ -245,14 +261,41 @@ def test_more_pairs_in_a_step_and_their_exclusion_need_more(tmp_path: Path) -> N
     # Joint negatives are few vertices for many pairs.
     assert others[2] < usual < others[1]
     assert usual < others[0]
-    # Of these nothing is said, rather than too little.
-    unknown: dict[str, dict[str, Any]] = {
-        "ranks among all vertices": {"filtered_ranks": True},
-        "decoder .* is not forecast yet": {"decoder": "elsewhere:Decoder"},
-    }
-    for cause, options in unknown.items():
-        with pytest.raises(InputError, match=f"its memory is not known, as {cause}"):
-            project(catalog, **fixed, **options)
+
+
+def test_ranks_among_all_vertices_decoders_of_users_and_exclusion_on_grids_are_in_the_plan(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    store_pairs(catalog, problem("web", 6000, 40_000, symmetric=True), 2, grid=(2, 2))
+    fixed: dict[str, Any] = {"task": "link", "link_batch": 1000}
+    own, among_all = {"decoder": OWN_DECODER}, {"filtered_ranks": True}
+    grid = {"algorithm": "summa", "grid": (2, 1), "permutation": "double"}
+    of_steps = {"exclude_targets": False}
+    for more, less in (
+        (among_all, {}),
+        ({**among_all, **own}, own),
+        ({**among_all, "mode": "neighbor", "model": "sage", "fanout": (2, 2, 2)}, {}),
+        ({**grid, "link_batch": 20_000}, {**grid, **of_steps, "link_batch": 20_000}),
+    ):
+        found, usual = (project(catalog, **{**fixed, **each}) for each in (more, less))
+        for each in (found, usual):
+            assert max(each.peak_memory) == each.process_memory + sum(parts_of(each)), more
+        assert max(found.peak_memory) > max(usual.peak_memory), more
+
+
+def test_batches_of_pairs_with_classes_and_numbers_are_in_the_plan(tmp_path: Path) -> None:
+    for kind, task in ((CLASS, "edge-class"), (NUMBER, "edge-number")):
+        catalog = Catalog(tmp_path / task)
+        store_pairs(catalog, problem("web", 6000, 40_000, symmetric=True), 2, kind=kind)
+        given: dict[str, Any] = {"mode": "neighbor", "model": "sage", "task": task, "fanout": (5, 5, 5)}
+        few, many = (project(catalog, **given, link_batch=size) for size in (100, 1000))
+        assert few.batch_memory < many.batch_memory
+        for each in (few, many):
+            assert max(each.peak_memory) == each.process_memory + sum(parts_of(each))
+
+
+def parts_of(found: TrainProjection) -> tuple[int, ...]:
+    """The parts of the memory of the busiest rank, besides the process."""
+    return found.adjacency_memory, found.feature_memory, found.workspace_memory, found.batch_memory
 
 
 #: What trainings were rehearsed in this process that import the same modules.

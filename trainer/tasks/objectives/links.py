@@ -30,7 +30,7 @@ from gnnloom.trainer.links.negatives import (
 from gnnloom.trainer.links.pair_rows import RangeOwners
 from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
-from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
+from gnnloom.trainer.links.scoring import AllTargets, BlockSizes, Lists, score_all
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.tasks.objectives.objective import Metrics, StepLoss, TaskContext
@@ -228,7 +228,12 @@ class Links(PairObjective):
         order = np.argsort(source, kind="stable")
         source, target = source[order], target[order]
         start, stop = (np.searchsorted(source, sources, side) for side in ("left", "right"))
-        return Lists.of([target[first:last] for first, last in zip(start.tolist(), stop.tolist(), strict=True)])
+        if place.rehearses:
+            # The pairs that are ranked are often those of vertices with many: as many as a block has at most.
+            sizes = BlockSizes()
+            start, stop = np.zeros_like(start), np.full_like(stop, min(len(target), sizes.listed // sizes.sources))
+        # Pairs with the same source share a list.
+        return Lists(start, stop, target)
 
     def _drawn_pool(self, pairs: PairSet, split: str) -> PairSet:
         """As many negatives as pairs, for links that came without, the same in every run. Communicates nothing."""

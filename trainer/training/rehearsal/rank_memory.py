@@ -31,19 +31,16 @@ from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.data.stored_rows import PACKED
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
-from gnnloom.trainer.links.decoders.registry import DECODERS
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.evaluation import can_stream, stated_footprint
 from gnnloom.trainer.tasks.objectives.objective import Objective
-from gnnloom.trainer.tasks.options import AUTO
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs
@@ -140,20 +137,7 @@ def why_unknown(config: TrainConfig) -> str | None:
             f"model {config.model} is a module of torch that takes edges: what it computes, and so its memory, depends"
             " on the values of the edges, which are not read before the training"
         )
-    if not config.on_pairs:
-        return None
-    if kind.is_sampled and (config.mode, config.task) != ("neighbor", "link"):
-        return f"batches of pairs of mode {config.mode} and task {config.task} are not forecast yet"
-    if config.filtered_ranks:
-        return (
-            "ranks among all vertices (filtered_ranks) take memory for all known targets of every test pair's source,"
-            " whose number only the pairs themselves say"
-        )
-    if config.exclude_targets and config.chosen_algorithm.reads is not ROW_SHARDS:
-        return "edges that steps leave out of grid shards are not forecast yet"
-    if config.decoder in {AUTO, *DECODERS}:
-        return None
-    return f"decoder {config.decoder} of task {config.task} is not forecast yet"
+    return None
 
 
 @contextmanager
