@@ -29,7 +29,13 @@ from gnnloom.pipeline.external_sort.radix import (
     sort_keys,
     unique_keys,
 )
-from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, gather_units
+from gnnloom.pipeline.external_sort.spill import (
+    BUCKET_BITS,
+    WEIGHT_BYTES,
+    decode_entries,
+    gather_units,
+    value_dtype,
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class Segment:
         return self.stop - self.start
 
     def read(self, keys: Keys, weights: Weights, scratch: Keys) -> None:
-        """Fill ``keys``, (len(self),) uint64, and, unless it is empty, ``weights``, (len(self),) float32.
+        """Fill ``keys``, (len(self),) uint64, and, unless it is empty, ``weights``, (len(self),) floats.
 
         ``scratch`` is at least as long as ``keys``.
         """
@@ -86,7 +92,7 @@ class Segment:
         else:
             self._decode(self.encoding, keys, scratch.view(np.uint32))
         if len(weights):
-            self.file.read(self.weights_at + 4 * self.start, weights)
+            self.file.read(self.weights_at + weights.itemsize * self.start, weights)
 
     def gather(
         self,
@@ -102,7 +108,7 @@ class Segment:
             row_bits: log2 of the rows of a unit.
             position: (num_units,) int64, where the next key of each unit goes; advanced.
             keys: (num_keys,) uint64, receives the keys of all units.
-            weights: (num_keys,) float32, receives the weights; or empty.
+            weights: (num_keys,) floats, receives the weights; or empty.
             scratch: keys and weights, each at least as long as the segment.
 
         Raises:
@@ -114,7 +120,7 @@ class Segment:
         low, high = self._read_entries(form, scratch[0].view(np.uint32))
         own_weights = scratch[1][: len(self)]
         if len(weights):
-            self.file.read(self.weights_at + 4 * self.start, own_weights)
+            self.file.read(self.weights_at + weights.itemsize * self.start, own_weights)
         gather_units(
             low,
             high,
@@ -198,7 +204,7 @@ class SortedKeys:
         first_key: first key of the range.
         last_key: last key of the range, inclusive.
         keys: (num_keys,) uint64.
-        weights: (num_keys,) float32, or empty.
+        weights: (num_keys,) floats, or empty.
         entries: number of entries that were merged.
     """
 
@@ -212,23 +218,26 @@ class SortedKeys:
 class KeySorter:
     """Sorts and merges ranges of keys in buffers of ``capacity`` entries."""
 
-    def __init__(self, folder: Path, capacity: int, merge: str | None, scratch_bytes: int = 0) -> None:
-        """Allocate the buffers: 16 bytes per entry, 24 with weights.
+    def __init__(
+        self, folder: Path, capacity: int, merge: str | None, scratch_bytes: int = 0, value_bytes: int = WEIGHT_BYTES
+    ) -> None:
+        """Allocate the buffers: 16 bytes per entry, and twice those of its weight.
 
         Args:
             folder: where ranges that exceed the buffer are split.
             capacity: entries that are in memory at a time.
             merge: how weights are merged, a name from ``MERGE_MODES``; None for entries without weights.
             scratch_bytes: least length of :attr:`scratch`.
+            value_bytes: bytes of a weight, if there are any.
         """
         self._folder = folder
         self._capacity = capacity
         self._mode = MERGE_MODES[merge or "sum"]
         self._keys = np.empty(capacity, dtype=np.uint64)
         self._spare_keys = np.empty(max(capacity, -(-scratch_bytes // 8)), dtype=np.uint64)
-        weights = capacity if merge else 0
-        self._weights = np.empty(weights, dtype=np.float32)
-        self._spare_weights = np.empty(weights, dtype=np.float32)
+        weights, dtype = capacity if merge else 0, value_dtype(value_bytes)
+        self._weights: Weights = np.empty(weights, dtype)
+        self._spare_weights: Weights = np.empty(weights, dtype)
 
     @property
     def scratch(self) -> NDArray[np.uint8]:
@@ -337,7 +346,7 @@ class KeySorter:
                 # All keys come first, then all weights: the size of the range is known, so both have a fixed place
                 # from the start.
                 out.write(8 * written, spare[0])
-                out.write(8 * whole.entries + 4 * written, spare[1])
+                out.write(8 * whole.entries + weights.itemsize * written, spare[1])
                 offsets.append(starts + written)
                 written += count
         return np.stack(offsets)

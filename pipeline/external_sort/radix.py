@@ -7,7 +7,7 @@ sort; Knuth, TAOCP vol. 3, 5.2.5). A digit that has the same value in every key 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
@@ -18,7 +18,7 @@ from gnnloom.storage.kernels import copy_elements
 # Unsigned, so that a shift brings in zeros. Kernels cast every operand to uint64: Numba computes sums and differences
 # of a signed and an unsigned integer in float64, which would lose the low bits.
 Keys = NDArray[np.uint64]
-Weights = NDArray[np.float32]
+Weights = NDArray[np.floating[Any]]
 
 #: Bits of a digit. 2048 counters and as many write positions (8 bytes each) fit the first-level cache.
 DIGIT_BITS: Final = 11
@@ -145,9 +145,9 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
 
     Args:
         keys: (num_keys,) uint64.
-        weights: (num_keys,) float32, moved along with the keys; or empty.
+        weights: (num_keys,) floats, moved along with the keys; or empty.
         spare_keys: (num_keys,) uint64 scratch memory.
-        spare_weights: float32 scratch memory, as long as ``weights``.
+        spare_weights: scratch memory of the type and length of ``weights``.
         bits: 0 to 64.
     """
     # As many top bits as it takes to get buckets of about 2^CACHED_BITS keys; none for fewer keys than that.
@@ -198,9 +198,9 @@ def sort_buckets(
 
     Args:
         keys: (num_keys,) uint64, sorted in place and stably.
-        weights: (num_keys,) float32, moved along with the keys; or empty.
+        weights: (num_keys,) floats, moved along with the keys; or empty.
         spare_keys: (at least the largest bucket,) uint64 scratch memory.
-        spare_weights: float32 scratch memory, at least as long as the largest bucket if there are weights.
+        spare_weights: scratch memory of their type, at least as long as the largest bucket if there are weights.
         sizes: (num_buckets,) int64 number of keys in each bucket; 0 for an empty one.
         bits: 0 to 64.
     """
@@ -250,9 +250,9 @@ def merge_weight(merged: float, weight: float, mode: int) -> float:
 
 @njit(cache=True, nogil=True)
 def merge_equal_keys(keys: Keys, weights: Weights, mode: int) -> int:
-    """Like :func:`unique_keys`, and merge the weights, (num_keys,) float32, of equal keys in their order.
+    """Like :func:`unique_keys`, and merge the weights, (num_keys,) floats, of equal keys in their order.
 
-    The merged weight is float64 until a key is complete, so that a sum is rounded to float32 once.
+    The merged weight is float64 until a key is complete, so that a sum is rounded to their type once.
     """
     kept = 0
     k = 0
@@ -264,6 +264,6 @@ def merge_equal_keys(keys: Keys, weights: Weights, mode: int) -> int:
             merged = merge_weight(merged, np.float64(weights[k]), mode)
             k += 1
         keys[kept] = key
-        weights[kept] = np.float32(merged)
+        weights[kept] = merged
         kept += 1
     return kept

@@ -2,11 +2,11 @@
 
 A task writes its spill files one after another to its lane (:mod:`gnnloom.pipeline.external_sort.lanes`):
 
-    header    (5,) int64                  entries, log2 of the rows of a bucket, bits of a column, buckets, weights
+    header    (5,) int64                  entries, log2 of the rows of a bucket, bits of a column, buckets, value bytes
     offsets   (num_buckets + 1,) int64    first entry of each bucket of 2^shift rows
     low       (num_entries,) uint32       low 32 bits of the entries
     high      (num_entries,) uint8 to 32  the remaining bits of the entries, if they have more than 32
-    weights   (num_entries,) float32      if weighted
+    values    (num_entries,) float32      weights; or float64 times; or none
 
 An entry is the row within its bucket ``<< column_bits |`` the column. Entries keep the order of the source within each
 bucket. The bucket's number implies most bits of the row, so 64 bits are enough for matrices of up to ``MAX_VERTICES``
@@ -39,6 +39,15 @@ MAX_VERTICES = 1 << ((64 + BUCKET_BITS) // 2)
 
 _HEADER_INTS: Final = 5
 
+#: The values that entries may have, by their bytes: weights, or times, which need more digits. 0 stands for none.
+WEIGHT_BYTES: Final = 4
+TIME_BYTES: Final = 8
+
+
+def value_dtype(num_bytes: int) -> np.dtype[Any]:
+    """Type of values of so many bytes; of none, that of weights."""
+    return np.dtype(np.float64 if num_bytes == TIME_BYTES else np.float32)
+
 
 def unit_shift(max_id: int) -> int:
     """log2 of the rows of a bucket, for row numbers up to ``max_id``."""
@@ -65,7 +74,7 @@ class SpillFile:
         shift: log2 of the rows of a bucket.
         column_bits: bits of the column in an entry.
         num_buckets: number of buckets up to the last one that is not empty.
-        weighted: whether weights follow the entries.
+        value_bytes: bytes of the value of an entry; 0 if there are none.
     """
 
     start: int
@@ -73,7 +82,7 @@ class SpillFile:
     shift: int
     column_bits: int
     num_buckets: int
-    weighted: bool
+    value_bytes: int
 
     @classmethod
     def read(cls, lane: OpenLane, start: int) -> SpillFile:
@@ -84,8 +93,7 @@ class SpillFile:
         """
         header = np.empty(_HEADER_INTS, np.int64)
         lane.read(start, header)
-        entries, shift, column_bits, num_buckets, weighted = header.tolist()
-        return cls(start, entries, shift, column_bits, num_buckets, bool(weighted))
+        return cls(start, *header.tolist())
 
     @classmethod
     def read_all(cls, lane: OpenLane, num_bytes: int) -> Iterator[SpillFile]:
@@ -98,7 +106,7 @@ class SpillFile:
 
     def begin(self, lane: LaneWriter, offsets: NDArray[np.int64]) -> None:
         """Write the header and the offsets, (num_buckets + 1,) int64."""
-        numbers = (self.entries, self.shift, self.column_bits, self.num_buckets, self.weighted)
+        numbers = (self.entries, self.shift, self.column_bits, self.num_buckets, self.value_bytes)
         lane.write(lane.write(self.start, np.array(numbers, np.int64)), offsets)
 
     @property
@@ -121,14 +129,14 @@ class SpillFile:
         return self.low_at + 4 * self.entries
 
     @property
-    def weights_at(self) -> int:
-        """Byte of the lane at which the weights begin, if there are any."""
+    def values_at(self) -> int:
+        """Byte of the lane at which the values begin, if there are any."""
         return self.high_at + (self.high_dtype.itemsize * self.entries if self.high_dtype else 0)
 
     @property
     def stop(self) -> int:
         """Byte of the lane after the last one."""
-        return self.weights_at + (4 * self.entries if self.weighted else 0)
+        return self.values_at + self.value_bytes * self.entries
 
     def offsets(self, lane: OpenLane, first: int, last: int) -> NDArray[np.int64]:
         """Read the offsets of buckets ``first`` to ``last`` (as far as there are any), and the end of the last one."""
@@ -182,7 +190,7 @@ def decode_entries(
 def gather_units(
     low: NDArray[np.uint32],
     high: NDArray[Any],
-    weights: NDArray[np.float32],
+    weights: NDArray[np.floating[Any]],
     offsets: NDArray[np.int64],
     first_row: int,
     shift: int,
@@ -191,7 +199,7 @@ def gather_units(
     unit_shift: int,
     position: NDArray[np.int64],
     keys: NDArray[np.uint64],
-    out_weights: NDArray[np.float32],
+    out_weights: NDArray[np.floating[Any]],
 ) -> None:
     """Decode whole buckets like :func:`decode_entries`, and append each bucket's keys to those of its unit of rows.
 

@@ -53,7 +53,7 @@ class Calibration:
         edges: edges of the whole source; an estimate unless the source states it.
         vertices: vertices of the whole source; an estimate unless the source states it.
         distinct_ids: ids that tasks would collect for ``--ids compact``; 0 if ids are kept.
-        weighted: whether edges have weights.
+        value_bytes: bytes of the weight or time of an edge; 0 if edges have none.
         scatter_seconds: seconds of pass 1 per edge, reading included.
         sort_seconds: seconds of pass 2 per entry.
         output_bytes: stored bytes per entry.
@@ -68,7 +68,7 @@ class Calibration:
     edges: int
     vertices: int
     distinct_ids: int
-    weighted: bool
+    value_bytes: int
     scatter_seconds: float
     sort_seconds: float
     output_bytes: float
@@ -112,10 +112,9 @@ def calibrate(source: EdgeSource, undirected: bool, ids: str, codec: str, folder
         vertices = max(1, distinct)
         # As far apart as in the whole source.
         numbers = ranks * vertices // (int(ranks.max(initial=0)) + 1)
-    weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
-    weight = np.concatenate(weights) if weights and len(weights) == len(chunks) else None
+    weight, time = (_joined([getattr(chunk, name) for chunk in chunks]) for name in ("weight", "time"))
     source_ids, target_ids = numbers.reshape(2, -1)
-    chunk = EdgeChunk(source_ids, target_ids, weight)
+    chunk = EdgeChunk(source_ids, target_ids, weight, time)
     trial = folder / f".calibration-{uuid.uuid4().hex}"
     try:
         scatter_seconds, disk_rate = _try_scatter(chunk, undirected, trial)
@@ -130,7 +129,7 @@ def calibrate(source: EdgeSource, undirected: bool, ids: str, codec: str, folder
         edges_high=max(round(estimate.high), edges),
         vertices=vertices,
         distinct_ids=distinct,
-        weighted=weight is not None,
+        value_bytes=chunk.value_bytes,
         scatter_seconds=reading.seconds / max(1, reading.edges) + scatter_seconds,
         sort_seconds=sort_seconds,
         output_bytes=output_bytes,
@@ -138,6 +137,12 @@ def calibrate(source: EdgeSource, undirected: bool, ids: str, codec: str, folder
         disk_rate=disk_rate,
         name_bytes=sum(len(end.text) for end in ends if isinstance(end, Names)) / max(1, num_ends),
     )
+
+
+def _joined(values: list[NDArray[Any] | None]) -> NDArray[Any] | None:
+    """The values of all chunks; None if one has none."""
+    given = [each for each in values if each is not None]
+    return np.concatenate(given) if given and len(given) == len(values) else None
 
 
 @dataclass(frozen=True)

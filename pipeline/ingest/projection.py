@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from gnnloom.pipeline.external_sort.spill import TIME_BYTES, WEIGHT_BYTES
 from gnnloom.pipeline.ingest.calibration import Calibration
 from gnnloom.pipeline.ingest.keys.arrays import KeyTable, array_phases
 from gnnloom.pipeline.ingest.keys.numbered import KeyPlan, KeySizes
@@ -90,6 +91,7 @@ class IngestProjection:
         seconds: wall time of the whole ingest, with all workers busy.
         edges_low, edges_high: range in which ``edges`` is expected; equal to it if the source states its edges.
         weighted: the edges have weights.
+        has_times: the edges have times.
         compressed_bytes: bytes of the largest compressed file or array that a single task reads from its start,
             because its compression forces that; 0 if there is none of 1 GiB or more.
         name_bytes: average bytes of a name, if ids are names; 0 if they are numbers.
@@ -113,6 +115,7 @@ class IngestProjection:
     edges_low: int = 0
     edges_high: int = 0
     weighted: bool = False
+    has_times: bool = False
     compressed_bytes: int = 0
     name_bytes: float = 0.0
     vertex_bytes: int = 0
@@ -188,7 +191,7 @@ def extrapolate(found: Calibration, undirected: bool, resources: Resources) -> I
     """
     memory = resources.memory
     sizes = SortSizes.even(
-        found.vertices, found.edges, found.ranges, memory, undirected=undirected, weighted=found.weighted
+        found.vertices, found.edges, found.ranges, memory, undirected=undirected, value_bytes=found.value_bytes
     )
     _check_rows(sizes, memory)
     compact = bool(found.distinct_ids)
@@ -217,7 +220,8 @@ def extrapolate(found: Calibration, undirected: bool, resources: Resources) -> I
         disk_free_bytes=resources.disk_free,
         edges_low=min(found.edges, found.edges_low or found.edges),
         edges_high=max(found.edges, found.edges_high),
-        weighted=found.weighted,
+        weighted=found.value_bytes == WEIGHT_BYTES,
+        has_times=found.value_bytes == TIME_BYTES,
         name_bytes=found.name_bytes,
         seconds=round(seconds * (_NAME_COST if found.name_bytes else _COMPACT_COST if found.distinct_ids else 1), 2),
     )

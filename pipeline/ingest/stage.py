@@ -67,7 +67,7 @@ class IngestOptions:
         choices=CHOICES["ids"],
     )
     merge: str = option(
-        "sum", "How to combine the weights of equal edges.", group=Group.GRAPH, choices=CHOICES["merge"]
+        "sum", "How to combine the weights or times of equal edges.", group=Group.GRAPH, choices=CHOICES["merge"]
     )
     # The digests of the arrays do not depend on it.
     codec: str = option(
@@ -119,9 +119,15 @@ def _project(
         projection.
 
     Raises:
-        InputError: the ids of the source are always numbers and were called names, or its first line may be a header.
+        InputError: the ids of the source are always numbers and were called names, its first line may be a header, or
+            times would be added up.
         BudgetError: it does not fit.
     """
+    if getattr(source, "times", False) and options.merge == "sum":
+        raise InputError(
+            "merge 'sum': times of equal edges are not added up; give --merge max for the last of them, min for the"
+            " earliest, or first for the first one in the files"
+        )
     if not isinstance(source, NamedEdgeSource):
         if options.ids == "names":
             raise InputError(f"format {source.identity()['format']!r}: ids are always numbers (`--ids compact`)")

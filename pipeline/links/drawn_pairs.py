@@ -64,9 +64,9 @@ def split_phase(
     """The phase that routes every edge to its split."""
     tasks = []
     routed = row_bytes(plans["train"].shuffle.columns)
-    for block, (rows, nnz) in enumerate(zip(sizes.block_rows, sizes.block_nnz, strict=True)):
+    for block, nnz in enumerate(sizes.block_nnz):
         pairs = nnz // 2 if sizes.symmetric else nnz
-        needs = Needs(sizes.entry_bytes * nnz + 8 * (rows + 1), routed * pairs, memory=edges.reading_bytes)
+        needs = Needs(edges.read_bytes(sizes, block), routed * pairs, memory=edges.reading_bytes)
         splits = {split: (plan.shuffle, plan.lane(block)) for split, plan in plans.items()}
         tasks.append(SplitTask(writer, f"split/{block:05d}", needs, edges, tuple(thresholds), block, splits))
     return Phase("split edges", split_block, tasks, files=tuple(plan.files for plan in plans.values()))

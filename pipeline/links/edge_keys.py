@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.tasks.sizes import TIME_BYTES, GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
@@ -26,8 +27,9 @@ from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 STEP_ENTRIES: Final = 1 << 20
 #: Bytes of an entry while the pairs of a block are read: row, column, weight, source, target, random word and a copy.
 _ENTRY_BYTES: Final = 64
-#: Bits of the random word.
+#: Bits of the random word, and of that of the time.
 _RANDOM_BITS: Final = 64
+TIME_BITS: Final = 8 * TIME_BYTES
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,18 @@ class EdgeKeys:
     Attributes:
         path: folder of the graph artifact.
         stream: key of the stream of random numbers.
-        time_bits: bits of the values of the graph, if these are times that keys begin with; 0 for random keys. The
-            pairs then have no weights.
+        times: folder of the graph artifact that has the times of the edges, if keys begin with these; it may be another
+            one with the same entries.
     """
 
     path: Path
     stream: int
-    time_bits: int = 0
+    times: Path | None = None
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Bits of the words of a key."""
-        return (self.time_bits, _RANDOM_BITS) if self.time_bits else (_RANDOM_BITS,)
+        return (TIME_BITS, _RANDOM_BITS) if self.times is not None else (_RANDOM_BITS,)
 
     @property
     def key_bits(self) -> int:
@@ -60,8 +62,13 @@ class EdgeKeys:
     @property
     def reading_bytes(self) -> int:
         """Bytes that a task holds while it reads the pairs of a block."""
-        # By time, a word more and a copy.
-        return RANGE_BYTES + (_ENTRY_BYTES + (16 if self.time_bits else 0)) * STEP_ENTRIES
+        # By time, a word more, its copy, the time, and the column of another graph.
+        return RANGE_BYTES + (_ENTRY_BYTES + (32 if self.times is not None else 0)) * STEP_ENTRIES
+
+    def read_bytes(self, sizes: GraphSizes, block: int) -> int:
+        """Bytes of a row block of the graph that is read with its keys."""
+        rows, nnz = sizes.block_rows[block], sizes.block_nnz[block]
+        return (sizes.entry_bytes + (TIME_BYTES if self.times is not None else 0)) * nnz + 8 * (rows + 1)
 
     def words_of(self, key: int) -> tuple[int, ...]:
         """The words of a key."""
@@ -75,6 +82,7 @@ class EdgeKeys:
         """The edges of a row block, by row and column, some at a time."""
         graph = Graph(Artifact(self.path))
         columns, weights = graph.columns(block), graph.weights(block)
+        times = None if self.times is None else _Times(self.times, graph, block)
         for span in row_ranges(graph, block):
             for start, stop in columns.ranges(STEP_ENTRIES, int(span.pointers[0]), int(span.pointers[-1])):
                 column = columns.read(start, stop)
@@ -82,19 +90,58 @@ class EdgeKeys:
                 source, target = source[:count], target[:count]
                 weight = None if weights is None else weights.read(start, stop)[chosen[:count]]
                 words: tuple[NDArray[np.uint64], ...] = (pair_keys(np.uint64(self.stream), source, target),)
-                if self.time_bits and weight is not None:
-                    words, weight = (self._lateness(weight, block), *words), None
+                if times is not None:
+                    words = _lateness(times.read(start, stop, column)[chosen[:count]]), *words
                 yield KeyedPairs(source, target, words, weight, loops)
 
-    def _lateness(self, time: NDArray[Any], block: int) -> NDArray[np.uint64]:
-        """(num_pairs,) uint64 words that descend as times ascend."""
-        if np.isnan(time).any():
-            raise InputError(f"{self.path}: block {block} has an edge whose value is not a number, so not a time")
-        word = np.dtype(f"uint{self.time_bits}").type
-        # Zero has two signs, and is one time. Positive floats are ordered as their bits, negative ones the other way.
-        bits = (time + time.dtype.type(0)).view(word)
-        sign = word(1 << self.time_bits - 1)
-        return np.asarray(np.where(bits & sign, bits, ~(bits | sign)), np.uint64)
+
+class _Times:
+    """The times of the entries of a row block, which another graph with the same entries may have."""
+
+    def __init__(self, path: Path, graph: Graph, block: int) -> None:
+        """Open them.
+
+        Raises:
+            InputError: the other graph has none, or another number of entries in a row.
+        """
+        self._where, self._block = path, block
+        other = graph if path == graph.artifact.path else Graph(Artifact(path))
+        times = other.times(block) if block < other.num_blocks else None
+        if times is None:
+            raise InputError(f"{path}: the edges have no times")
+        self._times, self._columns = times, None if other is graph else other.columns(block)
+        if other is not graph and not np.array_equal(other.pointers(block), graph.pointers(block)):
+            raise self._different()
+
+    def read(self, start: int, stop: int, columns: NDArray[Any]) -> NDArray[np.float64]:
+        """(stop - start,) float64 times of some entries.
+
+        Args:
+            columns: (stop - start,) of the graph.
+
+        Raises:
+            InputError: the other graph has other columns, or a time is not a number.
+        """
+        if self._columns is not None and not np.array_equal(self._columns.read(start, stop), columns):
+            raise self._different()
+        times: NDArray[np.float64] = self._times.read(start, stop)
+        if np.isnan(times).any():
+            raise InputError(f"{self._where}: block {self._block} has an edge whose time is not a number")
+        return times
+
+    def _different(self) -> InputError:
+        return InputError(
+            f"{self._where}: block {self._block} has other edges than the graph; ingest both from the same edges, with"
+            " the same options but for --merge"
+        )
+
+
+def _lateness(time: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """(num_pairs,) uint64 words that descend as times ascend."""
+    # Zero has two signs, and is one time. Positive floats are ordered as their bits, negative ones the other way.
+    bits = (time + 0.0).view(np.uint64)
+    sign = np.uint64(1 << TIME_BITS - 1)
+    return np.where(bits & sign, bits, ~(bits | sign))
 
 
 @dataclass(frozen=True)

@@ -93,14 +93,12 @@ class MessageBlockTask(Task):
         graph: folder of the graph artifact.
         entries: the held-out entries, by row.
         memory: bytes that the worker may use.
-        has_values: the new block has the values of the old one.
     """
 
     graph: Path
     number: int
     entries: Shuffle
     memory: int
-    has_values: bool
 
 
 def write_message_block(task: MessageBlockTask) -> int:
@@ -111,7 +109,7 @@ def write_message_block(task: MessageBlockTask) -> int:
     """
     graph, path = Graph(Artifact(task.graph)), block_path(task.number)
     first, stop = graph.block_rows[task.number : task.number + 2]
-    weights = graph.weights(task.number) if task.has_values else None
+    weights = graph.weights(task.number)
     pointers = np.zeros(stop - first + 1, np.int64)
     with task.writer.task(task.name) as output, block_aside(task.writer, path) as aside:
         dtype = None if weights is None else weights.dtype
@@ -139,7 +137,7 @@ class _Kept:
 def _kept(task: MessageBlockTask, graph: Graph, files: OpenFiles) -> Iterator[_Kept]:
     """The entries of the block that are not held out, some at a time."""
     held_out = task.entries.rows(task.writer.work, files)
-    columns, weights = graph.columns(task.number), graph.weights(task.number) if task.has_values else None
+    columns, weights = graph.columns(task.number), graph.weights(task.number)
     step = more_rows(HELD_ENTRIES, task.memory, task.needs.memory, _HELD_BYTES)
     for span in row_ranges(graph, task.number):
         last = span.first + len(span.pointers) - 1
@@ -281,7 +279,6 @@ class MessagePlan:
         sizes: of the graph.
         copied: rows, rows of a chunk and bytes of a row of its arrays about vertices.
         memory: bytes that a worker may use.
-        has_times: the values of the graph are times, which the new graph does not have.
     """
 
     writer: ArtifactWriter
@@ -291,7 +288,6 @@ class MessagePlan:
     sizes: GraphSizes
     copied: Mapping[str, tuple[int, int, int]]
     memory: int
-    has_times: bool = False
 
     def phases(self) -> list[Phase]:
         """All phases; the last ones make the arrays."""
@@ -325,16 +321,15 @@ class MessagePlan:
         return Phase("held-out edges", route_held_out, tasks, "pairs", files=(plan.files,))
 
     def _blocks(self, plan: ShufflePlan, entries: int) -> Phase:
-        rows, tasks, kept = self.block_rows, [], self.sizes.without_values() if self.has_times else self.sizes
+        rows, tasks, entry_bytes = self.block_rows, [], self.sizes.entry_bytes
         for number, nnz in enumerate(self.sizes.block_nnz):
             first, stop = rows[number], rows[number + 1]
             own = entries * nnz // max(1, self.sizes.nnz)
             pointers = 8 * (stop - first + 1)
-            # Times are not read.
-            read, written = kept.entry_bytes * nnz + pointers, kept.entry_bytes * (nnz - own) + pointers
-            opens, memory = plan.opens((first, stop)), block_memory(stop - first, kept.entry_bytes)
+            read, written = entry_bytes * nnz + pointers, entry_bytes * (nnz - own) + pointers
+            opens, memory = plan.opens((first, stop)), block_memory(stop - first, entry_bytes)
             needs = Needs(read + 16 * own, written, opens, memory)
-            how = self.graph, number, plan.shuffle, self.memory, self.sizes.weighted and not self.has_times
+            how = self.graph, number, plan.shuffle, self.memory
             tasks.append(MessageBlockTask(self.writer, block_path(number), needs, *how))
         reads = (plan.read_files,)
         return Phase("message graph", write_message_block, tasks, reads=reads, makes_arrays=True, arrays=2)

@@ -14,7 +14,7 @@ from gnnloom.storage.option import Group, check_options, option
 
 _option = partial(option, group=Group.SAMPLING)
 _file = partial(option, None, kind=Path, group=Group.INPUT, metavar="FILE")
-#: What decides which edges are held out: random numbers, or the values of the graph, the latest of them first.
+#: What decides which edges are held out: random numbers, or the times of edges, the latest of them first.
 RANDOM, TIME = "random", "time"
 #: Kinds of values that pairs in files may have.
 VALUES: Final = (CLASS, NUMBER)
@@ -26,9 +26,15 @@ class DrawOptions:
 
     by: str = _option(
         RANDOM,
-        "Which edges to hold out: random ones, or the latest, where the values of the graph's edges are their times.",
+        "Which edges to hold out: random ones, or the latest, of a graph that was ingested with --times.",
         is_common=True,
         choices=(RANDOM, TIME),
+    )
+    times: str | None = _option(
+        None,
+        "By time: another graph of the dataset with the same edges, which has their times.",
+        default_text="the graph itself",
+        metavar="KEY",
     )
     valid: float = _option(0.05, "Fraction of the edges to hold out for validation.", is_common=True, above=0, below=1)
     test: float = _option(0.1, "Fraction of the edges to hold out for testing.", is_common=True, above=0, below=1)
@@ -51,6 +57,8 @@ class DrawOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.times is not None and not self.by_time:
+            raise InputError(f"times {self.times}: given without --by time")
         if self.valid + self.test >= 1:
             raise InputError(f"valid {self.valid} and test {self.test}: expected a sum below 1, which leaves edges")
 
@@ -61,15 +69,17 @@ class DrawOptions:
         if not self.by_time:
             # Such links have the key that they had before there was another choice.
             del found["by"]
+        # That graph is an input of the links.
+        del found["times"]
         return found
 
     @property
     def by_time(self) -> bool:
-        """Whether the latest edges are held out; the graph without them then has no values."""
+        """Whether the latest edges are held out."""
         return self.by == TIME
 
-    def check_values(self, graph: object, *, weighted: bool) -> None:
-        """Check that the edges of a graph have values if these are to be their times.
+    def check_times(self, graph: object, *, has_times: bool) -> None:
+        """Check that the edges of a graph have times if they are chosen by these.
 
         Args:
             graph: what the error names.
@@ -77,10 +87,10 @@ class DrawOptions:
         Raises:
             InputError: they have none.
         """
-        if self.by_time and not weighted:
+        if self.by_time and not has_times:
             raise InputError(
-                f"{graph}: by time, but the edges have no values; ingest them with their times in the place of weights,"
-                " with --weights --merge max"
+                f"{graph}: by time, but the edges have no times; ingest them with --times --merge max, with --add if"
+                " the dataset has a graph of the same edges with their weights"
             )
 
     def ranks(self, num_edges: int) -> tuple[int, ...]:

@@ -12,13 +12,13 @@ import numpy as np
 
 from gnnloom.pipeline.links.baselines import BaselinePlan, copied_bytes
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
-from gnnloom.pipeline.links.edge_keys import EdgeKeys
+from gnnloom.pipeline.links.edge_keys import TIME_BITS, EdgeKeys
 from gnnloom.pipeline.links.hard_stage import check_pairs, hard_key, hard_phases, negative_records, vertices_of
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan
 from gnnloom.pipeline.links.options import DrawOptions, HardOptions
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
-from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key
+from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key, times_of
 from gnnloom.pipeline.links.thresholds import ROUND_BITS, round_plan
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
@@ -31,8 +31,6 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
 from gnnloom.storage.format.artifact import ArtifactWriter
 
-#: Bits of the times that ingest stores.
-_TIME_BITS: Final = 32
 #: The writer of plans that are counted and not run.
 STATED: Final = ArtifactWriter(Path(), "links", "")
 
@@ -116,14 +114,15 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
 
     Raises:
         InputError: a split gets no pair, or edges are chosen by their times and have none.
+        NotFoundError: the graph that is to have the times does not exist.
     """
+    times = times_of(dataset, graph, options)
     key = links_key(graph.artifact.key, options)
     message = message_key(graph.artifact.key, key)
-    options.check_values(graph.artifact.path, weighted=graph.weighted)
     sizes = GraphSizes.of(graph)
-    phases = link_phases(sizes, options, memory, copied_arrays(graph))
+    phases = link_phases(sizes, options, memory, copied_arrays(graph), has_times=times is not None)
     # What the graph without held-out edges has at most.
-    kept = sizes.without_values() if options.by_time else sizes
+    kept = sizes.without_times()
     paths = (dataset.path / "links" / key, dataset.path / "graph" / message)
     is_done = all(ArtifactWriter(path, path.parent.name, path.name).is_complete for path in paths)
     scores = options.negatives > 0
@@ -185,7 +184,7 @@ def without_links(sizes: GraphSizes, options: DrawOptions) -> GraphSizes:
         InputError: a split gets no pair.
     """
     held_out = options.ranks(num_edges(sizes))[-1] * (2 if sizes.symmetric else 1)
-    sizes = sizes.without_values() if options.by_time else sizes
+    sizes = sizes.without_times()
     share = 1 - held_out / max(1, sizes.nnz)
     block_nnz = tuple(int(nnz * share) for nnz in sizes.block_nnz)
     scaled = (int(size * share) for size in (sizes.stored_bytes, sizes.raw_bytes))
@@ -194,23 +193,33 @@ def without_links(sizes: GraphSizes, options: DrawOptions) -> GraphSizes:
 
 
 def link_phases(
-    sizes: GraphSizes, options: DrawOptions, memory: int, copied: Mapping[str, tuple[int, int, int]]
+    sizes: GraphSizes,
+    options: DrawOptions,
+    memory: int,
+    copied: Mapping[str, tuple[int, int, int]],
+    *,
+    has_times: bool,
 ) -> list[Phase]:
     """All phases with stated sizes.
 
     Args:
         copied: as for :class:`~gnnloom.pipeline.links.message_graph.MessagePlan`.
+        has_times: whether the graph, or the other one that is named for them, has the times of the edges.
+
+    Raises:
+        InputError: a split gets no pair, or edges are chosen by their times and have none.
     """
-    options.check_values("links", weighted=sizes.weighted)
-    total, edges = num_edges(sizes), EdgeKeys(Path(), 0, _TIME_BITS if options.by_time else 0)
+    options.check_times("links", has_times=has_times)
+    total, edges = num_edges(sizes), EdgeKeys(Path(), 0, Path() if options.by_time else None)
     ends = options.ranks(total)
     # A round leaves one in 2^16 of the edges; of times, perhaps all.
     rounds = next(rounds for rounds in range(1, edges.key_bits) if total >> ROUND_BITS * rounds == 0)
     phases = []
-    for number in range(min(edges.time_bits // ROUND_BITS + rounds + 1, edges.key_bits // ROUND_BITS)):
+    time_rounds = TIME_BITS // ROUND_BITS if options.by_time else 0
+    for number in range(min(time_rounds + rounds + 1, edges.key_bits // ROUND_BITS)):
         prefixes = range(len(ends) if number else 1)
         phases.append(round_plan(STATED, edges, sizes, prefixes, number * ROUND_BITS)[0])
-    disjoint, kept = len(ends) == len(KEY_ORDER), sizes.without_values() if options.by_time else sizes
+    disjoint, kept = len(ends) == len(KEY_ORDER), sizes.without_times()
     weight_dtype = "float32" if kept.weighted else None
     plans = split_plans(STATED, sizes, None if disjoint else weight_dtype)
     phases.append(split_phase(STATED, edges, sizes, ends, plans))
@@ -225,7 +234,7 @@ def link_phases(
     records = stated_records(arrays)
     pairs = [records[path] for path in held_out]
     writer = ArtifactWriter(Path(), "graph", "")
-    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory, options.by_time).phases()
+    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory).phases()
     # The message graph is about as large as the graph.
     return [*phases, *BaselinePlan.of(STATED, Path(), None, kept, records).phases()]
 

@@ -14,7 +14,7 @@ from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_pla
 from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import PoolPlan
-from gnnloom.pipeline.links.options import TIME, DrawOptions
+from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.thresholds import find_thresholds
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
@@ -63,16 +63,17 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
 
     Raises:
         InputError: a split gets no pair, or edges are chosen by their times, and have none or all the same.
+        NotFoundError: the graph that is to have the times does not exist.
         BudgetError: the memory per worker is too small.
     """
-    inputs = {"graph": graph.artifact.key}
+    times, inputs = times_of(dataset, graph, options), link_inputs(graph.artifact.key, options)
     cluster = for_few(cluster, graph.nnz)
     with ArtifactWriter.begin(dataset.path, "links", options.parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
         with discarded_if_useless(writer):
-            written = _draw(writer, graph, options, cluster)
-        return publish(dataset, graph, writer, written, cluster, has_times=options.by_time)
+            written = _draw(writer, graph, times, options, cluster)
+        return publish(dataset, graph, writer, written, cluster)
 
 
 @contextmanager
@@ -96,7 +97,12 @@ def discarded_if_useless(writer: ArtifactWriter) -> Iterator[None]:
 
 def links_key(graph_key: str, options: DrawOptions) -> str:
     """The key of the artifact that :func:`draw_links` makes or finds."""
-    return artifact_key("links", options.parameters, {"graph": graph_key})
+    return artifact_key("links", options.parameters, link_inputs(graph_key, options))
+
+
+def link_inputs(graph_key: str, options: DrawOptions) -> dict[str, str]:
+    """The artifacts that links are drawn from."""
+    return {"graph": graph_key, **({"times": options.times} if options.times not in {None, graph_key} else {})}
 
 
 def message_key(graph_key: str, links_key: str) -> str:
@@ -104,13 +110,35 @@ def message_key(graph_key: str, links_key: str) -> str:
     return artifact_key("graph", {}, {"graph": graph_key, "links": links_key})
 
 
-def _draw(writer: ArtifactWriter, graph: Graph, options: DrawOptions, cluster: Cluster) -> WrittenPairs:
+def times_of(dataset: Dataset, graph: Graph, options: DrawOptions) -> Graph | None:
+    """The graph that has the times by which edges are chosen; None if they are chosen at random.
+
+    Raises:
+        InputError: it has no times, or other edges than the graph.
+        NotFoundError: it does not exist.
+    """
+    if not options.by_time:
+        return None
+    found = graph if options.times is None else dataset.graph(options.times)
+    options.check_times(found.artifact.path, has_times=found.has_times)
+    if (found.block_rows, found.block_nnz, found.symmetric) != (graph.block_rows, graph.block_nnz, graph.symmetric):
+        raise InputError(
+            f"{found.artifact.path}: has other edges than {graph.artifact.path}; ingest both from the same edges, with"
+            " the same options but for --merge"
+        )
+    return found
+
+
+def _draw(
+    writer: ArtifactWriter, graph: Graph, times: Graph | None, options: DrawOptions, cluster: Cluster
+) -> WrittenPairs:
     sizes = GraphSizes.of(graph)
-    edges = edge_keys(graph, options)
+    stream = int(stream_key(options.seed, "links"))
+    edges = EdgeKeys(graph.artifact.path, stream, None if times is None else times.artifact.path)
     working_memory(cluster.memory)
     thresholds = find_thresholds(writer, edges, sizes, options, cluster)
     disjoint = len(thresholds) == len(KEY_ORDER)
-    stored = None if options.by_time else graph.weights(0)
+    stored = graph.weights(0)
     weight_dtype = None if stored is None else stored.dtype.name
     plans = split_plans(writer, sizes, None if disjoint else weight_dtype)
     first = split_phase(writer, edges, sizes, thresholds, plans)
@@ -124,18 +152,6 @@ def _draw(writer: ArtifactWriter, graph: Graph, options: DrawOptions, cluster: C
     names = run([first, *pools.phases(), array_phase(writer, arrays)], cluster, writer)
     facts = {"kind": PAIR, "num_classes": 0, "train_held_out": disjoint}
     return WrittenPairs(names, num_pairs, {**facts, **pools.facts})
-
-
-def edge_keys(graph: Graph, options: DrawOptions) -> EdgeKeys:
-    """The keys by which the edges of a graph are chosen.
-
-    Raises:
-        InputError: edges are chosen by their times, and have none.
-    """
-    options.check_values(graph.artifact.path, weighted=graph.weighted)
-    times = graph.weights(0) if options.by_time else None
-    time_bits = 0 if times is None else 8 * times.dtype.itemsize
-    return EdgeKeys(graph.artifact.path, int(stream_key(options.seed, "links")), time_bits)
 
 
 def counted_pairs(
@@ -171,21 +187,15 @@ def publish(
     writer: ArtifactWriter,
     written: WrittenPairs,
     cluster: Cluster,
-    *,
-    has_times: bool = False,
 ) -> Links:
     """Make the graph without the held-out pairs, and publish it and then the links.
 
     In this order, so that links whose graph was never made do not exist.
-
-    Args:
-        has_times: as for :func:`make_message_graph`.
     """
     arrays = written_arrays(writer, written.tasks)
     held_out = held_out_splits(train=written.facts["train_held_out"])
     pairs = [arrays[f"{split}/pair"] for split in held_out]
-    where = dataset, graph, writer.path, writer.key, pairs, cluster
-    message = make_message_graph(*where, has_times=has_times)
+    message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, cluster)
     return commit_links(dataset, graph, message, writer, written, cluster)
 
 
@@ -251,8 +261,7 @@ def with_message_graph(dataset: Dataset, graph: Graph, links: Links, cluster: Cl
     if links.message_graph != links.graph:
         splits = held_out_splits(train=links.artifact.facts["train_held_out"])
         pairs = [links.artifact.record(f"{split}/pair") for split in splits]
-        where = dataset, graph, links.artifact.path, links.artifact.key, pairs, cluster
-        make_message_graph(*where, has_times=links.artifact.parameters.get("by") == TIME)
+        make_message_graph(dataset, graph, links.artifact.path, links.artifact.key, pairs, cluster)
     return links
 
 
@@ -263,15 +272,12 @@ def make_message_graph(
     links_key: str,
     pairs: Sequence[ArrayRecord],
     cluster: Cluster,
-    *,
-    has_times: bool = False,
 ) -> Graph:
-    """Make the graph without held-out pairs as another graph of the dataset, or find it.
+    """Make the graph without held-out pairs as another graph of the dataset, or find it; it has no times.
 
     Args:
         links: folder of the links, which need not be published.
         pairs: the arrays of pairs that are held out.
-        has_times: the values of the graph are times, which no model multiplies with: the new graph has no values.
 
     Raises:
         BudgetError: the memory per worker is too small.
@@ -282,7 +288,7 @@ def make_message_graph(
             return Graph(Artifact(writer.path))
         sizes = GraphSizes.of(graph)
         where = graph.artifact.path, sizes, copied_arrays(graph), cluster.memory
-        plan = MessagePlan(writer, links, pairs, *where, has_times=has_times)
+        plan = MessagePlan(writer, links, pairs, *where)
         phases = plan.phases()
         with discarded_if_useless(writer):
             check_memory(phases, cluster)
@@ -297,7 +303,7 @@ def make_message_graph(
         facts = {
             "nnz": sum(each["nnz"] for each in found),
             "symmetric": graph.symmetric,
-            "weighted": graph.weighted and not has_times,
+            "weighted": graph.weighted,
             "block_rows": graph.block_rows,
             "block_nnz": [each["nnz"] for each in found],
             "held_out": sum(each["held_out"] for each in found),

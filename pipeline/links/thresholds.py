@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.links.edge_keys import EdgeKeys, KeyedPairs
+from gnnloom.pipeline.links.edge_keys import TIME_BITS, EdgeKeys, KeyedPairs
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
@@ -106,7 +106,7 @@ def round_plan(
             writer,
             f"keys/{number}/{block:05d}",
             Needs(
-                reads=sizes.entry_bytes * nnz + 8 * (rows + 1),
+                reads=edges.read_bytes(sizes, block),
                 writes=16 * min(nnz, len(prefixes) * _CELLS),
                 memory=edges.reading_bytes + 32 * len(prefixes) * _CELLS,
             ),
@@ -117,7 +117,7 @@ def round_plan(
             shuffle,
             plan.lane(block),
         )
-        for block, (rows, nnz) in enumerate(zip(sizes.block_rows, sizes.block_nnz, strict=True))
+        for block, nnz in enumerate(sizes.block_nnz)
     ]
     return Phase("choose edges", count_keys, tasks, files=(plan.files,)), plan
 
@@ -179,8 +179,8 @@ def find_thresholds(
         counts = _read_counts(plan)
         total = total or int(counts.sum())
         searches = searches or [Search(rank, edges.key_bits) for rank in options.ranks(total)]
-        if bits + ROUND_BITS == edges.time_bits and int(counts.max()) == total:
-            raise InputError(f"{edges.path}: all {total:,} edges have the same value, so none is later than others")
+        if edges.times is not None and bits + ROUND_BITS == TIME_BITS and int(counts.max()) == total:
+            raise InputError(f"{edges.times}: all {total:,} edges have the same time, so none is later than others")
         searches = [
             search.narrowed(counts[prefixes.index(search.prefix)]) if search.bits == bits else search
             for search in searches

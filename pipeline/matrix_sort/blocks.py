@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Units, grouped
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.external_sort.spill import unit_shift
+from gnnloom.pipeline.external_sort.spill import TIME_BYTES, unit_shift, value_dtype
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
 from gnnloom.pipeline.shuffle.run_list import RunList
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
@@ -40,15 +41,17 @@ class MatrixForm:
 
     Attributes:
         num_vertices: rows and columns.
-        merge: how weights of equal edges are merged; None for a matrix without weights.
+        merge: how the values of equal edges are merged; None for a matrix without values.
         add_loops: whether every row gets a self loop.
         codec: compression of the arrays.
+        value_bytes: bytes of a value: a weight, or a time; 0 if there are none.
     """
 
     num_vertices: int
     merge: str | None
     add_loops: bool
     codec: str
+    value_bytes: int = 0
 
     @property
     def shift(self) -> int:
@@ -62,12 +65,12 @@ class MatrixForm:
     @property
     def entry_bytes(self) -> int:
         """Bytes of an entry as it is stored, uncompressed."""
-        return int(index_dtype(self.num_vertices).itemsize) + (4 if self.merge else 0)
+        return int(index_dtype(self.num_vertices).itemsize) + self.value_bytes
 
     @property
     def sort_bytes(self) -> int:
-        """Bytes of an entry while it is sorted: a key and its spare; a weight, its spare, and the weight as stored."""
-        return 16 + (12 if self.merge else 0)
+        """Bytes of an entry while it is sorted: a key and its spare; a value, its spare, and the value as stored."""
+        return 16 + 3 * self.value_bytes
 
     def rows_of(self, units: Span) -> Span:
         """First and last (exclusive) row of some units."""
@@ -147,12 +150,14 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     # Entries to sort at a time: as many as the memory allows, but no more than the block has.
     capacity = min(block_capacity(num_rows, task.memory, form), max(1, task.entries))
     room, dtype = capacity + (num_rows if form.add_loops else 0), index_dtype(form.num_vertices)
-    sorter = KeySorter(task.writer.work / "split", capacity, form.merge, room * dtype.itemsize)
+    sorter = KeySorter(task.writer.work / "split", capacity, form.merge, room * dtype.itemsize, form.value_bytes)
     # The columns are written into the sorter's spare keys, which are idle while its result is being used.
     columns = sorter.scratch[: room * dtype.itemsize].view(dtype)
-    data = np.empty(room if form.merge else 0, dtype=np.float32)
+    data = np.empty(room if form.merge else 0, value_dtype(form.value_bytes))
     row_counts = np.zeros(num_rows, dtype=np.int64)
-    block = BlockWriter(root, task.number, form.num_vertices, np.dtype(np.float32) if form.merge else None, form.codec)
+    has_times = form.value_bytes == TIME_BYTES
+    values = data.dtype if form.merge else None
+    block = BlockWriter(root, task.number, form.num_vertices, values, form.codec, has_times=has_times)
     nnz = duplicates = 0
     # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
     with OpenFiles(task.writer.work) as files:
@@ -165,6 +170,8 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
                 form.column_bits,
                 first_row,
                 form.add_loops,
+                # A loop that is added weighs 1, as in PyG's ``gcn_norm``. It has no time.
+                0.0 if has_times else 1.0,
                 row_counts,
                 columns,
                 data,
@@ -195,15 +202,16 @@ def _ranges(task: BlockTask, num_rows: int, capacity: int, files: OpenFiles) -> 
 @njit(cache=True, nogil=True)
 def _emit(
     keys: NDArray[np.uint64],
-    weights: NDArray[np.float32],
+    weights: NDArray[np.floating[Any]],
     first_key: int,
     last_key: int,
     column_bits: int,
     first_row: int,
     add_loops: bool,
+    loop_value: float,
     row_counts: NDArray[np.int64],
     columns: NDArray[np.integer],
-    data: NDArray[np.float32],
+    data: NDArray[np.floating[Any]],
 ) -> int:
     """Write the columns of sorted distinct keys and, if wanted, the missing self loops; return how many were written.
 
@@ -234,8 +242,7 @@ def _emit(
             columns[count] = first_row + loop_row
             row_counts[loop_row] += 1
             if data.size:
-                # A loop that is added weighs 1, as in PyG's ``gcn_norm``.
-                data[count] = 1.0
+                data[count] = loop_value
             loop_row += 1
         else:
             return count

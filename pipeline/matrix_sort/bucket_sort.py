@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
+from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, TIME_BYTES, WEIGHT_BYTES
 from gnnloom.pipeline.matrix_sort.blocks import CHUNK_VERTICES
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortPlan, SortSizes, cut_blocks
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
@@ -50,7 +50,7 @@ def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions,
     started, path = time.perf_counter(), writer.work / "sort.json"
     if not path.exists():
         # What is not known before pass 1 is only counted.
-        unknown = SortSizes(1, 0, 0, options.undirected, weighted=False)
+        unknown = SortSizes(1, 0, 0, options.undirected, value_bytes=0)
         _found(SortPlan(unknown, options, cluster.memory, writer=writer, source=source), cluster).save(path)
     # Saved after all spill files exist: after a kill from here on, they are made again only if they are needed.
     sizes = SortSizes.load(path)
@@ -71,8 +71,8 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
     run([plan.scatter], cluster, plan.writer)
     records = records_of(plan.scatter, plan.writer)
     facts = [record.facts for record in records]
-    weighted = {fact["weighted"] for fact in facts} - {None}
-    if len(weighted) > 1:
+    value_bytes = {fact["value_bytes"] for fact in facts} - {None}
+    if len(value_bytes) > 1:
         raise InputError("some edges of the source have a weight and some have none")
     edges = sum(fact["edges"] for fact in facts)
     num_vertices = _count_vertices(plan.source, max((fact["max_id"] for fact in facts), default=-1), edges)
@@ -81,7 +81,7 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
         num_vertices=num_vertices,
         edges=edges,
         num_ranges=len(records),
-        weighted=True in weighted,
+        value_bytes=max(value_bytes, default=0),
         num_files=sum(fact["num_files"] for fact in facts),
         spill_bytes=sum(runs.num_bytes for runs in plan.spilled.shuffle.recorded(records)),
         self_loops=sum(fact["self_loops"] for fact in facts),
@@ -190,7 +190,9 @@ class SortedMatrix:
         facts = {
             "nnz": sum(block_nnz),
             "symmetric": symmetric,
-            "weighted": sizes.weighted,
+            "weighted": sizes.value_bytes == WEIGHT_BYTES,
+            # Graphs without times have the manifests that they had before there were any.
+            **({"has_times": True} if sizes.value_bytes == TIME_BYTES else {}),
             "block_rows": sizes.block_rows,
             "block_nnz": block_nnz,
             "edges_in": sizes.edges,

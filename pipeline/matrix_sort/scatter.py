@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
-from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_shift
+from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, WEIGHT_BYTES, SpillFile, unit_shift, value_dtype
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
@@ -22,8 +22,8 @@ from gnnloom.storage.errors import InputError
 #: Maximum number of entries in a spill file (32 to 96 MiB). Larger files would make neither pass faster.
 MAX_SPILL_ENTRIES = 1 << 23
 
-#: Bytes of the ids and the weight of an edge.
-_IDS_BYTES = 20
+#: Bytes of the ids of an edge.
+_IDS_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def scatter_range(task: ScatterRangeTask) -> Done:
             "edges": totals.edges,
             "self_loops": totals.self_loops,
             "max_id": totals.max_id,
-            "weighted": totals.weighted,
+            "value_bytes": totals.value_bytes,
             "num_files": files,
             "runs": {task.spill: LaneRuns(task.lane, end, totals.entries).to_json()},
         }
@@ -80,28 +80,28 @@ def scatter_range(task: ScatterRangeTask) -> Done:
 
 @dataclass
 class _Totals:
-    """Counts over a range; ``weighted`` is None until the first chunk."""
+    """Counts over a range; ``value_bytes`` is None until the first chunk."""
 
     edges: int = 0
     entries: int = 0
     self_loops: int = 0
     max_id: int = -1
-    weighted: bool | None = None
+    value_bytes: int | None = None
 
     def count(self, chunks: list[EdgeChunk]) -> None:
         self.edges += sum(len(chunk.source) for chunk in chunks)
         for chunk in chunks:
-            if self.weighted not in {None, chunk.weight is not None}:
+            if self.value_bytes not in {None, chunk.value_bytes}:
                 raise InputError("some edges of the source have a weight and some have none")
-            self.weighted = chunk.weight is not None
+            self.value_bytes = chunk.value_bytes
 
 
 def _gathered(task: ScatterRangeTask) -> Iterator[list[EdgeChunk]]:
     """The chunks of the range, in groups that become one spill file each."""
-    limit = spill_edges(task.memory, task.undirected)
     group: list[EdgeChunk] = []
     edges = 0
     for whole in task.source.read(task.range):
+        limit = spill_edges(task.memory, task.undirected, whole.value_bytes)
         for start in range(0, len(whole.source), limit):
             chunk = _normalized(whole, start, start + limit)
             # A group ends before the chunk that would exceed the limit, so that its buffers fit in memory at once.
@@ -114,31 +114,34 @@ def _gathered(task: ScatterRangeTask) -> Iterator[list[EdgeChunk]]:
         yield group
 
 
-def spill_edges(memory: int, undirected: bool) -> int:
+def spill_edges(memory: int, undirected: bool, value_bytes: int) -> int:
     """Edges of a spill file, on a worker that may use ``memory`` bytes."""
-    return min(gathered_memory(memory) // _edge_bytes(undirected), MAX_SPILL_ENTRIES // (2 if undirected else 1))
+    most = MAX_SPILL_ENTRIES // (2 if undirected else 1)
+    return min(gathered_memory(memory) // _edge_bytes(undirected, value_bytes), most)
 
 
-def scatter_memory(edges: int, memory: int, undirected: bool) -> int:
+def scatter_memory(edges: int, memory: int, undirected: bool, value_bytes: int) -> int:
     """Bytes that a task holds that scatters ``edges`` edges: a spill file, a chunk, and pages of a mapped source."""
     # Such pages count as the worker's own until the range is done.
-    held, mapped = min(edges, spill_edges(memory, undirected)), min(edges, MAX_SPILL_ENTRIES)
-    return held * _edge_bytes(undirected) + _IDS_BYTES * min(edges, CHUNK_EDGES) + 16 * mapped
+    held, mapped = min(edges, spill_edges(memory, undirected, value_bytes)), min(edges, MAX_SPILL_ENTRIES)
+    chunk = (_IDS_BYTES + max(WEIGHT_BYTES, value_bytes)) * min(edges, CHUNK_EDGES)
+    return held * _edge_bytes(undirected, value_bytes) + chunk + 16 * mapped
 
 
-def _edge_bytes(undirected: bool) -> int:
-    """Bytes of an edge of a spill file: its ids and weight, and an entry and its weight in each direction."""
-    return _IDS_BYTES + 12 * (2 if undirected else 1)
+def _edge_bytes(undirected: bool, value_bytes: int) -> int:
+    """Bytes of an edge of a spill file: its ids and value, and an entry and its value in each direction."""
+    # As if all edges had weights: it is not known before they are read.
+    value = max(WEIGHT_BYTES, value_bytes)
+    return _IDS_BYTES + value + (8 + value) * (2 if undirected else 1)
 
 
 def _normalized(chunk: EdgeChunk, start: int, stop: int) -> EdgeChunk:
     """Edges ``start`` to ``stop`` of a chunk as contiguous arrays of the expected types."""
     source = np.ascontiguousarray(chunk.source[start:stop], dtype=np.int64)
     target = np.ascontiguousarray(chunk.target[start:stop], dtype=np.int64)
-    weight = None
-    if chunk.weight is not None:
-        weight = np.ascontiguousarray(chunk.weight[start:stop], dtype=np.float32)
-    return EdgeChunk(source, target, weight)
+    weight = None if chunk.weight is None else np.ascontiguousarray(chunk.weight[start:stop], np.float32)
+    time = None if chunk.time is None else np.ascontiguousarray(chunk.time[start:stop], np.float64)
+    return EdgeChunk(source, target, weight, time)
 
 
 def _write_spill(
@@ -153,22 +156,22 @@ def _write_spill(
         totals.self_loops += _count_rows(chunk.source, chunk.target, shift, task.undirected, task.drop_loops, counts)
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
-    weighted = chunks[0].weight is not None
-    file = SpillFile(start, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
+    value_bytes = chunks[0].value_bytes
+    file = SpillFile(start, int(offsets[-1]), shift, max_id.bit_length(), len(counts), value_bytes)
     if not file.entries:
         return file
     low = np.empty(file.entries, dtype=np.uint32)
     high = np.empty(file.entries if file.high_dtype else 0, dtype=file.high_dtype or np.uint8)
-    weights = np.empty(file.entries if weighted else 0, dtype=np.float32)
-    ids, none = (file.shift, file.column_bits, task.undirected, task.drop_loops), np.empty(0, dtype=np.float32)
+    values = np.empty(file.entries if value_bytes else 0, value_dtype(value_bytes))
+    ids, none = (file.shift, file.column_bits, task.undirected, task.drop_loops), np.empty(0, values.dtype)
     # Advances chunk by chunk, so that the entries of each bucket stay in the order of the source.
     position = offsets[:-1].copy()
     for chunk in chunks:
-        given = none if chunk.weight is None else chunk.weight
-        _scatter_edges(chunk.source, chunk.target, given, *ids, position, low, high, weights)
+        given = none if chunk.values is None else chunk.values
+        _scatter_edges(chunk.source, chunk.target, given, *ids, position, low, high, values)
     file.begin(lane, offsets)
     end = file.low_at
-    for array in (low, high, weights):
+    for array in (low, high, values):
         end = lane.write(end, array)
     return file
 
@@ -223,7 +226,7 @@ def _count_rows(
 def _scatter_edges(
     source: NDArray[np.int64],
     target: NDArray[np.int64],
-    weight: NDArray[np.float32],
+    weight: NDArray[np.floating[Any]],
     shift: int,
     column_bits: int,
     undirected: bool,
@@ -231,7 +234,7 @@ def _scatter_edges(
     position: NDArray[np.int64],
     low: NDArray[np.uint32],
     high: NDArray[Any],
-    weights: NDArray[np.float32],
+    weights: NDArray[np.floating[Any]],
 ) -> None:
     """Write the entries of a chunk to the positions of their buckets, which advance."""
     row_mask = (1 << shift) - 1

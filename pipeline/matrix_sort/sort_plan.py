@@ -65,7 +65,7 @@ class SortOptions:
     Attributes:
         undirected: store every edge in both directions.
         self_loops: ``add`` one to every row, ``keep`` those of the source, or ``remove`` them.
-        merge: how the weights of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``.
+        merge: how the weights or times of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``.
         codec: compression of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
     """
 
@@ -84,7 +84,7 @@ class SortSizes:
         edges: edges of the source.
         num_ranges: tasks that read it.
         undirected: whether every edge is stored in both directions.
-        weighted: whether edges have weights.
+        value_bytes: bytes of the value of an edge: 4 of a weight, 8 of a time; 0 if it has none.
         num_files: spill files of pass 1.
         block_units: (num_blocks + 1) first unit of each block, and the number of units; a unit has 2^shift rows.
         block_entries: (num_blocks) entries of each block in the spill files.
@@ -96,7 +96,7 @@ class SortSizes:
     edges: int
     num_ranges: int
     undirected: bool
-    weighted: bool
+    value_bytes: int
     num_files: int = 0
     block_units: Sequence[int] = field(default=(0, 1), repr=False)
     block_entries: Sequence[int] = field(default=(0,), repr=False)
@@ -112,7 +112,7 @@ class SortSizes:
         memory: int,
         *,
         undirected: bool,
-        weighted: bool,
+        value_bytes: int = 0,
     ) -> Self:
         """The sizes of edges that are spread evenly over the rows and over the ranges of the source.
 
@@ -128,10 +128,10 @@ class SortSizes:
         unit_entries = np.array([stop - start for start, stop in pairwise(ends)], np.int64)
         units, block_entries = cut_blocks(unit_entries, num_vertices, add_loops=True)
         in_range = -(-edges // max(1, num_ranges))
-        num_files = num_ranges * -(-in_range // spill_edges(memory, undirected))
-        width = entry_bytes(num_vertices - 1) + (4 if weighted else 0)
+        num_files = num_ranges * -(-in_range // spill_edges(memory, undirected, value_bytes))
+        width = entry_bytes(num_vertices - 1) + value_bytes
         spill_bytes = entries * width + num_files * 8 * (num_units + 1)
-        of_source = (num_vertices, edges, num_ranges, undirected, weighted)
+        of_source = (num_vertices, edges, num_ranges, undirected, value_bytes)
         return cls(*of_source, num_files, units, block_entries, spill_bytes)
 
     @property
@@ -243,7 +243,7 @@ class SortPlan:
         """Pass 1."""
         sizes, count = self.sizes, max(1, len(self.ranges))
         reading = self.reading or [Needs(16 * sizes.edges // count)] * count
-        memory = scatter_memory(-(-sizes.edges // count), self.memory, self.options.undirected)
+        memory = scatter_memory(-(-sizes.edges // count), self.memory, self.options.undirected, sizes.value_bytes)
         written = -(-sizes.spill_bytes // count)
         drop_loops, spill = self.options.self_loops == "remove", self.spilled.shuffle.name
         tasks = []
@@ -260,15 +260,16 @@ class SortPlan:
     @cached_property
     def _form(self) -> MatrixForm:
         sizes, options = self.sizes, self.options
-        merge = options.merge if sizes.weighted else None
-        return MatrixForm(sizes.num_vertices, merge, options.self_loops == "add", options.codec)
+        merge = options.merge if sizes.value_bytes else None
+        add_loops = options.self_loops == "add"
+        return MatrixForm(sizes.num_vertices, merge, add_loops, options.codec, sizes.value_bytes)
 
     @cached_property
     def _sort(self) -> Phase:
         # Large blocks first: a large one that starts last would delay the end.
         entries = self.sizes.block_entries
         order = sorted(range(self.sizes.num_blocks), key=lambda number: (-entries[number], number))
-        arrays = 4 if self.sizes.weighted else 3
+        arrays = 4 if self.sizes.value_bytes else 3
         tasks, reads = [self._block(number) for number in order], (self.spilled.read_files,)
         return Phase("sort", make_block, tasks, "entries", reads, makes_arrays=True, arrays=arrays)
 

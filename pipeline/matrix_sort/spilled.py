@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.key_sorter import Encoding, Segment, grouped
 from gnnloom.pipeline.external_sort.lanes import LaneWriter, OpenFiles, OpenLane, writable
 from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels
-from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift
+from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift, value_dtype
 from gnnloom.pipeline.shuffle.merges import MergeTask
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
@@ -30,8 +30,8 @@ from gnnloom.storage.matrix.ranges import Span
 #: each; one level of merges suffices for 2^18 files, some 10^12 entries.
 FAN_IN = 512
 #: Entries that a merge has in memory at a time, and bytes of each: its key, where its encoded bits are read to, and the
-#: entry (8 each), two weights (4 each), and the low or high bits as they are written (4).
-_STEP_ENTRIES, _ENTRY_BYTES = 1 << 21, 36
+#: entry (8 each), two times (8 each; weights take half of that), and the low or high bits as they are written (4).
+_STEP_ENTRIES, _ENTRY_BYTES = 1 << 21, 44
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +96,8 @@ class UnitRows:
         self.unit_entries = np.diff(self._unit_offsets)
 
     @property
-    def weighted(self) -> bool:
-        return self._file.weighted
+    def value_bytes(self) -> int:
+        return self._file.value_bytes
 
     def segment(self, start: int, stop: int) -> Segment:
         """The entries of units ``start`` to ``stop``, counted from the first unit."""
@@ -113,7 +113,7 @@ class UnitRows:
             self._column_bits,
         )
         first, last = int(self._unit_offsets[start]), int(self._unit_offsets[stop])
-        return Segment(self._lane, first, last, file.low_at, file.weights_at, encoding)
+        return Segment(self._lane, first, last, file.low_at, file.values_at, encoding)
 
 
 def unit_rows(
@@ -152,29 +152,29 @@ def _write(lane: LaneWriter, task: MergeSpilledTask, rows: Sequence[UnitRows], s
     # Offsets of all units, including those before the span: the file is an ordinary spill file.
     offsets = np.zeros(last + 1, np.int64)
     np.cumsum(sizes, out=offsets[first + 1 :])
-    merged = SpillFile(0, int(offsets[-1]), shift, bits, last, any(each.weighted for each in rows))
+    merged = SpillFile(0, int(offsets[-1]), shift, bits, last, max((each.value_bytes for each in rows), default=0))
     merged.begin(lane, offsets)
     done = 0
-    for keys, weights in _entries(rows, sizes, shift, merged.weighted):
+    for keys, weights in _entries(rows, sizes, shift, merged.value_bytes):
         # A key counts its row from the first unit of the span; an entry from its own unit.
         entries = keys & np.uint64((1 << (shift + bits)) - 1)
         lane.write(merged.low_at + 4 * done, entries.astype(np.uint32))
         if merged.high_dtype is not None:
             high = (entries >> np.uint64(32)).astype(merged.high_dtype)
             lane.write(merged.high_at + merged.high_dtype.itemsize * done, high)
-        if merged.weighted:
-            lane.write(merged.weights_at + 4 * done, weights)
+        if merged.value_bytes:
+            lane.write(merged.values_at + merged.value_bytes * done, weights)
         done += len(entries)
     return merged
 
 
 def _entries(
-    rows: Sequence[UnitRows], sizes: NDArray[np.int64], shift: int, weighted: bool
-) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.float32]]]:
-    """The keys of all units and their weights, in consecutive blocks that fit in memory: unit by unit."""
+    rows: Sequence[UnitRows], sizes: NDArray[np.int64], shift: int, value_bytes: int
+) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.floating[Any]]]]:
+    """The keys of all units and their values, in consecutive blocks that fit in memory: unit by unit."""
     capacity = max(1, min(_STEP_ENTRIES, int(sizes.sum())))
     keys, spare = np.empty(capacity, np.uint64), np.empty(capacity, np.uint64)
-    weights, spare_weights = (np.empty(capacity if weighted else 0, np.float32) for _ in range(2))
+    weights, spare_weights = (np.empty(capacity if value_bytes else 0, value_dtype(value_bytes)) for _ in range(2))
     for start, stop in grouped(sizes, capacity):
         count = int(sizes[start:stop].sum())
         segments = [each.segment(start, stop) for each in rows]

@@ -19,18 +19,34 @@ from gnnloom.storage.option import Option
 
 #: The option of every format that may store edge weights.
 WEIGHTS: Final = Option("weights", bool, "Read edge weights (text and Parquet: the third column).")
+#: The option of every format that may store when edges were made.
+TIMES: Final = Option("times", bool, "Read edge times instead of weights, exactly; give --merge as well.")
 #: The option of every format whose files name their columns.
 COLUMNS: Final = Option("columns", str, "Names of the columns.  [default: the first]", metavar="SRC,DST[,WEIGHT]")
 #: The option of every format that may store several splits.
 SPLIT_NAME: Final = Option("split", str, "Name of the split, if there are several.")
 
 
-def column_names(columns: str | Sequence[str], *, weights: bool) -> tuple[str, ...]:
+def check_values(*, weights: bool, times: bool) -> None:
+    """Check that the numbers of edges are not asked for as two things.
+
+    Raises:
+        InputError: they are.
+    """
+    if weights and times:
+        raise InputError(
+            "weights and times: a graph has one number per edge; store the times as another graph of the dataset, with"
+            " `--times --add`, and name it to `gnnloom links NAME random --by time --times KEY`"
+        )
+
+
+def column_names(columns: str | Sequence[str], *, weights: bool, times: bool = False) -> tuple[str, ...]:
     """The names of the columns that were chosen; none if none were.
 
     Args:
         columns: names of the source, target and optionally weight columns, which a text separates by commas.
         weights: whether a third column is needed. Without it, naming three columns implies weights.
+        times: whether the third column has times.
 
     Raises:
         InputError: there are too many or too few names.
@@ -39,10 +55,9 @@ def column_names(columns: str | Sequence[str], *, weights: bool) -> tuple[str, .
     wanted = tuple(name.strip() for name in named)
     if not columns:
         return ()
-    if len(wanted) not in ({3} if weights else {2, 3}):
-        raise InputError(
-            f"columns {','.join(wanted)!r}: expected {'src,dst,weight' if weights else 'src,dst[,weight]'}"
-        )
+    if len(wanted) not in ({3} if weights or times else {2, 3}):
+        expected = "src,dst,time" if times else "src,dst,weight" if weights else "src,dst[,weight]"
+        raise InputError(f"columns {','.join(wanted)!r}: expected {expected}")
     return wanted
 
 

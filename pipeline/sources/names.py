@@ -108,14 +108,23 @@ class NameChunk:
 
     Attributes:
         weight: (num_edges,) float32, or None.
+        time: (num_edges,) float64, or None; edges have no weights along with their times.
     """
 
     source: Names
     target: Names
     weight: NDArray[np.float32] | None = None
+    time: NDArray[np.float64] | None = None
+
+    @classmethod
+    def valued(cls, source: Names, target: Names, values: NDArray[Any] | None, *, times: bool) -> NameChunk:
+        """Edges whose values, if there are any, are times or weights."""
+        return cls(source, target, None, values) if times else cls(source, target, values)
 
     def __getitem__(self, some: slice) -> NameChunk:
-        return NameChunk(self.source[some], self.target[some], None if self.weight is None else self.weight[some])
+        weight = None if self.weight is None else self.weight[some]
+        time = None if self.time is None else self.time[some]
+        return NameChunk(self.source[some], self.target[some], weight, time)
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.archive import listed
-from gnnloom.pipeline.sources.binary.edge_columns import FlatColumn, IdColumn, MajorColumn, read_weights
+from gnnloom.pipeline.sources.binary.edge_columns import FlatColumn, IdColumn, MajorColumn, read_values
 from gnnloom.pipeline.sources.binary.stored_arrays import (
     StoredArray,
     Unpacked,
@@ -25,7 +25,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
     open_array,
     unpacked_array,
 )
-from gnnloom.pipeline.sources.format import WEIGHTS, Format
+from gnnloom.pipeline.sources.format import TIMES, WEIGHTS, Format, check_values
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, even_ranges
@@ -39,11 +39,17 @@ _INTEGERS, _TEXT = "iu", "US"
 _CHUNK_NAMES = 1 << 18
 #: Members of an ``.npz`` that may contain weights; the first that exists is used.
 WEIGHT_NAMES = ("data", "edge_weight", "weight")
+#: Members that may contain times, in the same way; a SciPy matrix has its values in ``data``.
+TIME_NAMES = ("edge_time", "time", "data")
 
 
 @dataclass(frozen=True)
 class EdgeArrays:
-    """The columns of one file; ``num_vertices`` is None if the file does not state it."""
+    """The columns of one file; ``num_vertices`` is None if the file does not state it.
+
+    Attributes:
+        weight: weights or times.
+    """
 
     file: SourceFile
     num_edges: int
@@ -68,32 +74,33 @@ class EdgeArrays:
         weight = None if self.weight is None else unpacked_array(self.weight, unpacked)
         return replace(self, source=source, target=target, weight=weight)
 
-    def _blocks(self, start: int, stop: int, *, names: bool) -> Iterator[tuple[int, Any, Any, Any]]:
-        """The first edge of each block of edges ``start`` to ``stop``, its sources, targets, and weights or None."""
+    def _blocks(self, start: int, stop: int, *, names: bool, times: bool) -> Iterator[tuple[int, Any, Any, Any]]:
+        """The first edge of each block of edges ``start`` to ``stop``, its sources, targets, and values or None."""
         columns = (self.source, self.target)
         ends = [column.read_any(start, stop) if names else column.read(start, stop) for column in columns]
         # ``repeat`` never ends, so the lengths are compared only if there are weights.
-        weights = repeat(None) if self.weight is None else read_weights(self.weight, start, stop)
+        weights = repeat(None) if self.weight is None else read_values(self.weight, start, stop, times=times)
         edge = start
         for source, target, weight in zip(*ends, weights, strict=self.weight is not None):
             yield edge, source, target, weight
             edge += len(source)
 
-    def read(self, start: int, stop: int) -> Iterator[EdgeChunk]:
+    def read(self, start: int, stop: int, *, times: bool = False) -> Iterator[EdgeChunk]:
         """Read edges ``start`` to ``stop``; raises as the columns do."""
-        for edge, source, target, weight in self._blocks(start, stop, names=False):
+        for edge, source, target, weight in self._blocks(start, stop, names=False, times=times):
             if self.num_vertices is not None:
                 self._check_below(source, target, edge)
-            yield EdgeChunk(source, target, weight)
+            yield EdgeChunk.valued(source, target, weight, times=times)
 
-    def read_names(self, start: int, stop: int) -> Iterator[NameChunk]:
+    def read_names(self, start: int, stop: int, *, times: bool = False) -> Iterator[NameChunk]:
         """Read edges ``start`` to ``stop``, with ids as names."""
         # A file that states its number of vertices uses numbers as ids, so `read` reports ids that are not.
-        for edge, source, target, weight in self._blocks(start, stop, names=self.num_vertices is None):
+        by_name = self.num_vertices is None
+        for edge, source, target, weight in self._blocks(start, stop, names=by_name, times=times):
             for first in range(0, len(source), _CHUNK_NAMES):
                 some = slice(first, first + _CHUNK_NAMES)
-                ends = [self._names(column[some], edge + first) for column in (source, target)]
-                yield NameChunk(ends[0], ends[1], None if weight is None else weight[some])
+                ends = self._names(source[some], edge + first), self._names(target[some], edge + first)
+                yield NameChunk.valued(*ends, None if weight is None else weight[some], times=times)
 
     def _names(self, values: NDArray[Any], first_edge: int) -> Names:
         names = Names.of_values(values)
@@ -119,6 +126,7 @@ class NumpyEdges:
     Attributes:
         arrays: the columns of each file.
         weights: whether edges have weights.
+        times: whether edges have times.
         format_name: name of the format, for the identity.
         range_edges: number of edges in a range of a memory-mapped file.
     """
@@ -126,25 +134,29 @@ class NumpyEdges:
     arrays: tuple[EdgeArrays, ...]
     weights: bool = False
     format_name: str = "numpy"
+    times: bool = False
     range_edges: int = RANGE_EDGES
 
     @classmethod
-    def open(cls, locations: Sequence[str], *, weights: bool = False) -> NumpyEdges:
+    def open(cls, locations: Sequence[str], *, weights: bool = False, times: bool = False) -> NumpyEdges:
         """Find the files and read their headers.
 
         Raises:
             NotFoundError: a file, or an array in it, does not exist.
             InputError: a file has no edges or an unknown layout, or contains floats or Python objects.
         """
-        arrays = tuple(_open_edges(file, weights) for file in open_files(locations))
+        check_values(weights=weights, times=times)
+        names = WEIGHT_NAMES if weights else TIME_NAMES if times else ()
+        arrays = tuple(_open_edges(file, names) for file in open_files(locations))
         for pairs in arrays:
             if not pairs.num_edges:
                 raise InputError(f"{pairs.file.location}: the file has no edges")
-        return cls(arrays, weights)
+        return cls(arrays, weights, times=times)
 
     def identity(self) -> dict[str, Any]:
         files = [pairs.file.identity() for pairs in self.arrays]
-        return {"format": self.format_name, "weights": self.weights, "files": files}
+        times = {"times": True} if self.times else {}
+        return {"format": self.format_name, "weights": self.weights, **times, "files": files}
 
     @property
     def num_edges(self) -> int:
@@ -162,7 +174,7 @@ class NumpyEdges:
         ]
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
-        return self.arrays[span.file].read(span.start, span.stop)
+        return self.arrays[span.file].read(span.start, span.stop, times=self.times)
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
         return tuple(array for pairs in self.arrays for array in pairs.stored_arrays())
@@ -174,18 +186,22 @@ class NumpyEdges:
         return any(array.dtype.kind in _TEXT for pairs in self.arrays for array in pairs.stored_arrays())
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
-        return self.arrays[span.file].read_names(span.start, span.stop)
+        return self.arrays[span.file].read_names(span.start, span.stop, times=self.times)
 
 
-def _open_edges(file: SourceFile, weights: bool) -> EdgeArrays:
+def _open_edges(file: SourceFile, values: Sequence[str]) -> EdgeArrays:
+    """Open the edges of a file.
+
+    Args:
+        values: members that may contain their weights or times; none if these are not read.
+    """
     if not file.location.endswith(".npz"):
-        if weights:
-            raise InputError(
-                f"{file.location}: an .npy file has no weights; save an .npz with edge_index and edge_weight"
-            )
+        if values:
+            what, name = _called(values)
+            raise InputError(f"{file.location}: an .npy file has no {what}; save an .npz with edge_index and {name}")
         return _open_pairs(file, None, None)
     names = member_names(file)
-    weight = _open_weights(file, names) if weights else None
+    weight = _open_values(file, names, values) if values else None
     if "format" in names:
         return _open_matrix(file, weight)
     if "edge_index" in names:
@@ -275,14 +291,19 @@ def _checked_ids(array: StoredArray, kinds: str) -> StoredArray:
     return array
 
 
-def _open_weights(file: SourceFile, names: Sequence[str]) -> StoredArray:
-    for name in WEIGHT_NAMES:
+def _called(values: Sequence[str]) -> tuple[str, str]:
+    """What some members are, and the name of the member to save it as."""
+    return ("times", "edge_time") if values == TIME_NAMES else ("weights", "edge_weight")
+
+
+def _open_values(file: SourceFile, names: Sequence[str], values: Sequence[str]) -> StoredArray:
+    for name in values:
         if name in names:
             array = open_array(file, name)
             if array.dtype.kind in "iufb":
                 return array
             raise InputError(f"{array}: expected numbers, found {array.dtype}")
-    raise InputError(f"{file.location}: the file has no weights; expected an array {' or '.join(WEIGHT_NAMES)}")
+    raise InputError(f"{file.location}: the file has no {_called(values)[0]}; expected an array {' or '.join(values)}")
 
 
 FORMAT = (
@@ -299,7 +320,7 @@ FORMAT = (
         order=40,
         help="NumPy edge_index, or row and col, or a SciPy matrix",
         open_edges=NumpyEdges.open,
-        options=(WEIGHTS,),
+        options=(WEIGHTS, TIMES),
         suffixes=("npz",),
     ),
 )

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gnnloom.pipeline.sources.binary.edge_columns import RowError, checked_ids, checked_weights
+from gnnloom.pipeline.sources.binary.edge_columns import RowError, checked_ids, checked_values
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
-from gnnloom.pipeline.sources.format import COLUMNS, WEIGHTS, Format, column_names
+from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_values, column_names
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
@@ -30,8 +30,9 @@ class ParquetEdges:
 
     Attributes:
         tables: one per file.
-        columns: for each table, the names of the source, target and, if weighted, weight columns.
+        columns: for each table, the names of the source, target and, if there are some, weight or time columns.
         weights: whether edges have weights.
+        times: whether edges have times.
         range_edges: number of edges in a range, unless one row group has more.
         block_edges: number of edges read at a time.
     """
@@ -39,35 +40,43 @@ class ParquetEdges:
     tables: tuple[ParquetTable, ...]
     columns: tuple[tuple[str, ...], ...]
     weights: bool = False
+    times: bool = False
     range_edges: int = RANGE_EDGES
     block_edges: int = BLOCK_EDGES
 
     @classmethod
     def open(
-        cls, locations: Sequence[str], *, weights: bool = False, columns: str | Sequence[str] = ()
+        cls,
+        locations: Sequence[str],
+        *,
+        weights: bool = False,
+        columns: str | Sequence[str] = (),
+        times: bool = False,
     ) -> ParquetEdges:
         """Find the files and read their footers.
 
         Args:
             columns: names of the source, target and optionally weight columns, which a text separates by commas; none
-                for the first columns. Naming three columns implies ``weights``.
+                for the first columns. Naming three columns implies ``weights``, unless they have ``times``.
 
         Raises:
             NotFoundError: a file does not exist.
             InputError: a file is not a Parquet file, or lacks such columns of suitable types.
         """
+        check_values(weights=weights, times=times)
         tables = tuple(ParquetTable.open(file) for file in open_files(locations))
-        wanted = column_names(columns, weights=weights)
-        weighted = weights or len(wanted) == 3
-        chosen = tuple(wanted or table.names[: 3 if weighted else 2] for table in tables)
+        wanted = column_names(columns, weights=weights, times=times)
+        valued = weights or times or len(wanted) == 3
+        chosen = tuple(wanted or table.names[: 3 if valued else 2] for table in tables)
         for table, names in zip(tables, chosen, strict=True):
-            _check(table, names, weighted)
-        return cls(tables, chosen, weighted)
+            _check(table, names, valued)
+        return cls(tables, chosen, valued and not times, times)
 
     def identity(self) -> dict[str, Any]:
         return {
             "format": "parquet",
             "weights": self.weights,
+            **({"times": True} if self.times else {}),
             "columns": [list(names) for names in self.columns],
             "files": [table.file.identity() for table in self.tables],
         }
@@ -98,7 +107,8 @@ class ParquetEdges:
         for first, values in table.read(names, range(span.start, span.stop), self.block_edges):
             errors = [_error(table, name, first) for name in names]
             source, target = checked_ids(values[0], errors[0]), checked_ids(values[1], errors[1])
-            yield EdgeChunk(source, target, checked_weights(values[2], errors[2]) if self.weights else None)
+            found = checked_values(values[2], errors[2], times=self.times) if len(names) > 2 else None
+            yield EdgeChunk.valued(source, target, found, times=self.times)
 
     @staticmethod
     def _refuse_text(table: ParquetTable, names: Sequence[str]) -> None:
@@ -115,11 +125,11 @@ class ParquetEdges:
         rows = min(self.block_edges, _BLOCK_NAMES)
         for first, columns in table.read_arrow(names, range(span.start, span.stop), rows):
             source, target = (_names(table, name, ids, first) for name, ids in zip(names[:2], columns[:2], strict=True))
-            weight = None
-            if self.weights:
+            found = None
+            if len(names) > 2:
                 given = columns[2].to_numpy(zero_copy_only=False)
-                weight = checked_weights(given, _error(table, names[2], first))
-            yield NameChunk(source, target, weight)
+                found = checked_values(given, _error(table, names[2], first), times=self.times)
+            yield NameChunk.valued(source, target, found, times=self.times)
 
 
 def _names(table: ParquetTable, name: str, column: Any, first: int) -> Names:
@@ -130,8 +140,8 @@ def _names(table: ParquetTable, name: str, column: Any, first: int) -> Names:
     return names
 
 
-def _check(table: ParquetTable, names: Sequence[str], weighted: bool) -> None:
-    if len(names) < (3 if weighted else 2):
+def _check(table: ParquetTable, names: Sequence[str], valued: bool) -> None:
+    if len(names) < (3 if valued else 2):
         found = ", ".join(table.names) or "none"
         raise InputError(f"{table.file.location}: expected columns of sources and targets, found {found}")
     table.check_columns(names[:2], "ius")
@@ -152,6 +162,7 @@ FORMAT = Format(
     open_edges=ParquetEdges.open,
     options=(
         WEIGHTS,
+        TIMES,
         COLUMNS,
     ),
     suffixes=("parquet", "pq"),

@@ -1,8 +1,8 @@
 """PyTorch Geometric's ``Data``, a dict of tensors, or a saved InMemoryDataset, from a file of torch.save.
 
-The tensors that are read are ``edge_index`` (2, m), ``edge_weight`` or ``edge_attr`` with one column, ``x`` (n, F),
-``y`` (n,) or (n, C) of zeros and ones, and ``train_mask``, ``val_mask`` and ``test_mask`` (n,). Neither torch nor PyG
-is needed.
+The tensors that are read are ``edge_index`` (2, m), ``edge_weight`` or ``edge_attr`` with one column, ``edge_time`` or
+``time`` (m,), ``x`` (n, F), ``y`` (n,) or (n, C) of zeros and ones, and ``train_mask``, ``val_mask`` and ``test_mask``
+(n,). Neither torch nor PyG is needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gnnloom.pipeline.sources.binary.archive import listed
 from gnnloom.pipeline.sources.binary.restricted_pickle import Record
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.binary.torch_file import TENSOR, TorchFile
-from gnnloom.pipeline.sources.format import WEIGHTS, BundledVertices, Format
+from gnnloom.pipeline.sources.format import TIMES, WEIGHTS, BundledVertices, Format, check_values
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.source import OneArray, VertexSource
@@ -38,24 +38,26 @@ _ADMITTED = frozenset(
 _OPTIONS = {"x": "feature", "y": "label"}
 _MASKS = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
 _WEIGHTS = ("edge_weight", "edge_attr")
+_TIMES = ("edge_time", "time")
 
 
-def open_pyg_edges(locations: Sequence[str], *, weights: bool = False) -> NumpyEdges:
+def open_pyg_edges(locations: Sequence[str], *, weights: bool = False, times: bool = False) -> NumpyEdges:
     """Open the edges of a ``Data``.
 
     Raises:
         NotFoundError: the file does not exist.
-        InputError: the file has another format, lacks edges or weights, or asks to run code.
+        InputError: the file has another format, lacks edges, weights or times, or asks to run code.
     """
+    check_values(weights=weights, times=times)
     file = _one_file(locations)
     tensors, stated = _open(file)
     if "edge_index" not in tensors:
         raise InputError(f"{file.location}: expected edge_index; found {listed(sorted(tensors)) or 'nothing'}")
-    weight = _weight(file, tensors) if weights else None
-    pairs = pair_columns(tensors["edge_index"], weight, stated)
+    value = _value(file, tensors, _TIMES if times else _WEIGHTS) if weights or times else None
+    pairs = pair_columns(tensors["edge_index"], value, stated)
     if not pairs.num_edges:
         raise InputError(f"{file.location}: the file has no edges")
-    return NumpyEdges((pairs,), weights, format_name="pyg")
+    return NumpyEdges((pairs,), weights, format_name="pyg", times=times)
 
 
 @dataclass(frozen=True)
@@ -165,11 +167,12 @@ def _attributes(content: Any) -> Mapping[Any, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _weight(file: SourceFile, tensors: Mapping[str, StoredArray]) -> StoredArray:
-    for name in _WEIGHTS:
+def _value(file: SourceFile, tensors: Mapping[str, StoredArray], names: Sequence[str]) -> StoredArray:
+    for name in names:
         if name in tensors:
             return checked_column(tensors[name], "iuf")
-    raise InputError(f"{file.location}: the file has no weights; expected {' or '.join(_WEIGHTS)}")
+    what = "times" if names == _TIMES else "weights"
+    raise InputError(f"{file.location}: the file has no {what}; expected {' or '.join(names)}")
 
 
 def _mask(tensor: StoredArray) -> StoredArray:
@@ -183,7 +186,7 @@ FORMAT = Format(
     order=100,
     help="a torch_geometric Data",
     open_edges=open_pyg_edges,
-    options=(WEIGHTS,),
+    options=(WEIGHTS, TIMES),
     suffixes=("pt",),
     vertices=BundledVertices(open_pyg_vertices, has_vertices),
 )

@@ -30,14 +30,35 @@ class EdgeChunk:
         source: (num_edges,) int64, non-negative.
         target: (num_edges,) int64, non-negative.
         weight: (num_edges,) float32, or None.
+        time: (num_edges,) float64, or None; edges have no weights along with their times.
     """
 
     source: NDArray[np.int64]
     target: NDArray[np.int64]
     weight: NDArray[np.float32] | None = None
+    time: NDArray[np.float64] | None = None
+
+    @classmethod
+    def valued(
+        cls, source: NDArray[np.int64], target: NDArray[np.int64], values: NDArray[Any] | None, *, times: bool
+    ) -> EdgeChunk:
+        """Edges whose values, if there are any, are times or weights."""
+        return cls(source, target, None, values) if times else cls(source, target, values)
+
+    @property
+    def values(self) -> NDArray[Any] | None:
+        """(num_edges,) weights or times; None if there are neither."""
+        return self.weight if self.time is None else self.time
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of the value of an edge, as it is stored; 0 if there are none."""
+        return 8 if self.time is not None else 4 if self.weight is not None else 0
 
     def __getitem__(self, some: slice) -> EdgeChunk:
-        return EdgeChunk(self.source[some], self.target[some], None if self.weight is None else self.weight[some])
+        weight = None if self.weight is None else self.weight[some]
+        time = None if self.time is None else self.time[some]
+        return EdgeChunk(self.source[some], self.target[some], weight, time)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.format import COLUMNS, WEIGHTS, Format, column_names
+from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_values, column_names
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.fields import TextBlock, chosen_fields
@@ -57,6 +57,7 @@ class TextEdges:
     Attributes:
         files: local uncompressed files are read in ranges of ``range_bytes``, each other file as a whole.
         weights: whether the third column contains float32 weights.
+        times: whether it contains float64 times.
         header: whether the first line of each file that is not a comment names the columns; None if the user did not
             say.
         headers: numbers of the files whose first line was recognized as a header, because the user did not say.
@@ -74,6 +75,7 @@ class TextEdges:
     weights: bool = False
     header: bool | None = None
     extra_columns: bool = False
+    times: bool = False
     headers: tuple[int, ...] = ()
     columns: tuple[str, ...] = ()
     delimiter: str = ""
@@ -93,19 +95,21 @@ class TextEdges:
         extra_columns: bool = False,
         columns: str | Sequence[str] = (),
         delimiter: str = "",
+        times: bool = False,
     ) -> TextEdges:
         """Find the files.
 
         Args:
             columns: names of the source, target and optionally weight columns in the first line, which a text separates
-                by commas. Naming three columns implies ``weights``.
+                by commas. Naming three columns implies ``weights``, unless they have ``times``.
             delimiter: one character between fields, or ``tab``.
 
         Raises:
             NotFoundError: a file does not exist, or a glob matches nothing.
             InputError: a file is empty, or its first line does not name one of the columns.
         """
-        files, wanted = open_files(locations), column_names(columns, weights=weights)
+        check_values(weights=weights, times=times)
+        files, wanted = open_files(locations), column_names(columns, weights=weights, times=times)
         if delimiter and delimiter != "tab" and (len(delimiter) > 1 or not delimiter.isascii() or delimiter.isalnum()):
             raise InputError(f"delimiter {delimiter!r}: expected one character such as ';', or tab")
         for file in files:
@@ -114,13 +118,14 @@ class TextEdges:
         if wanted:
             if header is False:
                 raise InputError("columns are named in the first line; leave out `--no-header`")
-            weights, header, extra_columns = weights or len(wanted) == 3, True, True
+            weights, header, extra_columns = not times and len(wanted) == 3, True, True
         given = ord("\t" if delimiter == "tab" else delimiter) if delimiter else 0
         separators = tuple(given or separator_of(file) for file in files)
         read = list(enumerate(zip(files, separators, strict=True)))
-        found = tuple(number for number, (file, at) in read if header is None and begins_with_header(file, weights, at))
+        valued = weights or times
+        found = tuple(number for number, (file, at) in read if header is None and begins_with_header(file, valued, at))
         fields = tuple(_fields_of(file, at, wanted) for _, (file, at) in read if wanted)
-        return cls(files, weights, header, extra_columns, found, wanted, delimiter, separators, fields)
+        return cls(files, weights, header, extra_columns, times, found, wanted, delimiter, separators, fields)
 
     @property
     def recognized_headers(self) -> tuple[str, ...]:
@@ -131,6 +136,7 @@ class TextEdges:
         return {
             "format": "snap",
             "weights": self.weights,
+            **({"times": True} if self.times else {}),
             "header": self._header_identity(),
             "extra_columns": self.extra_columns,
             **({"columns": list(self.columns)} if self.columns else {}),
@@ -210,10 +216,15 @@ class TextEdges:
         """The edges, the position of the line that stopped the parser, and its fault (0: everything is parsed)."""
         most = len(block) // _SHORTEST_LINE + 1
         source, target = np.empty(most, np.int64), np.empty(most, np.int64)
-        weight = np.empty(most, np.float32) if self.weights else None
+        values = self._room(most) if self.weights or self.times else None
         last_id = _ANY_ID if self.stated_vertices is None else self.stated_vertices - 1
-        count, at, wrong = parse_edges(block, self.extra_columns, last_id, source, target, weight)
-        return EdgeChunk(source[:count], target[:count], None if weight is None else weight[:count]), at, wrong
+        count, at, wrong = parse_edges(block, self.extra_columns, last_id, source, target, values)
+        found = None if values is None else values[:count]
+        return EdgeChunk.valued(source[:count], target[:count], found, times=self.times), at, wrong
+
+    def _room(self, most: int) -> NDArray[Any]:
+        """(most,) where parsers put weights or times."""
+        return np.empty(most, np.float64 if self.times else np.float32)
 
     def begins_with_names(self) -> bool:
         """Whether an id in the first 64 KiB of lines of a file is not a number, so that the ids are names.
@@ -257,17 +268,18 @@ class TextEdges:
         most = len(text) // _SHORTEST_LINE + 1
         source, target = np.empty(len(text), np.uint8), np.empty(len(text), np.uint8)
         source_offset, target_offset = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
-        weight, line_at = np.empty(most if self.weights else 0, np.float32), np.empty(most, np.int64)
+        is_valued = self.weights or self.times
+        values, line_at = self._room(most if is_valued else 0), np.empty(most, np.int64)
         count, at, wrong = name_parser.parse_names(
             text,
             self.separators[number] if self._is_plain(number) else TAB,
-            self.weights,
+            is_valued,
             self.extra_columns,
             source,
             source_offset,
             target,
             target_offset,
-            weight,
+            values,
             line_at,
         )
         sources, targets = Names(source_offset[: count + 1], source), Names(target_offset[: count + 1], target)
@@ -278,7 +290,7 @@ class TextEdges:
         if wrong:
             reason = name_parser.REASONS.get(wrong) or REASONS[wrong] + _HINTS.get(wrong, "")
             raise bad_line(file, block.place(at), reason)
-        return NameChunk(sources, targets, weight[:count] if self.weights else None)
+        return NameChunk.valued(sources, targets, values[:count] if is_valued else None, times=self.times)
 
     def with_vertices(self, num_vertices: int) -> TextEdges:
         """The same edges, but with ids that must be below ``num_vertices``."""
@@ -315,6 +327,7 @@ FORMAT = Format(
     open_edges=TextEdges.open,
     options=(
         WEIGHTS,
+        TIMES,
         Option(
             "header", bool, "Whether the first line names the columns; by default, if it is recognized.", deniable=True
         ),

@@ -15,8 +15,9 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.arrays import ArrayRecord, default_chunk_rows
 from gnnloom.storage.matrix.csr import index_dtype
 
-#: Bytes of a weight.
+#: Bytes of a weight, and of a time.
 _WEIGHT_BYTES: Final = 4
+TIME_BYTES: Final = 8
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,11 @@ class GraphSizes:
     """The sizes of a graph.
 
     Attributes:
+        weighted: whether nonzeros have weights.
         block_rows, block_nnz: rows and nonzeros of each row block.
         stored_bytes: bytes on disk.
         raw_bytes: bytes of the same arrays in memory.
+        has_times: whether nonzeros have times.
     """
 
     num_vertices: int
@@ -37,6 +40,7 @@ class GraphSizes:
     block_nnz: tuple[int, ...]
     stored_bytes: int
     raw_bytes: int
+    has_times: bool = False
 
     @classmethod
     def of(cls, graph: Graph) -> GraphSizes:
@@ -50,25 +54,35 @@ class GraphSizes:
             tuple(graph.block_nnz),
             graph.artifact.stored_bytes(),
             sum(_raw_bytes(record) for record in graph.artifact.records.values()),
+            graph.has_times,
         )
 
     @classmethod
     def even(
-        cls, num_vertices: int, nnz: int, *, symmetric: bool, weighted: bool, num_blocks: int, stored_bytes: int
+        cls,
+        num_vertices: int,
+        nnz: int,
+        *,
+        symmetric: bool,
+        weighted: bool,
+        num_blocks: int,
+        stored_bytes: int,
+        has_times: bool = False,
     ) -> GraphSizes:
         """The sizes of a graph whose blocks are all alike."""
         entry = index_dtype(num_vertices).itemsize + (_WEIGHT_BYTES if weighted else 0)
+        entry += TIME_BYTES if has_times else 0
         # A pointer and a degree for every row.
         raw = nnz * entry + 16 * num_vertices
         rows, nonzeros = (_even(total, num_blocks) for total in (num_vertices, nnz))
-        return cls(num_vertices, nnz, symmetric, weighted, rows, nonzeros, stored_bytes, raw)
+        return cls(num_vertices, nnz, symmetric, weighted, rows, nonzeros, stored_bytes, raw, has_times)
 
-    def without_values(self) -> GraphSizes:
-        """The sizes of the same graph as a pattern."""
-        if not self.weighted:
+    def without_times(self) -> GraphSizes:
+        """The sizes of the same graph without the times of its edges."""
+        if not self.has_times:
             return self
-        raw_bytes = self.raw_bytes - _WEIGHT_BYTES * self.nnz
-        return replace(self, weighted=False, stored_bytes=min(self.stored_bytes, raw_bytes), raw_bytes=raw_bytes)
+        raw_bytes = self.raw_bytes - TIME_BYTES * self.nnz
+        return replace(self, has_times=False, stored_bytes=min(self.stored_bytes, raw_bytes), raw_bytes=raw_bytes)
 
     @property
     def num_blocks(self) -> int:
@@ -76,7 +90,7 @@ class GraphSizes:
 
     @property
     def entry_bytes(self) -> int:
-        """Bytes of a nonzero in memory: the column id and, if there is one, the weight."""
+        """Bytes of a nonzero in memory: the column id and, if there is one, the weight; times are read by few."""
         return int(index_dtype(self.num_vertices).itemsize) + (_WEIGHT_BYTES if self.weighted else 0)
 
 

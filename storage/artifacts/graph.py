@@ -48,6 +48,8 @@ class Graph:
         #: Whether the matrix equals its transpose (the input was made undirected).
         self.symmetric: bool = facts["symmetric"]
         self.weighted: bool = facts["weighted"]
+        #: Whether edges have times, which are no weights: everything but :meth:`times` reads the graph as without them.
+        self.has_times: bool = facts.get("has_times", False)
         #: (num_blocks + 1) first row of each block, then the number of vertices.
         self.block_rows: list[int] = facts["block_rows"]
         #: (num_blocks) nonzeros of each block.
@@ -99,6 +101,11 @@ class Graph:
         """Open the weights of one block; None if it has none."""
         name = f"{block_path(number)}/data"
         return self.artifact.array(name, counter) if name in self.artifact else None
+
+    def times(self, number: int) -> ArrayReader | None:
+        """Open the times of the nonzeros of one block; None if it has none."""
+        name = f"{block_path(number)}/time"
+        return self.artifact.array(name) if name in self.artifact else None
 
     def blocks(self) -> Iterator[CSR]:
         """Read the blocks in order, one in memory at a time."""
@@ -177,8 +184,10 @@ class BlockWriter:
         num_columns: int,
         data_dtype: np.dtype[Any] | None,
         codec: str = DEFAULT_CODEC,
+        *,
+        has_times: bool = False,
     ) -> None:
-        """Begin a block below ``root``, the folder of the graph artifact."""
+        """Begin a block below ``root``, the folder of the graph artifact; its values are weights or times."""
         self._root, self._prefix, self._num_columns, self._codec = root, block_path(number), num_columns, codec
         # Every level gets its group, so that any Zarr tool can walk to the arrays. The attributes of the block follow
         # in close, when its number of nonzeros is known.
@@ -187,14 +196,15 @@ class BlockWriter:
         self._indices = GrowingArray(root, f"{self._prefix}/indices", index_dtype(num_columns), ("nonzero",), codec)
         self._data: GrowingArray | None = None
         if data_dtype is not None:
-            self._data = GrowingArray(root, f"{self._prefix}/data", data_dtype, ("nonzero",), codec)
+            name = "time" if has_times else "data"
+            self._data = GrowingArray(root, f"{self._prefix}/{name}", data_dtype, ("nonzero",), codec)
 
     def append(self, indices: NDArray[Any], data: NDArray[Any] | None) -> None:
         """Add nonzeros.
 
         Args:
             indices: (count,) column ids, in :func:`gnnloom.storage.matrix.csr.index_dtype` of the number of columns.
-            data: (count,) their weights; ignored for a pattern.
+            data: (count,) their weights or times; ignored for a pattern.
         """
         self._indices.append(indices)
         if self._data is not None and data is not None:

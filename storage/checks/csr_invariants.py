@@ -14,7 +14,7 @@ from gnnloom.storage.matrix.fingerprint import scan_rows
 
 #: Python integers do not wrap; the mask makes their sums agree with those of uint64.
 _MASK = (1 << 64) - 1
-#: Weights are fingerprinted by their bits: the comparison is exact, and also distinguishes 0.0 from -0.0.
+#: Weights and times are fingerprinted by their bits: the comparison is exact, and also distinguishes 0.0 from -0.0.
 _BITS = {"float32": np.uint32, "float64": np.uint64}
 
 
@@ -32,7 +32,9 @@ class MatrixPrint:
         )
 
 
-def check_csr(artifact: Artifact, path: str, row_offset: int, width: int) -> tuple[NDArray[np.int64], MatrixPrint]:
+def check_csr(
+    artifact: Artifact, path: str, row_offset: int, width: int, values: str = "data"
+) -> tuple[NDArray[np.int64], MatrixPrint]:
     """Check one CSR matrix of an artifact: its row pointers, and that column ids are in range and ascend within a row.
 
     Holds the row pointers and one chunk of the entries in memory.
@@ -41,6 +43,7 @@ def check_csr(artifact: Artifact, path: str, row_offset: int, width: int) -> tup
         path: path of the matrix in the artifact.
         row_offset: index of its first row in the whole matrix.
         width: number of columns.
+        values: name of the array whose values count in the fingerprints, if there is one.
 
     Returns:
         The (num_rows + 1,) int64 row pointers, and the fingerprints.
@@ -51,13 +54,13 @@ def check_csr(artifact: Artifact, path: str, row_offset: int, width: int) -> tup
     # The row pointers are checked before the kernel uses them to index without bounds checks.
     indices = artifact.array(f"{path}/indices")
     indptr = read_offsets(artifact.array(f"{path}/indptr"), len(indices))
-    data = artifact.array(f"{path}/data") if f"{path}/data" in artifact else None
+    data = artifact.array(f"{path}/{values}") if f"{path}/{values}" in artifact else None
     found, previous = MatrixPrint(), -1
     for start in range(0, len(indices), indices.chunk_rows):
         stop = min(start + indices.chunk_rows, len(indices))
         columns = indices.read(start, stop)
-        values = data.read(start, stop).view(_BITS[data.dtype.name]) if data else np.empty(0, np.uint32)
-        forward, backward, previous, wrong = scan_rows(indptr, start, columns, values, row_offset, previous, width)
+        bits = data.read(start, stop).view(_BITS[data.dtype.name]) if data else np.empty(0, np.uint32)
+        forward, backward, previous, wrong = scan_rows(indptr, start, columns, bits, row_offset, previous, width)
         if wrong >= 0:
             row = int(np.searchsorted(indptr, wrong, side="right")) - 1 + row_offset
             raise CorruptError(

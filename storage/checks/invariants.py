@@ -49,7 +49,7 @@ def _input_graph(dataset: Dataset, artifact: Artifact) -> Graph | None:
 def _check_graph(dataset: Dataset, artifact: Artifact) -> None:
     del dataset
     graph = Graph(artifact)
-    found = _scan_graph(graph)
+    found = _scan_graph(graph, "time" if graph.has_times else "data")
     if graph.has_names:
         _check_names(graph)
     # Equal up to a probability of 2^-64, without holding the matrix or its transpose in memory.
@@ -89,7 +89,8 @@ def _scan_origin(dataset: Dataset, artifact: Artifact) -> MatrixPrint | None:
         return None
 
 
-def _scan_graph(graph: Graph) -> MatrixPrint:
+def _scan_graph(graph: Graph, values: str = "data") -> MatrixPrint:
+    # Times are those of the graph alone: its transpose, shards and graphs without held-out edges have none.
     where, rows = graph.artifact.path, graph.block_rows
     check_offsets(f"{where}: block_rows", np.asarray(rows, np.int64), graph.num_vertices)
     if len(rows) != graph.num_blocks + 1:
@@ -97,7 +98,7 @@ def _scan_graph(graph: Graph) -> MatrixPrint:
     found = MatrixPrint()
     for number, (start, stop) in enumerate(itertools.pairwise(rows)):
         path = block_path(number)
-        indptr, block = check_csr(graph.artifact, path, start, graph.num_vertices)
+        indptr, block = check_csr(graph.artifact, path, start, graph.num_vertices, values)
         if (len(indptr) - 1, block.nnz) != (stop - start, graph.block_nnz[number]):
             raise CorruptError(
                 f"{where}/{path}: {len(indptr) - 1} rows with {block.nnz} nonzeros, the manifest says"

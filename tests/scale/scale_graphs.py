@@ -55,7 +55,7 @@ class Described:
         """The edges as an ingest finds them, in NumPy arrays."""
         count = self.nnz // 2
         ranges = math.ceil(count / RANGE_EDGES)
-        return SortSizes.even(self.num_vertices, count, ranges, MEMORY, undirected=True, weighted=False)
+        return SortSizes.even(self.num_vertices, count, ranges, MEMORY, undirected=True)
 
     @property
     def source(self) -> ShardSource:

@@ -228,7 +228,7 @@ def test_links_open_few_files_and_move_the_edges_a_few_times(graph: Described, d
     sizes = graph.source.graph
     # Pools need numbers of pairs of vertices below 2^63.
     options = DrawOptions(disjoint=disjoint, negatives=int(sizes.num_vertices < 1 << 31))
-    phases = count(link_phases(sizes, options, MEMORY, {}))
+    phases = count(link_phases(sizes, options, MEMORY, {}, has_times=options.by_time))
     check_opens(phases)
     data = graph.matrix_bytes + 16 * num_edges(sizes)
     check_shares(phases, data, data / (2 << 20) + 64)
@@ -240,7 +240,7 @@ def test_links_open_few_files_and_move_the_edges_a_few_times(graph: Described, d
 @cases_of_memory
 @pytest.mark.parametrize("memory", [448 << 20, 1 << 30])
 def test_the_memory_of_links_is_the_budget(graph: Described, memory: int) -> None:
-    phases = count(link_phases(graph.source.graph, DrawOptions(disjoint=0.5), memory, {}))
+    phases = count(link_phases(graph.source.graph, DrawOptions(disjoint=0.5), memory, {}, has_times=False))
     assert BASE_MEMORY + max(phase.most_memory for phase in phases) <= memory
 
 

@@ -61,7 +61,7 @@ def edges(folder: Path) -> EdgeFiles:
 def planned_ingest(graph: Graph, edges: int, ranges: int, options: IngestOptions, name_bytes: float = 0) -> Counted:
     """What the phases of an ingest of evenly spread edges will do, by name."""
     undirected, compact = options.undirected, options.ids == "compact"
-    sizes = SortSizes.even(graph.num_vertices, edges, ranges, DEFAULT_MEMORY, undirected=undirected, weighted=False)
+    sizes = SortSizes.even(graph.num_vertices, edges, ranges, DEFAULT_MEMORY, undirected=undirected)
     phases = ingest_phases(sizes, options.sort, DEFAULT_MEMORY, compact=compact, name_bytes=name_bytes)
     return {phase.phase: phase for phase in count(phases)}
 

@@ -16,18 +16,20 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import cast_ids
 
 
-def write_block(root: Path, number: int, block: CSR) -> list[ArrayRecord]:
+def write_block(root: Path, number: int, block: CSR, *, has_times: bool = False) -> list[ArrayRecord]:
     """Write a row block that is in memory.
 
     Args:
         root: folder of the graph artifact.
         number: number of the block.
         block: its rows.
+        has_times: its values are times, rather than weights.
 
     Returns:
         The records of the block's arrays.
     """
-    writer = BlockWriter(root, number, block.num_columns, None if block.data is None else block.data.dtype)
+    dtype = None if block.data is None else block.data.dtype
+    writer = BlockWriter(root, number, block.num_columns, dtype, has_times=has_times)
     writer.append(cast_ids(block.indices, block.num_columns), block.data)
     return writer.close(block.row_offset, block.indptr)
 
@@ -48,11 +50,22 @@ def random_adjacency(num_vertices: int, nnz: int, seed: int, *, symmetric: bool,
 
 
 def store_graph(
-    dataset: Dataset, adjacency: Any, *, symmetric: bool, num_blocks: int = 3, weighted: bool = False
+    dataset: Dataset,
+    adjacency: Any,
+    *,
+    symmetric: bool,
+    num_blocks: int = 3,
+    weighted: bool = False,
+    has_times: bool = False,
 ) -> Graph:
-    """Write a graph artifact (and, if directed, its transpose) with the given number of row blocks."""
-    inputs = {"source": _fingerprint(adjacency)}
-    graph = _store(dataset, "graph", adjacency, inputs, symmetric=symmetric, num_blocks=num_blocks, weighted=weighted)
+    """Write a graph artifact (and, if directed, its transpose) with the given number of row blocks.
+
+    Args:
+        weighted, has_times: the values of the matrix are weights, or times; of neither, it is a pattern.
+    """
+    inputs = {"source": _fingerprint(adjacency)} | ({"values": "times"} if has_times else {})
+    values = {"weighted": weighted, "has_times": has_times}
+    graph = _store(dataset, "graph", adjacency, inputs, symmetric=symmetric, num_blocks=num_blocks, **values)
     if not symmetric:
         inputs = {"graph": graph.artifact.key}
         _store(
@@ -80,6 +93,7 @@ def _store(
     symmetric: bool,
     num_blocks: int,
     weighted: bool,
+    has_times: bool = False,
 ) -> Graph:
     n = adjacency.shape[0]
     adjacency.sort_indices()
@@ -90,10 +104,11 @@ def _store(
             rows_of_block = adjacency[start:stop]
             nnz.append(int(rows_of_block.nnz))
             with writer.task(f"block/{number:05d}") as output:
-                data = rows_of_block.data.astype(np.float32) if weighted else None
+                values = rows_of_block.data.astype(np.float64 if has_times else np.float32)
+                data = values if weighted or has_times else None
                 indptr, indices = rows_of_block.indptr.astype(np.int64), rows_of_block.indices.astype(np.int64)
                 block = CSR(start, indptr, indices, data, n)
-                for record in write_block(writer.path, number, block):
+                for record in write_block(writer.path, number, block, has_times=has_times):
                     output.add(record)
         with writer.task("degree/0") as output:
             output.add(write_array(writer.path, "degree", np.diff(adjacency.indptr).astype(np.int64), ("vertex",)))
@@ -101,6 +116,7 @@ def _store(
             "nnz": int(adjacency.nnz),
             "symmetric": symmetric,
             "weighted": weighted,
+            **({"has_times": True} if has_times else {}),
             "block_rows": rows,
             "block_nnz": nnz,
         }

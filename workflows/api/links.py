@@ -37,15 +37,15 @@ def draw_links(
 ) -> Links:
     """Hold edges out of a graph for validation and testing, and store the graph without them as another one.
 
-    Both directions of an undirected graph are one edge. Loops are never held out. With ``by="time"``, the values of the
-    edges are their times, and the latest ones are held out; the graph without them has no values.
+    Both directions of an undirected graph are one edge. Loops are never held out. With ``by="time"``, the latest edges
+    are held out, of a graph that was ingested with their times.
 
     Args:
         dataset: the dataset or its name.
         graph: key, to choose between several graphs; by default the only one that was made from files.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
-        options: as in ``gnnloom links NAME random --help``: ``by``, ``valid``, ``test``, ``disjoint``,
-            ``negatives``, ``seed``.
+        options: as in ``gnnloom links NAME random --help``: ``by``, ``times``, ``valid``, ``test``,
+            ``disjoint``, ``negatives``, ``seed``.
 
     Returns:
         The pairs; ``dataset.graph(result.message_graph)`` is the graph without those that are held out.
@@ -53,7 +53,7 @@ def draw_links(
     Raises:
         InputError: an option is unknown or out of range, a split gets no pair, or edges are chosen by their times, and
             have none or all the same.
-        NotFoundError: the dataset or its graph does not exist.
+        NotFoundError: the dataset or one of its graphs does not exist.
         BudgetError: the memory per worker is too small.
     """
     found = as_dataset(dataset, catalog)

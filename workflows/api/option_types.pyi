@@ -19,6 +19,7 @@ class IngestKeywords(ClusterKeywords, total=False):
     codec: str
     store: str
     weights: bool | None
+    times: bool | None
     header: bool | None
     extra_columns: bool | None
     columns: str | Sequence[str] | None
@@ -75,6 +76,7 @@ class SampleKeywords(ClusterKeywords, total=False):
 
 class DrawKeywords(ClusterKeywords, total=False):
     by: str
+    times: str | None
     valid: float
     test: float
     disjoint: float

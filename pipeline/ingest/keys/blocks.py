@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, OpenLane
+from gnnloom.pipeline.external_sort.spill import TIME_BYTES, value_dtype
 from gnnloom.pipeline.ingest.keys.key_types import KeyType
 
 #: Keys that are searched in memory, once halving has left no more.
@@ -91,31 +92,36 @@ class KeyFile:
 
         source    (num_edges,) int32      positions of the edges' ends among the keys
         target    (num_edges,) int32
-        weight    (num_edges,) float32    if weighted
+        value     (num_edges,)            float32 weights, or float64 times, or none
 
     Attributes:
         keys: the block of the keys.
         num_edges: number of edges, at least one.
-        weighted: whether the edges have weights.
+        value_bytes: bytes of the weight or time of an edge; 0 if there are none.
     """
 
     keys: KeyBlock
     num_edges: int
-    weighted: bool
+    value_bytes: int
 
     @property
     def stop(self) -> int:
         """Byte of the lane after the last one."""
-        return self.keys.stop + (12 if self.weighted else 8) * self.num_edges
+        return self.keys.stop + (8 + self.value_bytes) * self.num_edges
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the values of edges are their times, rather than their weights."""
+        return self.value_bytes == TIME_BYTES
 
     def to_json(self) -> list[Any]:
         """All but the lane, which the files of a task share."""
-        return [self.keys.start, list(self.keys.counts), self.num_edges, int(self.weighted)]
+        return [self.keys.start, list(self.keys.counts), self.num_edges, self.value_bytes]
 
     @classmethod
     def from_json(cls, content: Sequence[Any], lane: Lane, widths: tuple[int, ...]) -> KeyFile:
-        start, counts, num_edges, weighted = content
-        return cls(KeyBlock(lane, start, tuple(counts), widths), num_edges, bool(weighted))
+        start, counts, num_edges, value_bytes = content
+        return cls(KeyBlock(lane, start, tuple(counts), widths), num_edges, value_bytes)
 
     def read_ends(self, files: OpenFiles, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """(num_edges,) int32 positions of the sources and of the targets of edges ``start`` to ``stop``."""
@@ -124,13 +130,13 @@ class KeyFile:
             files.lane(self.keys.lane).read(self._edge_at(column, start), row)
         return ends[0], ends[1]
 
-    def read_weights(self, files: OpenFiles, start: int, stop: int) -> NDArray[np.float32] | None:
-        """(num_edges,) float32 weights of edges ``start`` to ``stop``; None if the file has none."""
-        if not self.weighted:
+    def read_values(self, files: OpenFiles, start: int, stop: int) -> NDArray[Any] | None:
+        """(num_edges,) float32 weights or float64 times of edges ``start`` to ``stop``; None if the file has none."""
+        if not self.value_bytes:
             return None
-        weights = np.empty(stop - start, np.float32)
-        files.lane(self.keys.lane).read(self._edge_at(2, start), weights)
-        return weights
+        values: NDArray[Any] = np.empty(stop - start, value_dtype(self.value_bytes))
+        files.lane(self.keys.lane).read(self._edge_at(2, 0) + self.value_bytes * start, values)
+        return values
 
     def _edge_at(self, column: int, edge: int) -> int:
         return self.keys.stop + 4 * (column * self.num_edges + edge)

@@ -22,7 +22,7 @@ from gnnloom.storage.errors import InputError
 #: off its intended size by about 1/sqrt(64 F) of all keys.
 SAMPLES = 64
 
-#: Bytes of memory of an edge: the positions of its ends, twice, and its weight.
+#: Bytes of memory of an edge: the positions of its ends, twice, and its weight or time.
 EDGE_MEMORY = 24
 
 
@@ -56,9 +56,9 @@ class CollectKeysTask(Task):
     lane: Lane
 
 
-def check_weights(weighted: Sequence[bool]) -> None:
+def check_values(value_bytes: Sequence[int]) -> None:
     """Raise InputError if only some of the edges have a weight."""
-    if len(set(weighted)) > 1:
+    if len(set(value_bytes)) > 1:
         raise InputError("some edges of the source have a weight and some have none")
 
 
@@ -100,7 +100,7 @@ def _filled(task: CollectKeysTask, keys: KeyType[Any]) -> Iterator[_GrowingFile]
             if growing.parts and growing.memory + memory > limit:
                 yield growing
                 growing = _GrowingFile()
-            growing.add(part, ends, chunk.weight, memory)
+            growing.add(part, ends, chunk.weight, chunk.time, memory)
     if growing.parts:
         yield growing
 
@@ -111,26 +111,34 @@ class _GrowingFile:
 
     parts: list[Any] = field(default_factory=list)
     ends: list[NDArray[np.int32]] = field(default_factory=list)
-    weights: list[NDArray[np.float32] | None] = field(default_factory=list)
+    values: list[NDArray[Any] | None] = field(default_factory=list)
     memory: int = 0
 
-    def add(self, part: Any, ends: NDArray[np.int32], weight: NDArray[np.float32] | None, memory: int) -> None:
+    def add(
+        self,
+        part: Any,
+        ends: NDArray[np.int32],
+        weight: NDArray[np.float32] | None,
+        time: NDArray[np.float64] | None,
+        memory: int,
+    ) -> None:
         self.parts.append(part)
         self.ends.append(ends)
-        # A copy, because the weights may be a view of a longer buffer, which would stay in memory.
-        self.weights.append(None if weight is None else np.array(weight, np.float32))
+        # A copy, because the values may be a view of a longer buffer, which would stay in memory.
+        given, dtype = (weight, np.float32) if time is None else (time, np.float64)
+        self.values.append(None if given is None else np.array(given, dtype))
         self.memory += memory
 
     def write(
         self, opened: LaneWriter, lane: Lane, start: int, arrays: Sequence[NDArray[Any]], positions: NDArray[np.int32]
     ) -> KeyFile:
         """Write the file, given the stored arrays of its distinct keys and the position of every key among them."""
-        weights = [weight for weight in self.weights if weight is not None]
-        check_weights([weight is not None for weight in self.weights])
+        values = [value for value in self.values if value is not None]
+        check_values([0 if value is None else value.itemsize for value in self.values])
         block = KeyBlock.write(opened, lane, start, arrays)
         first = np.cumsum([0, *map(len, self.parts)])
         ends = [positions[begin:][pair] for begin, pair in zip(first, self.ends, strict=False)]
         end = block.stop
-        for column in (*(pair[0] for pair in ends), *(pair[1] for pair in ends), *weights):
+        for column in (*(pair[0] for pair in ends), *(pair[1] for pair in ends), *values):
             end = opened.write(end, column)
-        return KeyFile(block, sum(pair.shape[1] for pair in ends), bool(weights))
+        return KeyFile(block, sum(pair.shape[1] for pair in ends), values[0].itemsize if values else 0)

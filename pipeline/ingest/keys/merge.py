@@ -20,7 +20,7 @@ import xxhash
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, writable
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile, OpenBlock
-from gnnloom.pipeline.ingest.keys.collect import check_weights
+from gnnloom.pipeline.ingest.keys.collect import check_values
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
@@ -85,7 +85,7 @@ class KeyRanges:
         files, keys = list(chain.from_iterable(uncut.files())), uncut.keys
         if not files:
             raise InputError("the source has no edges")
-        check_weights([file.weighted for file in files])
+        check_values([file.value_bytes for file in files])
         sizes = [file.keys.num_bytes for file in files]
         samples = sorted((sample for record in records for sample in record.facts["samples"]), key=keys.from_json)
         ranges = num_key_ranges(sum(sizes), len(sizes))

@@ -89,7 +89,7 @@ class KeySizes:
         keys = min(2 * edges.edges, files * edges.num_vertices)
         source = int(2 * edges.edges * (name_bytes + 1)) if name_bytes else 16 * edges.edges
         collected, table = int(keys * key_bytes), int(edges.num_vertices * key_bytes)
-        ends, ranges = (12 if edges.weighted else 8) * edges.edges, num_key_ranges(collected, files)
+        ends, ranges = (8 + edges.value_bytes) * edges.edges, num_key_ranges(collected, files)
         return cls(ids, tasks, source, files, keys, collected, ends, min(collected, table), ranges)
 
 
@@ -232,4 +232,5 @@ class NumberedEdges:
                 for start in range(0, file.num_edges, CHUNK_EDGES):
                     stop = min(start + CHUNK_EDGES, file.num_edges)
                     source, target = file.read_ends(opened, start, stop)
-                    yield EdgeChunk(numbers[source], numbers[target], file.read_weights(opened, start, stop))
+                    ends, values = (numbers[source], numbers[target]), file.read_values(opened, start, stop)
+                    yield EdgeChunk.valued(*ends, values, times=file.has_times)

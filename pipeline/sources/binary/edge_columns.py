@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.names import HINT
+from gnnloom.pipeline.sources.reading.numerals import INEXACT_TIME
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.storage.errors import InputError
 
@@ -103,6 +104,25 @@ def checked_weights(given: NDArray[Any], error: RowError) -> NDArray[np.float32]
     return weights
 
 
+def checked_times(given: NDArray[Any], error: RowError) -> NDArray[np.float64]:
+    """(num_edges,) numbers as times.
+
+    Raises:
+        InputError: one is NaN or infinite, or an integer that float64 does not have.
+    """
+    times = given.astype(np.float64)
+    if given.dtype.kind in "iu":
+        # Compared as integers: a comparison with floats would round them as well. 2^63 and 2^64 are beyond the types.
+        least_beyond = float(2 ** (8 * given.dtype.itemsize - (given.dtype.kind == "i")))
+        exact = (times < least_beyond) & (np.where(times < least_beyond, times, 0).astype(given.dtype) == given)
+    else:
+        exact = np.isfinite(times)
+    if not exact.all():
+        row = int(np.argmin(exact))
+        raise error(row, f"{INEXACT_TIME}, found {given[row]}")
+    return times
+
+
 @dataclass(frozen=True)
 class MajorColumn(IdColumn):
     """Rows of a CSR matrix, or columns of a CSC one, for each stored entry, computed from ``indptr``."""
@@ -154,17 +174,22 @@ class MajorColumn(IdColumn):
         return low
 
 
-def read_weights(array: StoredArray, start: int, stop: int) -> Iterator[NDArray[np.float32]]:
-    """Read the weights of edges ``start`` to ``stop``.
+def checked_values(given: NDArray[Any], error: RowError, *, times: bool) -> NDArray[Any]:
+    """(num_edges,) numbers as times or weights; raises as :func:`checked_times` and :func:`checked_weights` do."""
+    return checked_times(given, error) if times else checked_weights(given, error)
+
+
+def read_values(array: StoredArray, start: int, stop: int, *, times: bool) -> Iterator[NDArray[Any]]:
+    """Read the weights or times of edges ``start`` to ``stop``.
 
     Yields:
-        (CHUNK_EDGES,) float32; the last block may be shorter.
+        (CHUNK_EDGES,) float32 or float64; the last block may be shorter.
 
     Raises:
-        InputError: a weight is NaN or does not fit into float32.
+        InputError: a weight is NaN or does not fit into float32, or a time is not exact in float64.
     """
     for number, block in enumerate(array.read_flat(start, stop, CHUNK_EDGES)):
-        yield checked_weights(block, edge_error(array, start + number * CHUNK_EDGES))
+        yield checked_values(block, edge_error(array, start + number * CHUNK_EDGES), times=times)
 
 
 def rebatch(blocks: Iterable[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:

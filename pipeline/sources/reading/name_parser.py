@@ -18,9 +18,7 @@ from gnnloom.pipeline.sources.names import LONGEST_NAME, name_fault
 from gnnloom.pipeline.sources.reading.numerals import (
     EMPTY,
     EXTRA,
-    FLOAT32_LIMIT,
     HASH,
-    NOT_FINITE,
     ONE_ID,
     PERCENT,
     QUOTE,
@@ -32,6 +30,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     next_line,
     parse_cell,
     parse_number,
+    parse_value,
     skip_blanks,
 )
 from gnnloom.pipeline.sources.reading.parse import has_byte
@@ -122,18 +121,16 @@ def _parse_pair(
 
 
 @njit(cache=True, nogil=True)
-def _parse_rest(text: Any, at: int, separator: int, weighted: bool, extra: bool) -> tuple[float, int]:
-    """Parse what follows the two names; returns the weight and the fault (0: none)."""
+def _parse_rest(text: Any, at: int, separator: int, weighted: bool, extra: bool, exact: bool) -> tuple[float, int]:
+    """Parse what follows the two names; returns the value and the fault (0: none)."""
     weight = 1.0
     after = _next_field(text, at, separator)
     if weighted:
         if after == at or is_end(text, after):
             return weight, TOO_FEW
-        weight, at, wrong = parse_number(text, after)
+        weight, at, wrong = parse_value(text, after, exact)
         if wrong:
             return weight, wrong
-        if not abs(weight) < FLOAT32_LIMIT:
-            return weight, NOT_FINITE
         after = _next_field(text, at, separator)
     if is_end(text, after):
         return weight, 0
@@ -160,11 +157,11 @@ def parse_names(
     Args:
         text: (num_bytes,) uint8, whole lines.
         separator: comma, tab, or a space, which stands for runs of blanks.
-        weighted: whether the third field is the weight.
+        weighted: whether the third field is the weight or time.
         extra: whether to ignore further fields rather than refuse them.
         source, target: (num_bytes,) uint8, filled with the concatenated names.
         source_offset, target_offset: (max_edges + 1,) int64; element k + 1 is filled with the end of name k.
-        weight: (max_edges,) float32, filled if ``weighted``.
+        weight: (max_edges,) float32 weights or float64 times, filled if ``weighted``.
         line_at: (max_edges,) int64, filled with the positions of the lines.
 
     Returns:
@@ -184,7 +181,7 @@ def parse_names(
         at, source_stop, target_stop, wrong = _parse_pair(text, line, separator, source, first, target, second)
         if wrong:
             return count, line, wrong
-        value, wrong = _parse_rest(text, at, separator, weighted, extra)
+        value, wrong = _parse_rest(text, at, separator, weighted, extra, weight.itemsize == 8)
         if wrong:
             return count, line, wrong
         if weighted:

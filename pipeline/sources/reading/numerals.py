@@ -17,6 +17,10 @@ from numpy.typing import NDArray
 
 # Faults of a line; 0 means none.
 NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY, EMPTY = range(1, 12)
+INEXACT = 12
+
+#: What a time is expected to be, of text and of other files.
+INEXACT_TIME = "expected a time that float64 holds with all its digits; count larger units, or subtract the first time"
 
 REASONS = {
     NO_ID: "expected a vertex id (digits only)",
@@ -30,6 +34,7 @@ REASONS = {
     TOO_FEW: "found too few columns",
     TOO_MANY: "found too many columns",
     EMPTY: "expected a number, found an empty cell",
+    INEXACT: INEXACT_TIME,
 }
 
 TAB, FEED, RETURN, SPACE = 9, 10, 13, 32
@@ -227,17 +232,24 @@ def _two_product(a: float, b: float) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True)
 def _scale(mantissa: int, exponent: int) -> Any:
-    """``mantissa * 10^exponent`` for up to 18 digits, in double-double arithmetic (error below 2^-100)."""
+    """``mantissa * 10^exponent`` for up to 18 digits, rounded."""
     if mantissa == 0 or exponent < _MIN_EXPONENT:
         return 0.0
     if exponent > _MAX_EXPONENT:
         return np.inf
+    product, rest = _scaled(mantissa, exponent)
+    return product + rest
+
+
+@njit(cache=True, nogil=True)
+def _scaled(mantissa: int, exponent: int) -> tuple[float, float]:
+    """``mantissa * 10^exponent`` for up to 18 digits, as a sum of two doubles with an error below 2^-100."""
     # Below 10^18, the double nearest to the mantissa fits int64, so the difference is exact.
     high = np.float64(mantissa)
     low = np.float64(mantissa - np.int64(high))
     power, power_low = _POWER_HIGH[exponent - _MIN_EXPONENT], _POWER_LOW[exponent - _MIN_EXPONENT]
     product, error = _two_product(high, power)
-    return product + (error + (high * power_low + low * power))
+    return product, error + (high * power_low + low * power)
 
 
 @njit(cache=True, nogil=True)
@@ -277,6 +289,60 @@ def parse_number(text: Any, at: int) -> tuple[float, int, int]:
         more, at, wrong = _parse_exponent(text, at + 1)
         exponent += more
     return sign * _scale(mantissa, exponent), at, wrong
+
+
+@njit(cache=True, nogil=True)
+def parse_value(text: Any, at: int, exact: bool) -> tuple[float, int, int]:
+    """Parse the value of an edge; returns as :func:`parse_number`, with a fault if it is no finite float32.
+
+    Args:
+        exact: whether the value is a time. A double then has to have all its digits: rounded to as many, it is the same
+            decimal. So numbers with up to 15 digits, and doubles that were written with 17 or more, are times; numbers
+            with so many digits that another one would become the same double are not.
+    """
+    value, after, wrong = parse_number(text, at)
+    # Written so that NaN, for which every comparison is false, is refused as well.
+    if not wrong and not abs(value) < FLOAT32_LIMIT:
+        wrong = NOT_FINITE
+    if not wrong and exact and not _has_all_digits(text, at, abs(value)):
+        wrong = INEXACT
+    return value, after, wrong
+
+
+@njit(cache=True, nogil=True)
+def _has_all_digits(text: Any, at: int, value: float) -> Any:
+    """Whether the double that was parsed is the same decimal again, rounded to as many digits; ignores the sign."""
+    at += text[at] == MINUS or text[at] == PLUS
+    # The first digits that count, and as many after them.
+    first: Any = 0
+    second: Any = 0
+    exponent, kept, point = 0, 0, False
+    while ZERO <= text[at] <= ZERO + 9 or (text[at] == POINT and not point):
+        digit = np.int64(text[at]) - ZERO
+        if text[at] == POINT:
+            point = True
+        elif kept < SAFE_DIGITS:
+            first = first * 10 + digit
+            exponent -= point
+        elif kept < 2 * SAFE_DIGITS:
+            second = second * 10 + digit
+            exponent -= point
+        else:
+            exponent += not point
+        kept += bool(digit >= 0 and first != 0)
+        at += 1
+    if (np.int64(text[at]) | LOWER) == ord("e"):
+        exponent += _parse_exponent(text, at + 1)[0]
+    num_second = min(max(0, kept - SAFE_DIGITS), SAFE_DIGITS)
+    if first == 0:
+        return True
+    if exponent < _MIN_EXPONENT or exponent + num_second > _MAX_EXPONENT:
+        return False
+    unit = _POWER_HIGH[exponent - _MIN_EXPONENT]
+    high, low = _scaled(first, exponent + num_second)
+    # At most half a unit of the last digit, about: ties are rounded to either side. 2^-98 of a number is beyond the
+    # arithmetic.
+    return abs((high - value) + (low + second * unit)) <= max(0.500001 * unit, value * 2.0**-98)
 
 
 def word_numbers(words: Iterable[str]) -> NDArray[np.int64]:

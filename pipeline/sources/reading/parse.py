@@ -33,6 +33,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     parse_cell,
     parse_id,
     parse_number,
+    parse_value,
     skip_blanks,
     skip_separator,
     up_to_eight_digits,
@@ -43,18 +44,16 @@ _PLAIN_BYTES = 24
 
 
 @njit(cache=True, nogil=True)
-def _parse_weight(text: Any, at: int, extra: bool) -> tuple[float, int, int]:
-    """Parse what follows the two ids; returns the weight, a position in the rest of the line, and the fault."""
+def _parse_value(text: Any, at: int, extra: bool, exact: bool) -> tuple[float, int, int]:
+    """Parse what follows the two ids; returns the value, a position in the rest of the line, and the fault."""
     after = skip_separator(text, at)
     if after == at or is_end(text, after):
         return 1.0, at, TOO_FEW
-    weight, at, wrong = parse_number(text, after)
+    value, at, wrong = parse_value(text, after, exact)
     if wrong:
-        return weight, at, wrong
-    if not abs(weight) < FLOAT32_LIMIT:
-        return weight, at, NOT_FINITE
+        return value, at, wrong
     at, wrong = _skip_rest(text, at, extra, NO_NUMBER)
-    return weight, at, wrong
+    return value, at, wrong
 
 
 @njit(cache=True, nogil=True)
@@ -117,8 +116,8 @@ def parse_edges(text: Any, extra: bool, last_id: int, source: Any, target: Any, 
         extra: whether to ignore further columns rather than refuse them.
         last_id: highest valid id.
         source, target: (max_edges,) int64, filled with the ids; a line has at least 4 bytes.
-        weight: (max_edges,) float32, filled with the third column; None if there are no weights. The parser of numbers
-            is compiled only if it is needed.
+        weight: (max_edges,) float32 weights or float64 times, filled with the third column; None if there are none. The
+            parser of numbers is compiled only if it is needed.
 
     Returns:
         Number of edges; position of the line that stopped the parser; and its fault (0: everything is parsed).
@@ -145,7 +144,7 @@ def parse_edges(text: Any, extra: bool, last_id: int, source: Any, target: Any, 
         source[count] = first
         target[count] = second
         if weight is not None:
-            value, at, wrong = _parse_weight(text, at, extra)
+            value, at, wrong = _parse_value(text, at, extra, weight.itemsize == 8)
             weight[count] = value
         # Most lines end right after the second id.
         elif text[at] != FEED:

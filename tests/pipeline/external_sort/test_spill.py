@@ -87,13 +87,13 @@ def test_files_of_one_lane_are_described_and_read_as_they_were_written(tmp_path:
     """Three entries of 40 bits with weights, in two buckets, after a file with a single entry of 32 bits."""
     lane = Lane("one")
     (tmp_path / "one").touch()
-    first = SpillFile(0, 1, 12, 20, 1, weighted=False)
-    second = SpillFile(first.stop, 3, 20, 20, 2, weighted=True)
+    first = SpillFile(0, 1, 12, 20, 1, value_bytes=0)
+    second = SpillFile(first.stop, 3, 20, 20, 2, value_bytes=4)
     with writable(tmp_path, lane) as out:
         first.begin(out, np.array([0, 1]))
         out.write(first.low_at, np.array([7], np.uint32))
         second.begin(out, np.array([0, 1, 3]))
-        for place, array in ((second.low_at, np.uint32), (second.high_at, np.uint8), (second.weights_at, np.float32)):
+        for place, array in ((second.low_at, np.uint32), (second.high_at, np.uint8), (second.values_at, np.float32)):
             out.write(place, np.arange(3, dtype=array))
     with OpenFiles(tmp_path) as files:
         opened = files.lane(lane)
@@ -102,7 +102,7 @@ def test_files_of_one_lane_are_described_and_read_as_they_were_written(tmp_path:
         np.testing.assert_array_equal(second.offsets(opened, 1, 2), [1, 3])
         high, weights = np.empty(3, np.uint8), np.empty(3, np.float32)
         opened.read(second.high_at, high)
-        opened.read(second.weights_at, weights)
+        opened.read(second.values_at, weights)
         with pytest.raises(DamagedWorkError, match=f"bytes {second.stop} to {second.stop + 1}, of {second.stop}"):
             opened.read(second.stop, np.empty(1, np.uint8))
     np.testing.assert_array_equal(high, weights)

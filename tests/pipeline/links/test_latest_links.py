@@ -1,4 +1,4 @@
-"""Links that hold out the latest edges agree with a NumPy sort by time, and the graph without them has no values."""
+"""Links that hold out the latest edges agree with a NumPy sort by time, and the graph without them has no times."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ from support.small_stages import make_small
 from support.stopping import StoppingCluster, run_in_steps, workers_and_tasks
 
 _GOLDEN = 0x9E3779B97F4A7C15
-#: What times can be: many ties; both signs, two zeros and fractions; integers that float32 has.
+#: What times can be: many ties; both signs, two zeros and fractions; seconds and microseconds since 1970, and seconds
+#: with fractions, all of which float32 would round to fewer times.
 TIMES = {
     "years": lambda rng, count: rng.integers(2016, 2021, count),
     "signs": lambda rng, count: rng.choice([-2.5, -1.0, -0.0, 0.0, 1e-30, 3.25, -1e30], count),
-    "seconds": lambda rng, count: rng.integers(0, 1 << 24, count),
+    "seconds": lambda rng, count: 1_700_000_000 + rng.integers(0, count, count),
+    "microseconds": lambda rng, count: 1_700_000_000_000_000 + rng.integers(0, count, count),
+    "fractions": lambda rng, count: 1_700_000_000 + rng.integers(0, count, count) / 1000,
 }
 
 
-def store(
-    catalog: Catalog, times: str, *, symmetric: bool, dtype: type[np.floating[Any]] = np.float32, seed: int = 1
-) -> tuple[Dataset, Any]:
-    """A graph whose values are times; both directions of an edge have the same."""
+def store(catalog: Catalog, times: str, *, symmetric: bool, seed: int = 1) -> tuple[Dataset, Any]:
+    """A graph whose edges have times; both directions of an edge have the same."""
     pattern = random_adjacency(200, 900, seed, symmetric=symmetric)
     pairs = pairs_of(pattern, symmetric=symmetric)
-    # Zeros are values, too: matrices of values and of a pattern are kept apart.
-    time = TIMES[times](np.random.default_rng(seed), len(pairs)).astype(dtype)
+    # Zeros are times, too: matrices of times and of a pattern are kept apart.
+    time = TIMES[times](np.random.default_rng(seed), len(pairs)).astype(np.float64)
     by_pair = {(source, target): value for (source, target), value in zip(pairs.tolist(), time, strict=True)}
     rows = np.repeat(np.arange(200), np.diff(pattern.indptr))
     ends = zip(pattern.indices.tolist(), rows.tolist(), strict=True)
     found = [by_pair.get((min(pair), max(pair)) if symmetric else pair, 0) for pair in ends]
-    values = scipy.sparse.csr_array((np.array(found, dtype), pattern.indices, pattern.indptr), shape=pattern.shape)
+    values = scipy.sparse.csr_array((np.array(found, np.float64), pattern.indices, pattern.indptr), shape=pattern.shape)
     dataset = catalog.create("web")
-    store_graph(dataset, values, symmetric=symmetric, weighted=True, num_blocks=3)
+    store_graph(dataset, values, symmetric=symmetric, has_times=True, num_blocks=3)
     return dataset, (pairs, time)
 
 
@@ -109,15 +110,15 @@ def test_the_latest_edges_are_those_of_numpy(
         check_artifact(dataset, Artifact(info.path))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("times", ["years", "microseconds"])
 @pytest.mark.parametrize("bits", [4, 8])
 def test_thresholds_are_exact_whatever_the_rounds(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, bits: int, dtype: type[np.floating[Any]]
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, bits: int, times: str
 ) -> None:
     # In few bits a round, many rounds are needed, both within a time and before it.
     for name, value in (("ROUND_BITS", bits), ("_CELLS", 1 << bits)):
         monkeypatch.setattr(f"gnnloom.pipeline.links.thresholds.{name}", value)
-    dataset, (pairs, time) = store(catalog, "years", symmetric=False, dtype=dtype)
+    dataset, (pairs, time) = store(catalog, times, symmetric=False)
     links = draw(dataset, valid=0.1, test=0.3, disjoint=0.5, seed=bits)
     counts = {"test": 3 * len(pairs) // 10, "valid": len(pairs) // 10}
     counts["train"] = (len(pairs) - sum(counts.values())) // 2
@@ -126,29 +127,34 @@ def test_thresholds_are_exact_whatever_the_rounds(
         np.testing.assert_array_equal(links.pair(split), expected[split])
 
 
-def test_edges_without_values_or_of_one_time_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+def test_edges_without_times_or_of_one_time_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     adjacency = random_adjacency(50, 200, 1, symmetric=True)
     plain = Catalog(tmp_path / "plain").create("web")
     graph = store_graph(plain, adjacency, symmetric=True, num_blocks=2)
     for refused in (draw, lambda dataset: project_links(dataset, graph, DrawOptions(by="time"), 1, 1 << 30)):
-        with pytest.raises(InputError, match="the edges have no values; ingest them with their times"):
+        with pytest.raises(InputError, match="the edges have no times; ingest them with --times --merge max"):
             refused(plain)
+    weighted = Catalog(tmp_path / "weighted").create("web")
+    store_graph(weighted, adjacency, symmetric=True, weighted=True, num_blocks=2)
+    # Weights were rounded to float32, which would make different times equal.
+    with pytest.raises(InputError, match="the edges have no times"):
+        draw(weighted)
     equal = Catalog(tmp_path / "equal").create("web")
     # The loops have another value, and are no edges.
     same = adjacency.multiply(2006).tocsr()
     same.setdiag(1)
-    store_graph(equal, same, symmetric=True, weighted=True, num_blocks=2)
+    store_graph(equal, same, symmetric=True, has_times=True, num_blocks=2)
     number = len(pairs_of(adjacency, symmetric=True))
-    with pytest.raises(InputError, match=f"all {number:,} edges have the same value, so none is later than others"):
+    with pytest.raises(InputError, match=f"all {number:,} edges have the same time, so none is later than others"):
         draw(equal)
     wrong = Catalog(tmp_path / "wrong").create("web")
     data = same.data.copy()
     data[np.flatnonzero(data != 1)[7]] = np.nan
     undefined = scipy.sparse.csr_array((data, same.indices, same.indptr), shape=same.shape)
-    store_graph(wrong, undefined, symmetric=False, weighted=True, num_blocks=2)
-    with pytest.raises(InputError, match=r"block \d has an edge whose value is not a number, so not a time"):
+    store_graph(wrong, undefined, symmetric=False, has_times=True, num_blocks=2)
+    with pytest.raises(InputError, match=r"block \d has an edge whose time is not a number"):
         draw(wrong)
-    for dataset in (plain, equal, wrong):
+    for dataset in (plain, weighted, equal, wrong):
         assert dataset.artifacts("links") == []
         assert len(dataset.artifacts("graph")) == 1
 
@@ -173,7 +179,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
     found, ran = run_in_steps(lambda cluster: drawn_on(killed, cluster), tasks)
     assert found == expected
     assert len(ran) == len(set(ran))
-    # A graph that was removed is made again, without values.
+    # A graph that was removed is made again.
     shutil.rmtree(killed.path / "graph" / killed.links().message_graph)
     assert drawn_on(killed, InProcessCluster()) == expected
 
@@ -188,9 +194,9 @@ def test_the_planned_tasks_are_those_that_run(catalog: Catalog, times: str) -> N
     assert planned.key == links.artifact.key
     assert planned.message_graph == links.message_graph
     rounds = sum(function == "count_keys" for function, _ in cluster.ran) // graph.num_blocks
-    # Two rounds find a time, and up to two more the edges of it.
-    assert rounds == {"years": 3, "seconds": 2}[times]
-    assert planned.tasks == len(cluster.ran) + (4 - rounds) * graph.num_blocks
+    # Four rounds find a time, unless fewer leave one edge, and up to two more the edges of it.
+    assert rounds == {"years": 5, "seconds": 5}[times]
+    assert planned.tasks == len(cluster.ran) + (6 - rounds) * graph.num_blocks
     made = [dataset.graph(links.message_graph).artifact, links.artifact]
     stored = sum(int(np.prod(each.shape)) * np.dtype(each.dtype).itemsize for a in made for each in a.records.values())
     assert stored <= planned.output_bytes <= 1.2 * stored

@@ -123,7 +123,7 @@ def test_the_counted_bytes_are_those_on_disk_at_their_peak(
     listed = plan.LevelFiles.publish
     monkeypatch.setattr(plan.LevelFiles, "publish", publish)
     sort(catalog, "g", source, SortOptions())
-    sizes = SortSizes.even(num_vertices, num_edges, ranges, DEFAULT_MEMORY, undirected=False, weighted=False)
+    sizes = SortSizes.even(num_vertices, num_edges, ranges, DEFAULT_MEMORY, undirected=False)
     phases = sort_plan.SortPlan(sizes, SortOptions(), DEFAULT_MEMORY).phases()
     # Pass 1 runs alone, to measure, and its merges before the blocks are cut; each level is listed again later.
     written = list(on_disk.values())

@@ -141,7 +141,7 @@ def test_the_latest_edges_are_held_out_of_a_graph_with_times(root: Path, tmp_pat
     # An edge that occurs twice, in either direction, has its last time.
     lines = [f"{vertex},{vertex + 1},{2000 + vertex}" for vertex in range(40)] + ["3,2,2090", "30,31,1999"]
     (tmp_path / "calls.csv").write_text("\n".join(lines))
-    given = ("--weights", "--merge", "max", "--undirected", "--workers", "0")
+    given = ("--times", "--merge", "max", "--undirected", "--workers", "0")
     assert run(root, "ingest", "calls", str(tmp_path / "calls.csv"), *given).exit_code == 0
     words = ("links", "calls", "random", "--by", "time", "--valid", "0.1", "--test", "0.1")
     plan, made = answer(root, *words, "--plan"), answer(root, *words, "--workers", "0")
@@ -151,6 +151,6 @@ def test_the_latest_edges_are_held_out_of_a_graph_with_times(root: Path, tmp_pat
     assert links.pair("test").tolist() == [[2, 3], [37, 38], [38, 39], [39, 40]]
     assert links.pair("valid").tolist() == [[33, 34], [34, 35], [35, 36], [36, 37]]
     assert not Catalog(root)["calls"].graph(links.message_graph).weighted
-    with pytest.raises(InputError, match="by time, but the edges have no values"):
+    with pytest.raises(InputError, match="by time, but the edges have no times"):
         run(root, "links", "web", "random", "--by", "time", "--workers", "0")
     assert Catalog(root)["web"].artifacts("links") == []

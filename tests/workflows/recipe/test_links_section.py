@@ -132,10 +132,10 @@ def test_links_are_made_again_if_their_graph_is_gone(tmp_path: Path) -> None:
 def test_the_latest_edges_are_held_out(tmp_path: Path) -> None:
     source = tmp_path / "calls.csv"
     source.write_text("\n".join(f"{vertex},{vertex + 1},{vertex // 2}" for vertex in range(41)))
-    head = f'[dataset]\nname = "net"\nundirected = true\n[source]\nformat = "snap"\npath = "{source}"\n'
+    head = f'[dataset]\nname = "net"\nundirected = true\nmerge = "max"\n[source]\nformat = "snap"\npath = "{source}"\n'
     tail = '[links]\nby = "time"\nvalid = 0.2\ntest = 0.2\n[cluster]\nworkers = 0\n'
     tail = f'[vertices]\nformat = "random"\ndim = 4\nclasses = 2\n{tail}'
-    path, root = write(tmp_path, f"{head}weights = true\n{tail}"), tmp_path / "catalog"
+    path, root = write(tmp_path, f"{head}times = true\n{tail}"), tmp_path / "catalog"
     planned = plan(path, root)
     run(path, root, "--until", "links")
     dataset = Catalog(root)["net"]
@@ -143,7 +143,7 @@ def test_the_latest_edges_are_held_out(tmp_path: Path) -> None:
     assert dataset.links().pair("test").min() == 33
     assert not dataset.graph(dataset.links().message_graph).weighted
     assert planned["links"]["disk"] > 0
-    with pytest.raises(InputError, match="by time, but the edges have no values"):
+    with pytest.raises(InputError, match="by time, but the edges have no times"):
         plan(write(tmp_path, f"{head}extra_columns = true\n{tail}"), tmp_path / "other")
 
 

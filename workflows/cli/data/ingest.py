@@ -202,6 +202,7 @@ def graph_result(name: str, graph: Graph) -> dict[str, Any]:
         "vertices": graph.num_vertices,
         "symmetric": graph.symmetric,
         "weighted": graph.weighted,
+        **({"has_times": True} if graph.has_times else {}),
         "names": graph.has_names,
         **{name: artifact.facts[name] for name in counted},
         **{name: artifact.measured[name] for name in measured},

@@ -59,15 +59,15 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
     testing, the next ones for validation. Both directions of an undirected graph are one edge; loops stay. The pairs
     that these are compared with are drawn from all pairs that are no edges of the graph, each equally likely.
 
-    With --by time, the latest edges are for testing, and those before them for validation. Their times are the values
-    that `gnnloom ingest --weights` stored; the graph without held-out edges has no values.
+    With --by time, the latest edges are for testing, and those before them for validation. Their times are those that
+    `gnnloom ingest --times` stored, with the graph or, if its edges have weights, as another graph of the same edges.
 
     \b
     Example:
       gnnloom links web random --valid 0.05 --test 0.1 --seed 0
       gnnloom links web random --disjoint 0.3 --negatives 100
       gnnloom links web random --plan
-      gnnloom ingest calls calls.csv --weights --merge max
+      gnnloom ingest calls calls.csv --times --merge max
       gnnloom links calls random --by time --test 0.2
     """
     dataset = _dataset()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.external_sort.spill import TIME_BYTES, WEIGHT_BYTES
 from gnnloom.pipeline.ingest.preparation import preparation_phases
 from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
@@ -115,6 +116,7 @@ class StageInputs:
             found.entries + (found.vertices if dataset.self_loops == "add" else 0),
             symmetric=dataset.undirected,
             weighted=found.weighted,
+            has_times=found.has_times,
             num_blocks=found.blocks,
             stored_bytes=found.output_bytes,
         )
@@ -124,8 +126,9 @@ class StageInputs:
         """What the tasks of the ingest will do, if the edges are spread evenly."""
         found, options = self.ingest, self.recipe.dataset.options()
         memory, undirected = self.assignment.cluster.memory, options.undirected
+        value_bytes = WEIGHT_BYTES if found.weighted else TIME_BYTES if found.has_times else 0
         sizes = SortSizes.even(
-            found.vertices, found.edges, found.ranges, memory, undirected=undirected, weighted=found.weighted
+            found.vertices, found.edges, found.ranges, memory, undirected=undirected, value_bytes=value_bytes
         )
         compact, sort = options.ids != "keep", options.sort
         phases = ingest_phases(sizes, sort, memory, compact=compact, name_bytes=found.name_bytes)
@@ -133,8 +136,11 @@ class StageInputs:
 
     @cached_property
     def _link_plan(self) -> list[Phase]:
-        links = self.recipe.links
-        return [] if links is None else link_phases(self.ingested, links, self.assignment.cluster.memory, {})
+        links, memory = self.recipe.links, self.assignment.cluster.memory
+        if links is None:
+            return []
+        has_times = self.ingested.has_times or links.times is not None
+        return link_phases(self.ingested, links, memory, {}, has_times=has_times)
 
     @property
     def link_phases(self) -> list[PhaseCount]:
