@@ -248,6 +248,8 @@ def _sources(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "text": (text, {"weights": False}, {"undirected": True, "ids": "compact"}),
         "weighted": (weighted, {"weights": True}, {"undirected": True}),
         "directed-weighted": (weighted, {"weights": True}, {}),
+        "timed": (weighted, {"times": True}, {"merge": "max", "ids": "compact"}),
+        "timed-names": (weighted, {"times": True}, {"merge": "max", "ids": "names"}),
         "names": (names, {"weights": False}, {"undirected": True, "ids": "compact"}),
         "binary": (binary, {"weights": False}, {"ids": "compact"}),
     }
