@@ -10,14 +10,17 @@ import pytest
 import torch
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.links.given.given_projection import project_given
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.sources.format import bundled_vertices, open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import BudgetError, InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from support.ogb_folders import write_ogb_link_folder
+from support.stopping import StoppingCluster
 
 #: How files are written: tensors, NumPy arrays, and NumPy arrays by an old torch.
 FORMS = ("tensors", "arrays", "old")
@@ -36,6 +39,20 @@ def stored(root: Path, folder: Path, *, undirected: bool) -> Dataset:
     return dataset
 
 
+def planned_and_stored(dataset: Dataset, folder: Path) -> Links:
+    """Store the links of a folder, for which as many tasks run as are planned."""
+    graph, given, cluster = dataset.graph(), GivenLinks.of_ogb(str(folder), None), StoppingCluster()
+    planned = project_given(dataset, graph, given, 1, cluster.memory)
+    assert not planned.is_done
+    links = store_links(dataset, graph, given, cluster)
+    assert planned.tasks == len(cluster.ran)
+    assert (planned.key, planned.message_graph) == (links.artifact.key, links.message_graph)
+    assert planned.pairs == sum(links.num_pairs.values())
+    again = project_given(dataset, graph, given, 1, cluster.memory)
+    assert (again.is_done, again.tasks, again.output_bytes) == (True, 0, 0)
+    return links
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_pairs_and_pools_of_negatives(tmp_path: Path, form: str) -> None:
     rng = np.random.default_rng(1)
@@ -51,7 +68,7 @@ def test_pairs_and_pools_of_negatives(tmp_path: Path, form: str) -> None:
         save(form, folder / "split" / "time" / f"{split}.pt", content)
     dataset = stored(tmp_path, folder, undirected=True)
     graph = dataset.graph()
-    links = store_links(dataset, graph, GivenLinks.of_ogb(str(folder), None), InProcessCluster())
+    links = planned_and_stored(dataset, folder)
     assert links.message_graph == graph.artifact.key
     for split, content in given.items():
         np.testing.assert_array_equal(links.pair(split), np.sort(content["edge"], axis=1))
@@ -78,7 +95,7 @@ def test_negatives_of_each_pair(tmp_path: Path, form: str) -> None:
     for split, content in given.items():
         save(form, folder / "split" / "time" / f"{split}.pt", content)
     dataset = stored(tmp_path, folder, undirected=False)
-    links = store_links(dataset, dataset.graph(), GivenLinks.of_ogb(str(folder), None), InProcessCluster())
+    links = planned_and_stored(dataset, folder)
     for split, content in given.items():
         np.testing.assert_array_equal(
             links.pair(split), np.stack([content["source_node"], content["target_node"]], axis=1)

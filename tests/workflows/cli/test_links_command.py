@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
 import gnnloom
@@ -21,6 +22,7 @@ from gnnloom.workflows.cli.main import cli
 from support.commands import artifact_digests
 from support.graphs import random_adjacency, store_graph
 from support.links import pairs_of
+from support.ogb_folders import write_ogb_link_folder
 from support.stopping import StoppingCluster
 
 
@@ -135,6 +137,26 @@ def test_pairs_from_files_are_stored_and_found_again(root: Path, tmp_path: Path)
         gnnloom.read_links("web", catalog=root, tset="x")  # type: ignore[call-arg]
     with pytest.raises(InputError, match="test: no pairs; give a file of them with --test"):
         run(root, "links", "web", "file", "--valid", "x")
+
+
+def test_links_of_an_ogb_folder_are_planned_and_made(root: Path, tmp_path: Path) -> None:
+    folder = write_ogb_link_folder(tmp_path / "ogbl_x", "time")
+    edges = np.loadtxt(folder / "raw" / "edge.csv.gz", dtype=np.int64, delimiter=",")
+    pairs = {"train": edges, "valid": np.array([[1, 2], [3, 4]]), "test": np.array([[5, 6]])}
+    for split, edge in pairs.items():
+        content = {"edge": edge} | ({} if split == "train" else {"edge_neg": edge[:, ::-1].copy()})
+        torch.save(
+            {name: torch.from_numpy(array) for name, array in content.items()}, folder / f"split/time/{split}.pt"
+        )
+    given = ("--format", "ogb", "--undirected", "--workers", "0")
+    assert run(root, "ingest", "collab", str(folder), *given).exit_code == 0
+    words = ("links", "collab", "ogb", str(folder), "--split", "time")
+    plan = answer(root, *words, "--plan")
+    assert Catalog(root)["collab"].artifacts("links") == []
+    made = answer(root, *words, "--workers", "0")
+    assert (plan["is_done"], plan["key"], plan["message_graph"]) == (False, made["key"], made["message_graph"])
+    assert plan["pairs"] == made["train"] + made["valid"] + made["test"] == len(edges) + 3
+    assert answer(root, *words, "--plan")["is_done"]
 
 
 def test_the_latest_edges_are_held_out_of_a_graph_with_times(root: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.links.projection import project_hard, project_links
 from gnnloom.pipeline.sources.format import SPLIT_NAME
-from gnnloom.storage import Dataset
+from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.workflows.api.links import find_linked, find_pairs, store_drawn, store_given, store_hard
@@ -28,6 +28,8 @@ from gnnloom.workflows.cli.terminal.options import (
 )
 from gnnloom.workflows.cli.terminal.output import show
 from gnnloom.workflows.cli.terminal.progress import shown_progress
+
+_PLAN = "Only print what it would need: tasks, memory and disk space."
 
 
 @click.group("links")
@@ -49,7 +51,7 @@ def links_command(name: str) -> None:
 @links_command.command("random", cls=GroupedCommand)
 @object_option("options", DrawOptions)
 @key_option("graph")
-@flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
+@flag_option("plan", _PLAN)
 @cluster_options
 @json_option
 def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster: ClusterOptions, as_json: bool) -> None:
@@ -84,7 +86,7 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
 @links_command.command("file", cls=GroupedCommand)
 @object_option("options", FileOptions)
 @key_option("graph")
-@flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
+@flag_option("plan", _PLAN)
 @cluster_options
 @json_option
 def file_command(options: FileOptions, graph: str | None, plan: bool, cluster: ClusterOptions, as_json: bool) -> None:
@@ -102,23 +104,19 @@ def file_command(options: FileOptions, graph: str | None, plan: bool, cluster: C
       gnnloom links web file --valid valid.txt --test test.txt --plan
     """
     dataset = _dataset()
-    stored, given = find_linked(dataset, graph), GivenLinks.of(options)
-    if plan:
-        projection = project_given(dataset, stored, given, cluster.tasks_at_once, cluster.memory)
-        show(projection.to_json(), as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
-        return
-    with shown_progress():
-        links = store_given(dataset, stored, given, cluster)
-    show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
+    _plan_or_store(dataset, find_linked(dataset, graph), GivenLinks.of(options), cluster, plan, as_json)
 
 
 @links_command.command("ogb", cls=GroupedCommand)
 @click.argument("folder")
 @click_option(SPLIT_NAME)
 @key_option("graph")
+@flag_option("plan", _PLAN)
 @cluster_options
 @json_option
-def ogb_command(folder: str, split: str | None, graph: str | None, cluster: ClusterOptions, as_json: bool) -> None:
+def ogb_command(
+    folder: str, split: str | None, graph: str | None, plan: bool, cluster: ClusterOptions, as_json: bool
+) -> None:
     """Read the pairs and negatives of FOLDER, an OGB dataset for link prediction.
 
     Its graph is stored with `gnnloom ingest NAME FOLDER --format ogb`. That has the edges to train on; none is held
@@ -128,17 +126,16 @@ def ogb_command(folder: str, split: str | None, graph: str | None, cluster: Clus
     Example:
       gnnloom ingest collab dataset/ogbl_collab --format ogb --undirected
       gnnloom links collab ogb dataset/ogbl_collab
+      gnnloom links collab ogb dataset/ogbl_collab --plan
     """
     dataset = _dataset()
-    with shown_progress():
-        links = store_given(dataset, find_linked(dataset, graph), GivenLinks.of_ogb(folder, split), cluster)
-    show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
+    _plan_or_store(dataset, find_linked(dataset, graph), GivenLinks.of_ogb(folder, split), cluster, plan, as_json)
 
 
 @links_command.command("hard", cls=GroupedCommand)
 @object_option("options", HardOptions)
 @key_option("links")
-@flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
+@flag_option("plan", _PLAN)
 @cluster_options
 @json_option
 def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: ClusterOptions, as_json: bool) -> None:
@@ -163,6 +160,19 @@ def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: C
     with shown_progress():
         found = store_hard(dataset, pairs, options, cluster)
     show(links_result(dataset, found), as_json=as_json, title=f"links of {dataset.name}")
+
+
+def _plan_or_store(
+    dataset: Dataset, graph: Graph, given: GivenLinks, cluster: ClusterOptions, plan: bool, as_json: bool
+) -> None:
+    """Show what links from files would need, or store and show them."""
+    if plan:
+        projection = project_given(dataset, graph, given, cluster.tasks_at_once, cluster.memory)
+        show(projection.to_json(), as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
+        return
+    with shown_progress():
+        links = store_given(dataset, graph, given, cluster)
+    show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
 
 
 def _dataset() -> Dataset:
