@@ -25,7 +25,7 @@ def run(
     catalog: CatalogLike = None,
     performance_report: Path | str | None = None,
     restart: bool = False,
-) -> Run:
+) -> Run | None:
     """Run a recipe from raw data to predictions; stages that are done are skipped.
 
     Inside an MPI job the call is collective: its ranks are a Dask cluster first, and then they train.
@@ -42,7 +42,8 @@ def run(
         restart: start the training over instead of continuing it; the stages before it are kept.
 
     Returns:
-        The run, which does not exist yet if ``until`` comes before the training.
+        The run, which does not exist yet if ``until`` comes before the training. None for a recipe without a section
+        ``[train]``, which trains nothing.
 
     Raises:
         InputError, NotFoundError: the recipe, or a source that it names, cannot be used.
@@ -58,7 +59,8 @@ def run(
     )
     with ranks_of_job("gnnloom run", trains=True, is_rank=where == "mpi") as ranks:
         assignment = run_recipe(request, ranks, Display())
-    return Run(Dataset(assignment.recipe.dataset_path), assignment.workload.config.run_name)
+    planned = assignment.workload.planned
+    return None if planned is None else Run(Dataset(assignment.recipe.dataset_path), planned.run_name)
 
 
 def _texts(settings: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:

@@ -129,6 +129,23 @@ def test_links_are_made_again_if_their_graph_is_gone(tmp_path: Path) -> None:
     assert Artifact(dataset.path / "graph" / links.message_graph).digest == before
 
 
+def test_a_recipe_that_trains_nothing_gives_no_run(tmp_path: Path) -> None:
+    path, root = write(tmp_path), tmp_path / "catalog"
+    assert gnnloom.run(path, catalog=root) is None
+    dataset = Catalog(root)["net"]
+    assert dataset.row_shards(2).artifact.inputs["graph"] == dataset.links().message_graph
+    assert gnnloom.run(path, catalog=root) is None
+    assert dataset.runs() == []
+
+
+def test_an_empty_section_makes_the_links_of_the_command(tmp_path: Path) -> None:
+    head, _, tail = RECIPE.partition("[links]")
+    path, root = write(tmp_path, f"{head}[links]\n{tail[tail.index('[partition]') :]}"), tmp_path / "catalog"
+    assert gnnloom.run(path, catalog=root, until="links") is None
+    of_recipe = Catalog(root)["net"].links().artifact.key
+    assert gnnloom.draw_links("net", catalog=root, workers=0).artifact.key == of_recipe
+
+
 def test_the_latest_edges_are_held_out(tmp_path: Path) -> None:
     source = tmp_path / "calls.csv"
     source.write_text("\n".join(f"{vertex},{vertex + 1},{vertex // 2}" for vertex in range(41)))

@@ -75,6 +75,7 @@ def test_one_file_goes_from_raw_data_to_a_training_on_propagated_rows(
     before = planned(path, root)
     assert not root.exists()
     stored = run(path, catalog=root)
+    assert stored is not None
     dataset = Catalog(root)["net"]
     found = dataset.propagated()
     assert found.artifact.key == workload.all_keys["propagated"]
@@ -92,6 +93,7 @@ def test_one_file_goes_from_raw_data_to_a_training_on_propagated_rows(
     assert "in 1 pass, adjacency in memory" in stage["note"]
     # Other steps are other values, and another run; shards stay.
     other = run(path, catalog=root, settings={"propagate.steps": 3})
+    assert other is not None
     assert other.name != stored.name
     assert len(dataset.artifacts("propagated")) == 2
     assert len(dataset.artifacts("shards")) == 1

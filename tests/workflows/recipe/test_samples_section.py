@@ -51,12 +51,14 @@ def test_the_stage_makes_what_the_training_reads(tmp_path: Path, monkeypatch: py
     names = [stage.name for stage in workload.stages]
     assert names.index("shards") < names.index("samples") < names.index("train")
     stored = run(path, catalog=root)
+    assert stored is not None
     dataset = Catalog(root)["net"]
     samples = dataset.samples()
     assert samples.artifact.key == workload.all_keys["samples"]
     assert (samples.num_epochs, samples.fanouts, samples.batch_size) == (2, (4, 3), 16)
     assert stored.config()["samples"] == samples.artifact.key
     drawn = run(path, catalog=root, settings={"samples.epochs": 0})
+    assert drawn is not None
     assert drawn.name != stored.name
     # The third epoch reads the first one again.
     assert stored.result()["loss"][:2] == drawn.result()["loss"][:2]
