@@ -1,6 +1,6 @@
 """What it costs that steps exclude the edges that they predict: epochs with and without, in turn, in one job.
 
-    python tests/benchmarks/bench_exclusion.py [--scale small|full] [--models gcn,sage,gin,gat] [--ranks 1,2]
+    python tests/benchmarks/bench_exclusion.py [--scale tiny|small|full] [--models gcn,sage,gin,gat] [--ranks 1,2]
                                                [--rounds N] [--catalog FOLDER]
 
 Two layers of 128 columns on R-MAT (Graph500's parameters), p2p, float32, one thread for each rank. A tenth of the edges
@@ -19,7 +19,7 @@ from launching import ranks_of
 
 from gnnloom.trainer.config.train_config import TrainConfig
 
-SCALES = {"small": 11, "full": 17}
+SCALES = {"tiny": 8, "small": 11, "full": 17}
 WIDTH = 128
 GOAL = 1.15
 
