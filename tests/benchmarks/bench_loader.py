@@ -1,21 +1,21 @@
 """gnnloom.loader against PyG's NeighborLoader, on an undirected R-MAT graph with 128 features of every vertex.
 
-    python tests/benchmarks/bench_loader.py [--scale small|full] [--folder FOLDER] [--no-disk]
+    python tests/benchmarks/bench_loader.py [--scale small|full] [--folder FOLDER] [--parts speed,memory,disk]
 
 Batches of 1024 seeds with fan-outs 15, 10, 5 and their features; epochs of training the same GraphSAGE of PyG; peak
-memory; and gnnloom with graph and features on disk, in a control group of Linux whose limit is a quarter of them
-(at least 512 MiB), pages of files included, against PyG with everything in memory. Every side is a process of its own,
-with both its best number of workers among some. Prints tables, then lines ``RESULT name value unit``.
+memory; and gnnloom with graph and features on disk, in a control group of Linux whose limit is a quarter of the
+features (at least 512 MiB), pages of files included, against PyG with everything in memory. Every side is a process of
+its own, with both its best number of workers among some. Prints tables, then lines ``RESULT name value unit``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from allocator import KEPT
 from commands import gnnloom
+from control_group import Group, memory_group
 from launching import HERE, last_line
 from loader_side import BATCH, FANOUTS, Side
 from processes import watch
@@ -35,9 +36,8 @@ from gnnloom.storage import Catalog
 SCALES = {"small": (13, 13, 2, 2, (0, 1)), "full": (20, 22, 40, 3, (0, 1, 2))}
 FEATURES = 128
 _CORES = len(os.sched_getaffinity(0))
-_GROUPS = Path("/sys/fs/cgroup")
-#: Files of a control group's limit and highest usage, version 1 and version 2 of the interface.
-_LIMITS, _PEAKS = ("memory.limit_in_bytes", "memory.max"), ("memory.max_usage_in_bytes", "memory.peak")
+#: What can be measured alone.
+PARTS = ("speed", "memory", "disk")
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", choices=SCALES, default=os.environ.get("SCALE", "full"))
     parser.add_argument("--folder", type=Path, help="folder for temporary files [default: the system's]")
-    parser.add_argument("--no-disk", action="store_true", help="leave out the graph whose features exceed the memory")
+    parser.add_argument("--parts", default=",".join(PARTS), help="what to measure [default: %(default)s]")
     options = parser.parse_args()
     in_memory, on_disk, steps, epochs, workers = SCALES[options.scale]
     scale, missing = _Scale(steps, epochs, workers), why_no_pyg()
     if missing:
         print(f"PyG's loader is left out: {missing}")
     sides = ["gnnloom", *([] if missing else ["pyg"])]
-    with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-loader-") as folder:
-        _prepare(folder, in_memory, steps, with_peer=not missing)
-        _report_speed(folder, sides, scale)
-        _report_memory(folder, sides, scale)
-    if not options.no_disk:
+    parts = options.parts.split(",")
+    if not set(parts) <= set(PARTS):
+        parser.error(f"--parts {options.parts}: expected some of {','.join(PARTS)}")
+    if parts != ["disk"]:
+        with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-loader-") as folder:
+            _prepare(folder, in_memory, steps, with_peer=not missing)
+            if "speed" in parts:
+                _report_speed(folder, sides, scale)
+            if "memory" in parts:
+                _report_memory(folder, sides, scale)
+    if "disk" in parts:
         with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-loader-") as folder:
             _report_disk(folder, on_disk, sides, scale)
 
@@ -144,51 +150,36 @@ def _report_disk(folder: str, rmat: int, sides: Sequence[str], scale: _Scale) ->
     limit = max(512 << 20, (1 << rmat) * FEATURES * 4 // 4)
     fanouts = ",".join(map(str, FANOUTS))
     drawn = ("--fanout", fanouts, "--batch-size", str(BATCH), "--epochs", str(scale.epochs), "--draw-once")
-    samples = gnnloom(folder, "sample", "web", *drawn)
+    samples = gnnloom(folder, "sample", "web", *drawn)["key"]
     # Makes the copies that are mapped, outside of the group.
     last_line(_command(replace(_side(folder, "gnnloom", 0, scale), epochs=3, steps=1)), _environment())
-    with _control_group(limit) as group:
+    with memory_group(f"bench-loader-{os.getpid()}", limit) as group:
         if group is None:
-            print(f"a limit of memory is left out: {_GROUPS} has no control groups that this user can make")
+            print("a limit of memory is left out: this user cannot make a control group")
             return
-        print(f"limit of gnnloom: {limit >> 20} MiB, pages of files included\n{'':28}{'batches/s':>12}{'peak MB':>12}")
-        best: dict[str, float] = {}
-        for how, key in (("drawn", None), ("packed", samples["key"])):
-            _evict(Path(folder))
-            # Every batch that is ready takes memory from the pages of files.
-            side = _side(folder, "gnnloom", 1, scale, samples=key, pool=1)
-            inside = ["sh", "-c", f'echo $$ > "{group}/cgroup.procs" && exec "$@"', "sh", *_command(side)]
-            rate = scale.steps / last_line(inside, _environment())["wall"]
-            best["gnnloom"] = max(rate, best.get("gnnloom", 0))
-            peak = int(next(path for path in map(group.joinpath, _PEAKS) if path.exists()).read_text())
-            print(f"{f'gnnloom, {how}':28}{rate:12.2f}{peak / 1e6:12.0f}")
-            print(f"RESULT loader_disk_gnnloom_{how} {rate:.4g} batches/s")
-    if "pyg" in sides:
-        rates = [
-            scale.steps / last_line(_command(_side(folder, "pyg", workers, scale)), _environment() | KEPT)["wall"]
-            for workers in scale.workers
-        ]
-        best["pyg"] = max(rates)
-    _print_best("loader_disk", best)
+        for trains, what in ((False, "batches"), (True, "training")):
+            print(f"\n{what}, gnnloom in {limit >> 20} MiB, pages of files included")
+            print(f"{'':28}{'batches/s':>12}{'peak MB':>12}")
+            best: dict[str, float] = {}
+            for how, key in (("drawn", None), ("packed", samples)):
+                # Every batch that is ready takes memory from the pages of files.
+                rate = _limited(group, _side(folder, "gnnloom", 1, scale, trains=trains, samples=key, pool=1), scale)
+                best["gnnloom"] = max(rate, best.get("gnnloom", 0))
+                print(f"{f'gnnloom, {how}':28}{rate:12.2f}{group.peak / 1e6:12.0f}")
+                print(f"RESULT loader_disk_{what}_gnnloom_{how} {rate:.4g} batches/s")
+            if "pyg" in sides:
+                peers = [_side(folder, "pyg", workers, scale, trains=trains) for workers in scale.workers]
+                found = [last_line(_command(side), _environment() | KEPT)["wall"] for side in peers]
+                best["pyg"] = scale.steps / min(found)
+            _print_best(f"loader_disk_{what}", best)
 
 
-@contextmanager
-def _control_group(limit: int) -> Iterator[Path | None]:
-    """A control group with a limit of memory; None where it cannot be made."""
-    parent = next((path for path in (_GROUPS / "memory", _GROUPS) if path.is_dir()), _GROUPS)
-    group = parent / f"bench-loader-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError:
-        yield None
-        return
-    try:
-        limits = [path for path in map(group.joinpath, _LIMITS) if path.exists()]
-        if limits:
-            limits[0].write_text(str(limit))
-        yield group if limits else None
-    finally:
-        group.rmdir()
+def _limited(group: Group, side: Side, scale: _Scale) -> float:
+    """Batches per second of a process in the group, which finds no page of the folder in memory."""
+    _evict(Path(side.catalog))
+    group.forget_peak()
+    found = watch(_command(side), _environment(), enter=group.enter)
+    return scale.steps / float(json.loads(found.output.splitlines()[-1])["wall"])
 
 
 def _evict(folder: Path) -> None:
