@@ -43,6 +43,11 @@ def few_of(*values: Iterable[Hashable], together: int) -> list[ParameterSet]:
     return [pytest.param(*case, marks=() if case in few else pytest.mark.long) for case in cases]
 
 
+def every_example() -> bool:
+    """Whether the properties draw all their examples, as in `make test-long`."""
+    return "EVERY_EXAMPLE" in os.environ
+
+
 def examples(number: int) -> int:
     """How many examples of a property are drawn: all of them if ``EVERY_EXAMPLE`` is set, else half of them."""
-    return number if "EVERY_EXAMPLE" in os.environ else -(-number // 2)
+    return number if every_example() else -(-number // 2)

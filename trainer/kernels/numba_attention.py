@@ -156,7 +156,8 @@ def numba_heads(given: HeadsPass, threads: Threads) -> None:
 
 
 # The kernels are compiled without fastmath: it would reorder sums and assume that no number is infinite, and a row's
-# maximum starts at minus infinity. The cache on disk saves the ranks from compiling at every start.
+# maximum starts at minus infinity. The cache on disk saves the ranks from compiling at every start. Rows are copied in
+# loops: assignments of arrays take numba almost as long to compile as all the rest.
 @njit(cache=True, nogil=True)
 def _leaky(value: Any, score: Any, slope: Any) -> Any:
     """``value`` times the derivative of the LeakyReLU at ``score``; the LeakyReLU itself if both are the score."""
@@ -183,8 +184,10 @@ def _carry(whole: Dense, sums: Dense) -> None:
 def _settle(whole: Dense, sums: Dense) -> None:
     """Add the sums of the last segment, round, and clear the sums of the whole."""
     _carry(whole, sums)
-    sums[:] = whole
-    whole[:] = 0
+    for head in range(sums.shape[0]):
+        for each in range(sums.shape[1]):
+            sums[head, each] = whole[head, each]
+            whole[head, each] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -252,7 +255,8 @@ def _accumulate(
         if is_long:
             _settle(whole_sums, sums)
             _settle(whole_weights, weights)
-        total[row] = weights[:, 0]
+        for head in range(heads):
+            total[row, head] = weights[head, 0]
         _finish(sums, total[row], weighted, output, row)
 
 
@@ -304,14 +308,16 @@ def _column_gradients(
         if is_long:
             _settle(whole_sums, sums)
             _settle(whole_scores, scores)
-        of_source[column] = scores[:, 0]
         for head in range(heads):
+            of_source[column, head] = scores[head, 0]
             for each in range(dim):
                 of_values[column, head, each] = narrowed(sums[head, each], of_values[column, head, each])
         if column + 1 == stop or (column + 1 - start) % hubs.columns == 0:
             for hub in range(len(hubs.rows)):
-                hubs.sums[hub] += of_target[hubs.rows[hub]]
-                of_target[hubs.rows[hub]] = 0
+                row = hubs.rows[hub]
+                for head in range(heads):
+                    hubs.sums[hub, head] += of_target[row, head]
+                    of_target[row, head] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -371,7 +377,8 @@ def _accumulate_dynamic(
         if is_long:
             _settle(whole_sums, sums)
             _settle(whole_weights, weights)
-        total[row] = weights[:, 0]
+        for head in range(heads):
+            total[row, head] = weights[head, 0]
         _finish(sums, total[row], weighted, output, row)
 
 

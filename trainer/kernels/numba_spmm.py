@@ -64,7 +64,7 @@ class NumbaSparseProduct(RowsProduct):
 
 # Offsets are int64, since a rank may hold more than 2^31 nonzeros; column ids are int32 where they fit, which halves
 # the traffic of reading them. Columns of the inner loops are independent, so they vectorize without fastmath, and the
-# order of each sum is fixed.
+# order of each sum is fixed. Rows are copied and added in loops: numba takes seconds to compile assignments of arrays.
 @njit(cache=True, nogil=True)
 def _multiply_pattern(
     begin: NDArray[np.int64],
@@ -90,8 +90,10 @@ def _multiply_pattern(
             whole[:] = 0
             for position in range(first, last, _SEGMENT):
                 _sum_pattern(position, min(position + _SEGMENT, last), indices, dense, total)
-                whole += total
-            total[:] = whole
+                for column in range(dim):
+                    whole[column] += total[column]
+            for column in range(dim):
+                total[column] = whole[column]
         _store_row(total, row_scale, out, accumulate, target[listed] if len(target) else listed)
 
 
@@ -140,8 +142,10 @@ def _multiply_weighted(
             whole[:] = 0
             for position in range(first, last, _SEGMENT):
                 _sum_weighted(position, min(position + _SEGMENT, last), indices, data, dense, total)
-                whole += total
-            total[:] = whole
+                for column in range(dim):
+                    whole[column] += total[column]
+            for column in range(dim):
+                total[column] = whole[column]
         _store_row(total, row_scale, out, accumulate, target[listed] if len(target) else listed)
 
 
@@ -166,9 +170,6 @@ def _sum_weighted(position: int, last: int, indices: NDArray[Any], data: Dense, 
 def _store_row(total: Dense, row_scale: Dense, out: Dense, accumulate: bool, row: int) -> None:
     """Scale a finished row, and write it or add it: the output is touched once per row."""
     # Scaling the sum takes one product per column; scaling in the loop above would take one per nonzero and column.
-    if len(row_scale):
-        total *= row_scale[row]
-    if accumulate:
-        out[row] += total
-    else:
-        out[row] = total
+    for column in range(len(total)):
+        value = total[column] * row_scale[row] if len(row_scale) else total[column]
+        out[row, column] = out[row, column] + value if accumulate else value

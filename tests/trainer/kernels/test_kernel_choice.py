@@ -55,7 +55,9 @@ def test_the_library_is_built_where_there_is_a_compiler() -> None:
 @given(case=cases(), threads=st.integers(1, 3))
 def test_numba_and_every_instruction_set_give_the_same_bits(case: Case, threads: int) -> None:
     found = []
-    for product in _products(listed_rows(case.matrix), threads, case.dtype):
+    products = _products(listed_rows(case.matrix), threads, case.dtype)
+    products[0] = NumbaSparseProduct(listed_rows(case.matrix_for_numba), Threads(threads), case.dtype)
+    for product in products:
         out = case.before()
         chosen = product if case.rows is None else product.restricted(case.rows)
         chosen.multiply(
