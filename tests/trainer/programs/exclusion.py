@@ -30,6 +30,7 @@ from gnnloom.trainer.operators.operator import LayerPlan
 from gnnloom.trainer.place.place import Place
 from support.gradients import backward
 from support.target_pairs import ListedPairs, Numbers
+from support.waiting import sleep_between_looks
 
 
 def gathered(comm: Communicator, block: torch.Tensor, layout: Layout, shape: tuple[int, int]) -> Any:
@@ -107,8 +108,7 @@ def run(comm: Communicator, case: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(given: str, result: str) -> None:
-    # There are more ranks than cores, and those that spin keep the others from running.
-    patch("gnnloom.trainer.comm.mpi._SPIN_SECONDS", 0.0).start()
+    sleep_between_looks()
     # Several rounds of reading.
     patch("gnnloom.trainer.data.target_edges._PAIRS_READ", 7).start()
     world = MpiCommunicator(MPI.COMM_WORLD)

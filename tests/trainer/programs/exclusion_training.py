@@ -19,6 +19,7 @@ from gnnloom.trainer.operators.exclusion import ExcludingOperator
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.session import Session
 from support.target_pairs import ListedPairs, Numbers
+from support.waiting import sleep_between_looks
 
 take_inputs = Session.take_inputs
 
@@ -39,7 +40,7 @@ def run(comm: Communicator, job: dict[str, Any]) -> Any:
 
 def main(given: str, result: str) -> None:
     patch("gnnloom.trainer.training.start.rehearse", lambda *_: None).start()
-    patch("gnnloom.trainer.comm.mpi._SPIN_SECONDS", 0.0).start()
+    sleep_between_looks()
     world = MpiCommunicator(MPI.COMM_WORLD)
     jobs = json.loads(Path(given).read_text())
     sizes = sorted({job["config"]["ranks"] for job in jobs})

@@ -13,6 +13,7 @@ from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
+from support.waiting import sleep_between_looks
 
 
 def shift_sums() -> None:
@@ -31,6 +32,7 @@ def shift_sums() -> None:
 
 def main(given: str, result: str) -> None:
     shift_sums()
+    sleep_between_looks()
     world, found = MpiCommunicator(MPI.COMM_WORLD), []
     for content in json.loads(Path(given).read_text()):
         summary: dict[str, Any] = train(world, TrainConfig.from_json(content))

@@ -11,9 +11,11 @@ from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
 from support.poison import poisoned_memory
+from support.waiting import sleep_between_looks
 
 
 def main(given: str, result: str) -> None:
+    sleep_between_looks()
     comm, found = MpiCommunicator(MPI.COMM_WORLD), []
     for content in json.loads(Path(given).read_text()):
         curves = []

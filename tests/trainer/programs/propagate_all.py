@@ -5,7 +5,6 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from mpi4py import MPI
 
@@ -15,6 +14,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.training.propagate import propagate
+from support.waiting import sleep_between_looks
 
 
 def run(group: Communicator, config: dict[str, Any], stops: list[int]) -> dict[str, Any]:
@@ -33,8 +33,7 @@ def run(group: Communicator, config: dict[str, Any], stops: list[int]) -> dict[s
 
 
 def main(given: str, result: str) -> None:
-    # There are more ranks than cores, and those that spin keep the others from running.
-    patch("gnnloom.trainer.comm.mpi._SPIN_SECONDS", 0.0).start()
+    sleep_between_looks()
     world = MpiCommunicator(MPI.COMM_WORLD)
     jobs = json.loads(Path(given).read_text())
     groups = {size: world.group(int(world.rank < size), world.rank) for size in sorted({job["ranks"] for job in jobs})}

@@ -19,6 +19,7 @@ from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.streaming.evaluation import streamed_outputs
 from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.session import open_session
+from support.waiting import sleep_between_looks
 
 
 def measure(comm: Communicator, case: dict[str, Any]) -> dict[str, Any]:
@@ -47,6 +48,7 @@ def measure(comm: Communicator, case: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(given: str, result: str) -> None:
+    sleep_between_looks()
     world = MpiCommunicator(MPI.COMM_WORLD)
     cases = json.loads(Path(given).read_text())
     sizes = sorted({case["config"]["ranks"] for case in cases})

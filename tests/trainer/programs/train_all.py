@@ -18,6 +18,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.trainer.training.rehearsal.rank_memory import RankMemory, rehearse
+from support.waiting import sleep_between_looks
 
 
 def run(group: Communicator, content: dict[str, Any]) -> dict[str, Any]:
@@ -43,8 +44,7 @@ def wait_asleep() -> None:
 
 def main(given: str, result: str) -> None:
     patch("gnnloom.trainer.training.start.rehearse", rehearse_first).start()
-    # There are more ranks than cores, and those that spin keep the others from running.
-    patch("gnnloom.trainer.comm.mpi._SPIN_SECONDS", 0.0).start()
+    sleep_between_looks()
     world = MpiCommunicator(MPI.COMM_WORLD)
     jobs = json.loads(Path(given).read_text())
     groups = {size: world.group(int(world.rank < size), world.rank) for size in sorted({job["ranks"] for job in jobs})}
