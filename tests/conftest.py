@@ -143,6 +143,8 @@ def _setting(logger: logging.Logger) -> tuple[int, bool, list[logging.Handler]]:
 
 
 def _set(logger: logging.Logger, level: int, propagate: bool, handlers: list[logging.Handler]) -> None:
+    if _setting(logger) == (level, propagate, handlers):
+        return  # to set a level empties the caches of all loggers of the process, most of which belong to others
     logger.setLevel(level)
     logger.propagate = propagate
     logger.handlers = handlers

@@ -22,7 +22,7 @@ import os
 import shutil
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -43,7 +43,7 @@ from gnnloom.storage.format.copy_checksums import (
 )
 from gnnloom.storage.format.files import read_json, sync_folder, sync_tree
 from gnnloom.storage.format.locks import lock_path, locked, share
-from gnnloom.storage.format.mapped_rows import fits_in_pages
+from gnnloom.storage.format.mapped_rows import out_of_pages
 from gnnloom.storage.format.numpy_files import load_array
 
 #: Folder of the copies in a dataset, and the kinds of their locks: for who uses a copy, and for who checks or makes it.
@@ -94,6 +94,7 @@ def open_copy(artifact: Artifact, contents: Contents) -> dict[str, NDArray[Any]]
         raise InputError(f"{path}: cannot make the uncompressed copy for random access ({error.strerror})") from error
     try:
         arrays = {name: _map(path / f"{name}.npy", content) for name, content in contents.items()}
+        _advise(list(arrays.values()))
     except BaseException:
         os.close(descriptor)
         raise
@@ -258,16 +259,17 @@ def _map(path: Path, content: ArrayContent) -> np.memmap[Any, Any]:
             f"{path}: expected {content.dtype} of shape {content.shape}, found {array.dtype} of shape {array.shape};"
             " remove the folder"
         )
-    _advise(array)
     return array
 
 
-def _advise(array: np.memmap[Any, Any]) -> None:
-    """Tell the system not to read ahead in an array that does not fit in memory."""
-    mapped: object = array.base
-    # Reading ahead loads a small array faster, but for a large one it evicts pages that are still needed.
-    if isinstance(mapped, mmap.mmap) and not fits_in_pages(array):
-        mapped.madvise(mmap.MADV_RANDOM)
+def _advise(arrays: Sequence[np.memmap[Any, Any]]) -> None:
+    """Tell the system not to read ahead in arrays that do not fit in memory."""
+    # Once for all arrays: to find out what memory is left takes longer than to map them.
+    for array in out_of_pages(arrays):
+        mapped: object = array.base
+        # Reading ahead loads a small array faster, but for a large one it evicts pages that are still needed.
+        if isinstance(mapped, mmap.mmap):
+            mapped.madvise(mmap.MADV_RANDOM)
 
 
 def _verify_file(path: Path, content: ArrayContent) -> None:

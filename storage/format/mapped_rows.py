@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
@@ -18,7 +19,13 @@ _FEW_BYTES: Final = 1 << 22
 
 def fits_in_pages(array: NDArray[Any]) -> bool:
     """Whether the pages of a mapped array will mostly be in memory, with room for others."""
-    return 2 * array.nbytes <= available_memory()
+    return not out_of_pages([array])
+
+
+def out_of_pages(arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Those of some mapped arrays whose pages will mostly not be in memory, each with room for others."""
+    available = available_memory()
+    return [array for array in arrays if 2 * array.nbytes > available]
 
 
 def take_rows(
