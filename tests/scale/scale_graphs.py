@@ -84,3 +84,5 @@ GRAPHS = (
     Described("billion", 10**9, 10**10, 128),
     Described("ten-billion", 10**10, 10**11, 128),
 )
+#: Ids beyond 32 bits, and few enough bytes that the tasks of the ranges of its rows are soon described.
+NARROW = Described("narrow", 3 * 10**9, 10**10, 8)

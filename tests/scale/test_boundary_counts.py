@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,7 @@ def pins_that_fit(memory: int) -> int:
     return working_memory(memory) // MT_KAHYPAR.bytes_per_pin
 
 
+@cache
 def phases(graph: Described, memory: int = MEMORY) -> list[PhaseCount]:
     sizes = graph.num_vertices, graph.num_vertices, graph.nnz + graph.num_vertices
     hypergraph = DiskHypergraph.stated(*sizes, is_weighted=True)

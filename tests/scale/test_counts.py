@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 
 import pytest
-from scale.scale_graphs import GRAPHS, MEMORY, Described
+from scale.scale_graphs import GRAPHS, MEMORY, NARROW, Described
 
 from gnnloom.pipeline.ingest.projection import ingest_phases
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
@@ -33,7 +33,16 @@ MOST_OPENS = 16
 #: Bytes of a name.
 NAME_BYTES = 16
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
-#: To describe the tasks of the largest graph takes seconds, which the fewer ranks spend in the long tests.
+LARGEST, LARGE = GRAPHS[-1], GRAPHS[-2:]
+
+
+def long_if(is_long: bool) -> list[pytest.MarkDecorator]:
+    """The marks of a case that takes a second or more, beside others that count the same phases."""
+    return [pytest.mark.long] if is_long else []
+
+
+#: Row shards of the largest graph have hundreds of thousands of tasks, which take ten seconds to describe.
+_OF_RANKS = [(graph, ranks) for graph in (*GRAPHS, NARROW) for ranks in RANKS]
 cases_on_ranks = pytest.mark.parametrize(
     ("graph", "ranks"),
     [
@@ -41,27 +50,43 @@ cases_on_ranks = pytest.mark.parametrize(
             graph,
             ranks,
             id=f"{graph.name}-{ranks}",
-            marks=[pytest.mark.long] if graph == GRAPHS[-1] and ranks < RANKS[-1] else [],
+            marks=long_if(graph is LARGEST or (ranks < RANKS[-1] and graph in (*LARGE, NARROW))),
         )
-        for graph in GRAPHS
-        for ranks in RANKS
+        for graph, ranks in _OF_RANKS
+    ],
+)
+cases_on_layouts = pytest.mark.parametrize(
+    ("graph", "ranks", "layout"),
+    [
+        pytest.param(
+            graph,
+            ranks,
+            layout,
+            id=f"{layout}-{graph.name}-{ranks}",
+            marks=long_if((graph is LARGEST and layout == "row") or (ranks < RANKS[-1] and graph in (*LARGE, NARROW))),
+        )
+        for layout in ("row", "grid")
+        for graph, ranks in _OF_RANKS
     ],
 )
 #: Grid shards of two orders have the buckets of one order twice, and are counted on the largest graph.
 cases_on_ranks_of_vertices = pytest.mark.parametrize(
     ("graph", "ranks"),
     [
-        pytest.param(graph, ranks, id=f"{graph.name}-{ranks}", marks=[pytest.mark.long] if graph == GRAPHS[-1] else [])
+        pytest.param(
+            graph,
+            ranks,
+            id=f"{graph.name}-{ranks}",
+            marks=long_if(graph is LARGEST or (ranks < RANKS[-1] and graph in LARGE)),
+        )
         for graph in GRAPHS
         for ranks in RANKS
     ],
 )
 
-#: A task holds as much of any large graph with features of one width, so the largest graph is in the long tests.
+#: A task holds as much of any large graph with features of one width, so the largest graphs are in the long tests.
 cases_of_memory = pytest.mark.parametrize(
-    "graph",
-    [pytest.param(graph, marks=[pytest.mark.long] if graph == GRAPHS[-1] else []) for graph in GRAPHS],
-    ids=lambda graph: graph.name,
+    "graph", [pytest.param(graph, marks=long_if(graph in LARGE)) for graph in GRAPHS], ids=lambda graph: graph.name
 )
 
 
@@ -125,7 +150,7 @@ def test_an_ingest_opens_few_files_and_moves_the_edges_a_few_times(graph: Descri
 
 @cases
 def test_many_edges_are_merged_before_they_are_sorted(graph: Described) -> None:
-    phases = {phase.phase: phase for phase in sort_phases(graph)}
+    phases = {phase.phase: phase for phase in sort_phases(graph, compact=False)}
     is_large = graph.nnz >= 10**10
     assert ("merge" in phases) == is_large
     assert phases["sort"].most_opens <= MOST_OPENS
@@ -143,8 +168,7 @@ def test_a_table_with_ids_opens_few_files_and_moves_the_rows_a_few_times(graph: 
     assert len(phases) <= 6
 
 
-@cases_on_ranks
-@pytest.mark.parametrize("layout", ["row", "grid"])
+@cases_on_layouts
 def test_shards_move_the_data_a_few_times(graph: Described, ranks: int, layout: str) -> None:
     # Halos are sent in addition: with random parts, a graph's own share of them.
     halo = 16 * graph.halo_rows(ranks) if layout == "row" else 0
@@ -165,8 +189,7 @@ def test_the_memory_of_row_shards_is_that_of_the_smallest_workers(graph: Describ
         assert BASE_MEMORY + phase.most_memory <= MINIMUM_MEMORY, phase
 
 
-@cases_on_ranks
-@pytest.mark.parametrize("layout", ["row", "grid"])
+@cases_on_layouts
 def test_shards_open_few_files(graph: Described, ranks: int, layout: str) -> None:
     check_opens(shard_phases(graph, ranks, layout))
 
@@ -218,7 +241,7 @@ def test_merging_halos_opens_few_files_and_moves_each_row_a_few_times(graph: Des
             graph,
             disjoint,
             id=f"{disjoint}-{graph.name}",
-            marks=[pytest.mark.long] if graph == GRAPHS[-1] and not disjoint else [],
+            marks=long_if(graph in LARGE and not disjoint),
         )
         for graph in GRAPHS
         for disjoint in (0.0, 0.3)
@@ -244,7 +267,9 @@ def test_the_memory_of_links_is_the_budget(graph: Described, memory: int) -> Non
     assert BASE_MEMORY + max(phase.most_memory for phase in phases) <= memory
 
 
-@cases
+@pytest.mark.parametrize(
+    "graph", [pytest.param(graph, marks=long_if(graph is LARGEST)) for graph in GRAPHS], ids=lambda graph: graph.name
+)
 def test_an_ingest_of_names_opens_few_files_and_moves_the_names_a_few_times(graph: Described) -> None:
     phases = sort_phases(graph, compact=True, name_bytes=NAME_BYTES)
     check_opens(phases)

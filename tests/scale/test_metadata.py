@@ -74,7 +74,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifact_file, "sync_paths", lambda _: None)
 
 
-@pytest.mark.parametrize("ranks", [1, 64, pytest.param(1024, marks=pytest.mark.long)])
+@pytest.mark.parametrize("ranks", [1, 25, *(pytest.param(ranks, marks=pytest.mark.long) for ranks in (64, 1024))])
 def test_a_rank_of_row_shards_parses_its_own_list(
     tmp_path: Path, fast: None, ranks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_rank_of_row_shards_parses_its_own_list(
     assert held <= (1 << 20) + 6000 * len(own) * ranks
 
 
-@pytest.mark.parametrize("side", [1, 8, pytest.param(32, marks=pytest.mark.long)])
+@pytest.mark.parametrize("side", [1, 5, *(pytest.param(side, marks=pytest.mark.long) for side in (8, 32))])
 def test_a_rank_of_grid_shards_parses_the_lists_of_its_cells(
     tmp_path: Path, fast: None, side: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

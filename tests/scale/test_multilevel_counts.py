@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scale.counted_cluster import Metered, MeteredCluster, OpenCounter
 from scale.scale_graphs import GRAPHS, Described
-from scale.test_counts import check_opens
+from scale.test_counts import LARGEST, check_opens, long_if
 
 from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.model import adjacency_graph
@@ -44,11 +44,22 @@ MOST_BYTES = 20
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 #: The fewest and the most workers, and many parts, are quick; what lies between is in the long tests.
 on_parts = pytest.mark.parametrize("parts", [pytest.param(64, marks=pytest.mark.long), 1024])
-on_workers = pytest.mark.parametrize(
-    "workers", [1, *(pytest.param(few, marks=pytest.mark.long) for few in (2, 64)), 1024]
-)
+METHODS = (("multilevel", "flat"), ("multilevel", "streaming"), ("auto", "balanced"))
+#: Of the largest graph, what has the most workers, and streams least; the others take a second each as well.
 with_presets = pytest.mark.parametrize(
-    ("method", "preset"), [("multilevel", "flat"), ("multilevel", "streaming"), ("auto", "balanced")]
+    ("graph", "workers", "method", "preset"),
+    [
+        pytest.param(
+            graph,
+            workers,
+            *each,
+            id=f"{'-'.join(each)}-{workers}-{graph.name}",
+            marks=long_if(workers in {2, 64} or (graph is LARGEST and (workers == 1 or each[1] == "streaming"))),
+        )
+        for each in METHODS
+        for workers in (1, 2, 64, 1024)
+        for graph in GRAPHS
+    ],
 )
 
 
@@ -68,9 +79,7 @@ def _rounds(phase: PhaseCount) -> int:
     return ROUNDS if name.endswith((" joins", " moves", "change clusters", "change masks")) else 1
 
 
-@cases
 @on_parts
-@on_workers
 @with_presets
 def test_rounds_open_few_files_and_share_their_work(
     graph: Described, parts: int, workers: int, method: str, preset: str
@@ -86,8 +95,14 @@ def test_rounds_open_few_files_and_share_their_work(
         assert moved <= MOST_BYTES * data, phase
 
 
-@cases
-@pytest.mark.parametrize("preset", ["streaming", "auto"])
+@pytest.mark.parametrize(
+    ("graph", "preset"),
+    [
+        pytest.param(graph, preset, id=f"{preset}-{graph.name}", marks=long_if(graph is LARGEST and preset == "auto"))
+        for preset in ("streaming", "auto")
+        for graph in GRAPHS
+    ],
+)
 def test_both_directions_of_a_directed_graph_hold_the_budget(graph: Described, preset: str) -> None:
     directed = replace(graph.source.graph, symmetric=False)
     for phase in count(method_phases(directed, Setting(64, 64, MEMORY), "multilevel", preset, directions=2)):
@@ -95,7 +110,9 @@ def test_both_directions_of_a_directed_graph_hold_the_budget(graph: Described, p
 
 
 @pytest.mark.parametrize(
-    "graph", [*GRAPHS[:-2], pytest.param(GRAPHS[-2], marks=pytest.mark.long)], ids=lambda graph: graph.name
+    "graph",
+    [*GRAPHS[:2], *(pytest.param(graph, marks=pytest.mark.long) for graph in GRAPHS[2:-1])],
+    ids=lambda graph: graph.name,
 )
 def test_a_graph_of_sixteen_times_the_size_takes_about_sixteen_times_the_tasks_and_bytes(graph: Described) -> None:
     larger = Described("larger", 16 * graph.num_vertices, 16 * graph.nnz, graph.width)

@@ -38,7 +38,7 @@ from support.edge_files import EdgeFiles, write_edges
 from support.graphs import store_vertices
 from support.partitions import random_parts, store_partition
 
-NUM_VERTICES, NUM_EDGES, PARTS = 1 << 16, 1 << 17, 64
+NUM_VERTICES, NUM_EDGES, PARTS = 1 << 16, 1 << 17, 24
 Counted = dict[str, PhaseCount]
 
 
@@ -201,7 +201,7 @@ def source_of(dataset: Dataset, graph: Graph) -> ShardSource:
 
 
 @pytest.mark.parametrize("is_merged", [False, True])
-def test_row_shards_of_64_parts_open_the_counted_files(
+def test_row_shards_of_many_parts_open_the_counted_files(
     dataset: Dataset, is_merged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, cluster = dataset.graph(), OpenCounter()

@@ -23,7 +23,7 @@ RANGE_BYTES, STEP_BYTES = 1 << 20, 1 << 16
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits that divide a graph of a million entries as the real ones divide a large graph."""
+    """Limits that divide a graph of some hundred thousand entries as the real ones divide a large graph."""
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", STEP_BYTES)
     monkeypatch.setattr(mapped_vectors, "_STEP_BYTES", STEP_BYTES)
     monkeypatch.setattr(runs, "BLOCK_BYTES", STEP_BYTES)
@@ -70,7 +70,7 @@ def held_bytes(
 def test_tasks_of_a_rank_of_many_ranges_hold_what_is_planned(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str
 ) -> None:
-    for name, (held, planned) in held_bytes(catalog, monkeypatch, 40_000, reorder).items():
+    for name, (held, planned) in held_bytes(catalog, monkeypatch, 30_000, reorder).items():
         assert held <= planned, name
         # Whatever the size of the rank.
         assert planned <= RANGE_BYTES + 25 * STEP_BYTES, name
