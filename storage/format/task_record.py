@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -89,7 +90,7 @@ class RecordFolder:
         """The names of the files of all tasks whose names may start with ``prefix``, in order."""
         start = record_name(prefix).removesuffix(".json")
         try:
-            found = os.listdir(self._path)  # noqa: PTH208 - thousands of names, and no paths
+            found = os.listdir(self._path)
         except FileNotFoundError:
             return []
         return sorted(name for name in found if name.startswith(start) and _is_record(name))

@@ -25,7 +25,7 @@ from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog
-from support.covering import examples
+from support.covering import examples, few_of
 from support.edge_files import write_edges
 from support.lanes import flip_bit
 from support.opened_files import hearing_of_files
@@ -185,8 +185,7 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
         assert merges - merged + 1 <= again[1] <= merges - merged + -(-merged // lanes.MOST_FILES)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("damaged", LANES)
+@pytest.mark.parametrize(("damaged", "kind"), few_of(LANES, KINDS, together=1))
 def test_a_flipped_bit_in_any_lane_leaves_the_right_bytes(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, damaged: str
 ) -> None:

@@ -102,9 +102,9 @@ def write_lines(path: Path, edges: list[tuple[str, str, float]]) -> str:
 def test_bytes_are_the_same_for_any_number_of_files(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    edges = random_edges(800, 160)
+    edges = random_edges(400, 160)
     whole = open_edges(None, [write_lines(tmp_path / "all.tsv", edges)], {"weights": True})
-    files = [write_lines(tmp_path / f"{n}.tsv", edges[200 * n : 200 * (n + 1)]) for n in range(4)]
+    files = [write_lines(tmp_path / f"{n}.tsv", edges[100 * n : 100 * (n + 1)]) for n in range(4)]
     pq.write_table(pa.table(dict(zip("abw", map(list, zip(*edges, strict=True)), strict=True))), tmp_path / "e.parquet")
     sources = {"files": open_edges(None, files, {"weights": True})}
     sources["parquet"] = open_edges(None, [str(tmp_path / "e.parquet")], {"weights": True})

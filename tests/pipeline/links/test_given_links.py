@@ -134,8 +134,7 @@ def test_pairs_are_those_of_the_files_and_held_out_edges_leave_the_graph(
         check_artifact(dataset, Artifact(info.path))
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("values", ["class", "number"])
+@pytest.mark.parametrize(("values", "symmetric"), few_of(["class", "number"], [False, True], together=1))
 def test_pairs_for_training_have_the_entries_of_the_message_graph_and_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: str, symmetric: bool
 ) -> None:
@@ -270,19 +269,23 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         given(dataset, test_targets=str(tmp_path / "targets.npy"), **two)
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize(
-    ("ids", "values", "names"),
-    [
-        ("keep", None, ("valid", "test", "test_negatives")),
-        ("names", None, ("train", "valid", "test")),
-        ("compact", "number", ("train", "valid", "test")),
-    ],
+    ("symmetric", "case"),
+    few_of(
+        [False, True],
+        [
+            ("keep", None, ("valid", "test", "test_negatives")),
+            ("names", None, ("train", "valid", "test")),
+            ("compact", "number", ("train", "valid", "test")),
+        ],
+        together=1,
+    ),
 )
 def test_the_planned_tasks_are_those_that_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: str, values: str | None, names: Sequence[str], symmetric: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, symmetric: bool, case: tuple[str, str | None, Sequence[str]]
 ) -> None:
     make_small(monkeypatch.setattr)
+    ids, values, names = case
     dataset, _ = store(tmp_path, ids, symmetric=symmetric, weighted=ids != "keep")
     graph, cluster, edges = dataset.graph(), StoppingCluster(), edge_list(symmetric)
     rows = {"train": edges[:90], "valid": edges[90:130], "test": edges[130:190], "test_negatives": edges[:7]}

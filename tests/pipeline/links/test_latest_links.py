@@ -20,6 +20,7 @@ from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import stream_key
+from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.links import mixed, pairs_of
 from support.small_stages import make_small
@@ -73,11 +74,11 @@ def drawn(pairs: np.ndarray, time: np.ndarray, counts: dict[str, int], seed: int
     return found
 
 
-@pytest.mark.parametrize("times", TIMES)
-@pytest.mark.parametrize(("symmetric", "disjoint"), [(True, 0.0), (False, 0.3)])
+@pytest.mark.parametrize(("times", "case"), few_of(TIMES, [(True, 0.0), (False, 0.3)], together=1))
 def test_the_latest_edges_are_those_of_numpy(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, disjoint: float, times: str
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, times: str, case: tuple[bool, float]
 ) -> None:
+    symmetric, disjoint = case
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 500)
     dataset, (pairs, time) = store(catalog, times, symmetric=symmetric)
     links = draw(dataset, valid=0.05, test=0.1, disjoint=disjoint, seed=4)
@@ -110,8 +111,7 @@ def test_the_latest_edges_are_those_of_numpy(
         check_artifact(dataset, Artifact(info.path))
 
 
-@pytest.mark.parametrize("times", ["years", "microseconds"])
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("bits", "times"), few_of([4, 8], ["years", "microseconds"], together=1))
 def test_thresholds_are_exact_whatever_the_rounds(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, bits: int, times: str
 ) -> None:

@@ -86,10 +86,10 @@ def expected_pool(adjacency: Any, size: int, seed: int, split: str) -> np.ndarra
 def test_pools_are_no_edges_and_those_of_python(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, weighted: bool, loops: bool, negatives: int
 ) -> None:
-    for name, value in (("STEP_ENTRIES", 64), ("STEP_PAIRS", 16)):
+    for name, value in (("STEP_ENTRIES", 128), ("STEP_PAIRS", 32)):
         monkeypatch.setattr(f"gnnloom.pipeline.links.negative_pools.{name}", value)
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 300)
-    monkeypatch.setattr("gnnloom.storage.shards.block_ranges.RANGE_ROWS", 7)
+    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("gnnloom.storage.shards.block_ranges.RANGE_ROWS", 13)
     adjacency = some_graph(symmetric=symmetric, weighted=weighted, loops=loops)
     dataset = store(catalog, adjacency, symmetric=symmetric, weighted=weighted)
     options = DrawOptions(negatives=negatives, seed=3)
@@ -221,7 +221,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
 
 
 @workers_and_tasks
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("symmetric", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_pairs_from_files_get_pools_where_they_have_no_negatives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int, symmetric: bool
 ) -> None:

@@ -37,13 +37,13 @@ def test_bytes_do_not_depend_on_the_buffer(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
 ) -> None:
     rng = np.random.default_rng(1)
-    u, v = rng.integers(0, 9000, (2, 60_000))
-    v[:20_000] = 77  # a hub
-    u[:3000], v[:3000] = 5, 6  # many copies of one edge
-    source = write_edges(tmp_path / "edges", u, v, rng.random(60_000) if weighted else None)
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 50_000)
+    u, v = rng.integers(0, 3000, (2, 20_000))
+    v[:7000] = 77  # a hub
+    u[:1000], v[:1000] = 5, 6  # many copies of one edge
+    source = write_edges(tmp_path / "edges", u, v, rng.random(20_000) if weighted else None)
+    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 17_000)
     large = sort(catalog, "large", source, SortOptions(undirected=True)).artifact.digest
-    for capacity in (300, 30_000):
+    for capacity in (100, 10_000):
         monkeypatch.setattr(row_blocks, "block_capacity", lambda *_, capacity=capacity: capacity)
         small = sort(catalog, f"small-{capacity}", source, SortOptions(undirected=True))
         assert small.artifact.digest == large

@@ -111,13 +111,13 @@ def test_lists_are_transposed_whatever_the_memory(
     tmp_path: Path, capacity: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "PAGE_BYTES", 64)
-    dense = random_adjacency(60, 500, 3, symmetric=False).toarray()
+    dense = random_adjacency(30, 200, 3, symmetric=False).toarray()
     dense[:, 7] = 1
     adjacency = scipy.sparse.csr_array(dense)
     with IncidenceWriter(tmp_path / "rows", np.dtype(np.int32)) as writer:
         writer.append(adjacency.indptr.astype(np.int64), adjacency.indices)
         lists = writer.close()
-    transposed = transpose_incidence(lists, 60, tmp_path / "transposed", capacity, HERE)
+    transposed = transpose_incidence(lists, 30, tmp_path / "transposed", capacity, HERE)
     expected = adjacency.T.tocsr()
     expected.sort_indices()
     (block,) = transposed.blocks()
@@ -126,7 +126,7 @@ def test_lists_are_transposed_whatever_the_memory(
 
 
 def test_a_long_list_is_transposed_in_little_memory(tmp_path: Path) -> None:
-    num_ids, memory = 400_000, 400_000
+    num_ids, memory = 200_000, 200_000
     lists = {}
     for count in (100, num_ids):
         with IncidenceWriter(tmp_path / f"rows-{count}", np.dtype(np.int32)) as writer:
@@ -157,7 +157,7 @@ class _SizingCluster(InProcessCluster):
 
 
 def test_tasks_that_transpose_do_not_grow_with_their_number(tmp_path: Path) -> None:
-    dense = scipy.sparse.csr_array(np.ones((200, 10)))
+    dense = scipy.sparse.csr_array(np.ones((60, 10)))
     with IncidenceWriter(tmp_path / "rows", np.dtype(np.int32)) as writer:
         writer.append(dense.indptr.astype(np.int64), dense.indices)
         lists = writer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from itertools import pairwise
 
 import numpy as np
@@ -23,7 +24,11 @@ from support.partitions import random_parts, store_partition
 
 
 @pytest.mark.parametrize(
-    ("num_parts", "few", "range_bytes"), few_of([1, 2, 3, 10, 17], [16, 3], [1 << 20, 2000], together=2)
+    ("num_parts", "few", "range_bytes"),
+    [
+        *few_of([1, 3, 17], [16, 3], [1 << 20, 2000], together=2),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in itertools.product([2, 10], [16, 3], [1 << 20, 2000])),
+    ],
 )
 def test_halos_have_the_columns_of_others_by_owner_and_reach_their_senders(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, num_parts: int, few: int, range_bytes: int

@@ -96,8 +96,7 @@ def check_shards(shards: RowShards, adjacency: Any, part: NDArray[np.int32]) -> 
     np.testing.assert_array_equal(sent, rows_sent(dense.T, part, shards.num_parts))
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 7])
-@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(("symmetric", "parts"), few_of([True, False], [1, 2, 3, 7], together=1))
 def test_reassembled_shards_are_the_matrix(catalog: Catalog, parts: int, symmetric: bool) -> None:
     adjacency = random_adjacency(60, 200, parts, symmetric=symmetric, loops=parts != 3)
     dataset = catalog.create("g")
@@ -330,8 +329,7 @@ def _degree_order(adjacency: Any, part: NDArray[np.int32], rank: int) -> NDArray
     return vertices[order]
 
 
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(("symmetric", "parts"), few_of([True, False], [3, 1], together=1))
 def test_reordered_rows_begin_with_the_largest_degree(
     catalog: Catalog, parts: int, symmetric: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -470,16 +468,19 @@ def test_a_rank_of_many_ranges_stopped_after_every_task_resumes_to_the_same_byte
 
 
 @pytest.mark.parametrize(
-    "function",
+    ("function", "both"),
     [
-        "write_range",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("find_halo", "shard_rank", "join_ranges")),
+        ("write_range", False),
+        *(
+            pytest.param(each, True, marks=pytest.mark.long)
+            for each in ("write_range", "find_halo", "shard_rank", "join_ranges")
+        ),
     ],
 )
 def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, function: str
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, function: str, both: bool
 ) -> None:
-    """Every temporary file that was written by then is lost or damaged, one in each run."""
+    """Every temporary file that was written by then is lost or damaged, one in each run; in the long tests, both."""
     shrink(monkeypatch, "ranges")
     adjacency, part = random_adjacency(60, 400, 0, symmetric=True), random_parts(60, 2, 1)
     dataset = catalog.create("whole")
@@ -496,7 +497,7 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
     graph = store_graph(stopped, adjacency, symmetric=True)
     with pytest.raises(StoppedError):
         shard_rows(stopped, store_partition(stopped, graph, part, 2), StopAfter(), reorder="degree")
-    for number in range(40):
+    for number in (number for number in range(40) if both or number % 2 == number // 2 % 2):
         dataset = Dataset(shutil.copytree(stopped.path, stopped.path.with_name(f"lost-{number}")))
         partition = dataset.partition(2)
         (work,) = dataset.path.glob("shards/*/.work")

@@ -116,7 +116,7 @@ def read_by(cluster: OpensCluster, function: str) -> list[dict[str, list[str]]]:
     return tasks
 
 
-@pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 18, 4])
+@pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 18, pytest.param(4, marks=pytest.mark.long)])
 def test_a_rank_opens_each_of_at_most_16_files_once(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch, fan_in: int
 ) -> None:
@@ -138,7 +138,7 @@ def test_a_rank_opens_each_of_at_most_16_files_once(
         assert 0 < len(files) <= min(fan_in, MOST_FILES)
 
 
-@pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 18, 4])
+@pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 18, pytest.param(4, marks=pytest.mark.long)])
 def test_a_cell_opens_each_of_at_most_16_files_once(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch, fan_in: int
 ) -> None:

@@ -38,10 +38,9 @@ def test_a_ring_is_cut_into_arcs_with_every_preset(method: str, preset: str) -> 
 @NATIVE
 def test_the_same_seed_gives_the_same_parts(method: str) -> None:
     rng = np.random.default_rng(0)
-    hypergraph = hypergraph_of([rng.choice(400, 5, replace=False) for _ in range(800)], rng.integers(1, 9, 400))
-    parts = [partition(hypergraph, method, PartitionRequest(7, 0.05, 3, threads)) for threads in (1, 2, 4)]
-    np.testing.assert_array_equal(parts[0], parts[1])
-    np.testing.assert_array_equal(parts[0], parts[2])
+    hypergraph = hypergraph_of([rng.choice(200, 5, replace=False) for _ in range(400)], rng.integers(1, 9, 200))
+    parts = [partition(hypergraph, method, PartitionRequest(7, 0.05, 3, threads)) for threads in (1, 4)]
+    np.testing.assert_array_equal(*parts)
 
 
 @pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis"])
@@ -144,7 +143,7 @@ def test_a_graph_is_cut_like_its_hypergraph(method: str) -> None:
 
 
 @GRAPHS
-@pytest.mark.parametrize("parts", [2, 23, *(pytest.param(parts, marks=pytest.mark.long) for parts in (1, 24))])
+@pytest.mark.parametrize("parts", [23, *(pytest.param(parts, marks=pytest.mark.long) for parts in (1, 2, 24))])
 def test_heavy_isolated_and_edgeless_graphs_fill_every_part(method: str, parts: int) -> None:
     heavy = as_graph(ring(24))
     heavy.vertex_weight[7] = 1 << 40
