@@ -32,6 +32,7 @@ from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.kernels import count_at_most, count_below
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
 #: Entries of a block that are read at a time, unless a stored chunk has more.
@@ -149,7 +150,7 @@ def _kept(task: MessageBlockTask, graph: Graph, files: OpenFiles) -> Iterator[_K
             for begin, end in columns.ranges(STEP_ENTRIES, int(pointers[0]), int(pointers[-1])):
                 found, place = columns.read(begin, end), np.full(len(column), -1, np.int64)
                 find_columns(pointers, begin, found, offsets, column, place)
-                removed = np.unique(place[place >= 0])
+                removed = distinct(place[place >= 0])
                 keep = np.ones(len(found), np.bool_)
                 keep[removed] = False
                 here = np.clip(pointers, begin, end)

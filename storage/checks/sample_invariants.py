@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.samples import PACKED, Samples, rank_path, segment_path
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.layered import LayeredBatch
 
 
@@ -46,7 +47,7 @@ def _check_places(artifact: Artifact, prefix: str, num_hot: int) -> None:
 
 def _check_batch(where: str, batch: LayeredBatch, samples: Samples) -> None:
     vertices = batch.vertices
-    if len(np.unique(vertices)) != len(vertices) or not _within(vertices, samples.num_vertices):
+    if len(distinct(vertices)) != len(vertices) or not _within(vertices, samples.num_vertices):
         raise CorruptError(f"{where}/vertex: a vertex twice in a batch, or outside the graph")
     if len(batch.blocks) != samples.num_layers:
         raise CorruptError(f"{where}/layer_size: {len(batch.blocks)} layers, expected {samples.num_layers}")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.trainer.kernels.contract import (
     Progress,
     RowBlock,
@@ -128,7 +129,7 @@ def _needed_blocks(matrix: RowsOnDisk, rows: NDArray[np.int64] | None) -> list[i
     """Numbers of the blocks that contain some of the rows, ascending."""
     if rows is None:
         return list(range(len(matrix.bounds) - 1))
-    found: list[int] = np.unique(np.searchsorted(matrix.bounds, rows, side="right") - 1).tolist()
+    found: list[int] = distinct(np.searchsorted(matrix.bounds, rows, side="right") - 1).tolist()
     return found
 
 

@@ -15,6 +15,7 @@ from gnnloom.storage.artifacts.mapped_links import map_links
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.matrix.removal import entry_positions
@@ -87,7 +88,7 @@ class _PairStream(Stream):
         source, target = self._pairs.pair[pairs].T.copy()
         compared = self._compared(epoch, Positives(pairs, source, target, np.full(len(pairs), number)))
         ends = np.concatenate([np.stack([source, target]), *compared], axis=1)
-        seeds = np.unique(ends)
+        seeds = distinct(ends)
         excluded = self._excluded(source, target)
         sample = self._sampler.sample_of(seeds, epoch, number, excluded)
         _, fields = self._source.layered_fields(self._graph, sample, excluded)

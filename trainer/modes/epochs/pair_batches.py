@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.layered import empty_batch
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.hot_rows import hot_vertices
@@ -67,7 +68,7 @@ class PairBatches:
     def _make_sampler(self) -> NeighborSampler | None:
         if not len(self._pairs):
             return None
-        ends = np.unique(np.concatenate([self._pairs.source, self._pairs.target]))
+        ends = distinct(np.concatenate([self._pairs.source, self._pairs.target]))
         again, once = (self._context.options[name] for name in ("replace", "draw_once"))
         seed = self._context.seed
         return NeighborSampler(self._graph, seed, ends, self._fanouts, self._size, replace=again, draw_once=once)
@@ -155,5 +156,4 @@ def pairs_of_epoch(context: ModeContext, objective: PairObjective, epoch: int) -
 
 def distinct_ends(pairs: PairSet) -> NDArray[np.int64]:
     """(num_ends,) int64 the vertices whose vectors the loss of some pairs needs, ascending."""
-    found: NDArray[np.int64] = np.unique(np.concatenate([each.ravel() for each in pairs.ends]))
-    return found
+    return distinct(np.concatenate([each.ravel() for each in pairs.ends]))
