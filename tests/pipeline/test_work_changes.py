@@ -12,7 +12,7 @@ from support.small_stages import STAGES, make_small
 from support.work_changes import REFUSED, RIGHT, UNTOUCHED, WorkChanges, changed_cases
 
 
-def test_a_dozen_changes_of_work_files_give_the_right_bytes_or_one_error(
+def test_eight_changes_of_work_files_give_the_right_bytes_or_one_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_small(monkeypatch.setattr)
@@ -20,9 +20,9 @@ def test_a_dozen_changes_of_work_files_give_the_right_bytes_or_one_error(
     quick = ("ingest of numbers", "transpose", "table", "row shards")
     changes = WorkChanges(tmp_path, apart=False, stages={name: STAGES[name] for name in quick})
     changes.prepare()
-    cases = changed_cases(changes, 5, 12)
+    cases = changed_cases(changes, 5, 8)
     assert {case["answer"] for case in cases} <= {RIGHT, REFUSED, UNTOUCHED}
-    assert sum(case["answer"] == RIGHT for case in cases) >= 8
+    assert sum(case["answer"] == RIGHT for case in cases) >= 5
 
 
 @pytest.mark.long

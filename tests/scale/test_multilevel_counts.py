@@ -145,7 +145,8 @@ AT_MOST, OFTEN = ("spread joins", "spread moves"), "keep parts"
 OBJECTS = 48 << 10
 
 
-@pytest.mark.parametrize("preset", ["flat", "streaming"])
+#: Streaming has the phases of the flat method, and those of levels.
+@pytest.mark.parametrize("preset", [pytest.param("flat", marks=pytest.mark.long), "streaming"])
 def test_a_partition_into_64_parts_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, preset: str
 ) -> None:

@@ -29,13 +29,16 @@ from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.memory_map import create_part_vector
 from gnnloom.storage.format.numpy_files import map_array
+from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 from support.partitions import transpose_of
 from support.twice import TwiceCluster
 
 HERE, MEMORY = InProcessCluster(), 1 << 26
 CLUSTERS: tuple[Cluster, ...] = (HERE, TwiceCluster(), ThreadedCluster(3, DEFAULT_MEMORY))
-EXAMPLES = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(
+    max_examples=examples(14), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def lattice(side: int, *, scattered: bool) -> Any:

@@ -45,7 +45,7 @@ Result = TypeVar("Result")
 HERE = InProcessCluster()
 MEMORY = 1 << 26
 EXAMPLES = settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(16), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

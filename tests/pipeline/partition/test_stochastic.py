@@ -37,7 +37,7 @@ from support.partitions import connectivity_minus_one, random_parts, rows_sent, 
 
 HERE = InProcessCluster()
 EXAMPLES = settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(16), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 GRAPHS = given(n=st.integers(2, 25), nnz=st.integers(0, 120), seed=st.integers(0, 10**6), symmetric=st.booleans())
 

@@ -17,6 +17,6 @@ INPUTS = {"archive": 4, "archive contents": 4, "dataset": 4, "drawn links": 4, "
 @pytest.mark.parametrize("name", list(TARGETS))
 @pytest.mark.parametrize("inputs", [0, pytest.param(40, marks=pytest.mark.long)])
 def test_damaged_inputs_are_read_or_refused(tmp_path: Path, name: str, inputs: int) -> None:
-    outcome = fuzz(TARGETS[name], tmp_path, seed=3, inputs=inputs or INPUTS.get(name, 40))
+    outcome = fuzz(TARGETS[name], tmp_path, seed=3, inputs=inputs or INPUTS.get(name, 20))
     assert outcome.failures == []
     assert outcome.inputs > 0
