@@ -1,4 +1,4 @@
-"""A fit of stochastic partitions that takes no time, for tests of everything around it."""
+"""Fits of stochastic partitions in this process, which saves the second that another one takes to start."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from typing import Any
 
 from gnnloom.pipeline.partition.model.hypergraph import vertex_weights
 from gnnloom.pipeline.partition.native.run import NativeProblem
-from gnnloom.pipeline.partition.stochastic.batch_partition import FULL, STOCHASTIC
+from gnnloom.pipeline.partition.stochastic.batch_partition import FULL, STOCHASTIC, FitRequest
+from gnnloom.pipeline.partition.stochastic.fit import fit
 from gnnloom.pipeline.partition.stochastic.merged_nets import MergedNets
 from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from support.partitions import random_parts
+
+
+def fit_here(problem: NativeProblem, nets: MergedNets | None, folder: Path) -> dict[str, Any]:
+    """What ``fit_apart`` has another process do."""
+    folder.mkdir(parents=True, exist_ok=True)
+    graphs = problem.graph.artifact.path, problem.transpose.artifact.path
+    FitRequest(*graphs, problem.options, problem.program, nets, problem.writer).write(folder)
+    return fit(FitRequest.read(folder), folder)
 
 
 def fit_by_hash(problem: NativeProblem, nets: MergedNets | None, folder: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from gnnloom.pipeline.partition.measure.balance import heaviest_allowed
 from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.partition.stochastic import drawn_batches, uniform_batches
+from gnnloom.pipeline.partition.stochastic import batch_partition, drawn_batches, uniform_batches
 from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, anneal, annealing_memory
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
 from gnnloom.pipeline.partition.stochastic.batch_volume import batch_volumes
@@ -32,6 +32,7 @@ from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.samplers.kind import BATCHES
 from support.batches import made_up_problem, merge, merged_by_hand
 from support.covering import examples
+from support.fits import fit_here
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
 
@@ -213,6 +214,7 @@ def test_weights_of_batches_stay_below_the_native_limit(catalog: Catalog, monkey
 
 def test_the_full_batch_partition_is_kept_if_both_are_equal(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of one vertex sends nothing."""
+    monkeypatch.setattr(batch_partition, "fit_apart", fit_here)
     monkeypatch.setattr(drawn_batches, "MOST_BATCHES", 100)
     graph = store_graph(catalog.create("g"), random_adjacency(60, 200, 0, symmetric=True), symmetric=True)
     options = PartitionOptions(3, model="stochastic", batches="walk", batch_rate=1e-9)
@@ -275,7 +277,11 @@ def test_annealed_parts_send_no_more_and_stay_balanced(
     "batches",
     [pytest.param(kind, marks=[] if kind in {"vertex", "walk"} else [pytest.mark.long]) for kind in BATCHES],
 )
-def test_the_better_partition_on_fresh_batches_is_kept(catalog: Catalog, batches: str) -> None:
+def test_the_better_partition_on_fresh_batches_is_kept(
+    catalog: Catalog, batches: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if batches == "vertex":
+        monkeypatch.setattr(batch_partition, "fit_apart", fit_here)
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
     options = PartitionOptions(4, model="stochastic", imbalance=0.05, batches=batches, batch_rate=0.2)
