@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage import CSR
+from gnnloom.trainer.kernels.contract import RUN_COLUMNS, ColumnScale
 from support.covering import every_example
 
 _SUMS = {torch.float32: torch.float32, torch.float64: torch.float64, torch.bfloat16: torch.float32}
@@ -74,17 +75,27 @@ class Case:
     def row_scale(self) -> Tensor:
         return self._factors(3, self.matrix.num_rows if self.scaled[0] else 0)
 
-    def column_scale(self) -> Tensor | None:
-        return self._factors(4, self.matrix.num_columns) if self.scaled[1] else None
+    def column_scale(self) -> ColumnScale | None:
+        """Factors, of which every other case lists runs; some of these have one factor."""
+        if not self.scaled[1]:
+            return None
+        factors = self._factors(4, self.matrix.num_columns)
+        if self.seed % 2:
+            return ColumnScale(factors)
+        starts = range(0, len(factors), RUN_COLUMNS)
+        runs = torch.full((len(starts),), torch.nan, dtype=factors.dtype)
+        for run in range(self.seed // 2 % 2, len(starts), 2):
+            factors[starts[run] : starts[run] + RUN_COLUMNS] = runs[run] = factors[starts[run]]
+        return ColumnScale(factors, runs)
 
     def expected(self) -> NDArray[np.float64]:
         """(num_rows, dim), by SciPy."""
         data = np.ones(self.matrix.nnz) if self.matrix.data is None else self._rounded(self.matrix.data)
         shape = (self.matrix.num_rows, self.matrix.num_columns)
         matrix = scipy.sparse.csr_array((data, self.matrix.indices, self.matrix.indptr), shape)
-        factors = self.column_scale()
+        scale = self.column_scale()
         dense = self.dense().double().numpy()
-        result = matrix @ (dense if factors is None else dense * factors.double().numpy()[:, None])
+        result = matrix @ (dense if scale is None else dense * scale.factors.double().numpy()[:, None])
         if self.scaled[0]:
             result = result * self.row_scale().double().numpy()[:, None]
         before: NDArray[np.float64] = self.before().double().numpy()

@@ -78,6 +78,24 @@ class RowBlock(Protocol):
     def num_files(self) -> int: ...
 
 
+#: Columns of a run; as GNNLOOM_RUN_BITS of product.h.
+RUN_COLUMNS: Final = 64
+
+
+class ColumnScale(NamedTuple):
+    """Factors of the columns of a sparse matrix, of the dtype of sums.
+
+    Attributes:
+        factors: (num_columns,).
+        runs: (num_columns / :data:`RUN_COLUMNS` rounded up,) the factor that all columns of a run have, or NaN. None if
+            few have one. Most do if columns are in the order of their degrees. These stay in the caches, where the
+            factors of millions of columns do not: each nonzero would wait for one more line of memory.
+    """
+
+    factors: Tensor
+    runs: Tensor | None = None
+
+
 def num_block_buffers(num_threads: int) -> int:
     """Blocks of a matrix on disk that are in memory during its product.
 
@@ -108,7 +126,7 @@ class SparseProduct(Protocol):
         row_scale: Tensor,
         *,
         accumulate: bool = False,
-        column_scale: Tensor | None = None,
+        column_scale: ColumnScale | None = None,
         progress: Progress = None,
     ) -> None:
         """Write diag(row_scale) A diag(column_scale) dense into ``out``, or add it to ``out``.
@@ -119,7 +137,7 @@ class SparseProduct(Protocol):
                 products are not rounded in between. Shares no memory with ``dense``.
             row_scale: (num_rows,) of the same dtype (float32 if it is bfloat16), or (0,) for ones.
             accumulate: add to ``out`` instead of overwriting it.
-            column_scale: (num_columns,) likewise. The result has the bits of a product with scaled rows, which need
+            column_scale: likewise of the columns. The result has the bits of a product with scaled rows, which need
                 not be stored.
             progress: called now and then between rows, so that messages in flight advance during a long product. The
                 slices depend on the matrix alone, and no bit of the result on them.

@@ -21,6 +21,7 @@ from gnnloom.trainer.kernels.c.calls import CSparseProduct
 from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.contract import (
     Attended,
+    ColumnScale,
     EdgeSoftmax,
     Progress,
     RowsOnDisk,
@@ -45,7 +46,14 @@ from gnnloom.trainer.kernels.elementwise import (
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.heads import head_mean, head_scores, head_sums
 from gnnloom.trainer.kernels.row_passes import Dropout, rectify
-from gnnloom.trainer.kernels.sparse_rows import PackedRows, SparseRows, listed_columns, listed_entries, listed_rows
+from gnnloom.trainer.kernels.sparse_rows import (
+    PackedRows,
+    SparseRows,
+    column_scale,
+    listed_columns,
+    listed_entries,
+    listed_rows,
+)
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
 from gnnloom.trainer.kernels.unperformed import (
     Unperformed,
@@ -62,6 +70,7 @@ from gnnloom.trainer.place.threads import Threads
 
 __all__ = [
     "Attended",
+    "ColumnScale",
     "Dropout",
     "EdgeSoftmax",
     "PackedRows",
@@ -77,6 +86,7 @@ __all__ = [
     "add_to",
     "add_widened",
     "backward_from",
+    "column_scale",
     "column_sums",
     "converted",
     "edge_softmax",

@@ -38,13 +38,13 @@ class NumbaSparseProduct(RowsProduct):
         return NumbaSparseProduct(self._rows.restricted(rows), self._threads, self._dtype)
 
     def _multiply(self, operands: Operands, progress: Progress, *, accumulate: bool) -> None:
-        dense, out, row_scale, factors = operands
+        dense, out, row_scale, column_scale = operands
         sums = sum_dtype(self._dtype)
         # numba has no bfloat16, and would compile another kernel for rows that are apart: both matrices are converted,
         # and the sums rounded once. C scales while it adds; scaling the whole matrix first gives the same bits.
         source, total = dense.to(sums).contiguous(), out.to(sums).contiguous()
-        if len(factors):
-            source = source * factors.unsqueeze(1)
+        if column_scale is not None:
+            source = source * column_scale.factors.unsqueeze(1)
         self._run(as_array(source), as_array(total), as_array(row_scale), progress, accumulate=accumulate)
         if total is not out:
             out.copy_(total)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import Progress
+from gnnloom.trainer.kernels.contract import RUN_COLUMNS, ColumnScale, Progress
 from gnnloom.trainer.place.arrays import as_array, sum_dtype, tensor_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
@@ -205,8 +205,28 @@ def listed_columns(matrix: CSR, parts: Sequence[slice]) -> list[SparseRows]:
     return [SparseRows(begin[each], end[each], row[each], matrix.indices, matrix.data, *shape) for each in found]
 
 
-#: Stands for factors that are all 1.
-_ONES: Final = torch.empty(0)
+#: Fewer factors of columns, 1 MiB of float32, stay in the caches.
+_LEAST_FOR_RUNS: Final = 1 << 18
+
+
+def column_scale(factors: Tensor, place: Place) -> ColumnScale | None:
+    """Factors of columns for sparse products, with those of runs if most runs have one factor.
+
+    Args:
+        factors: (num_columns,) contiguous, of the dtype of sums; or (0,) for ones, which gives None.
+    """
+    if len(factors) == 0:
+        return None
+    if len(factors) < _LEAST_FOR_RUNS:
+        return ColumnScale(factors)
+    runs = place.lasting((-(-len(factors) // RUN_COLUMNS),), factors.dtype)
+    if place.rehearses:
+        return ColumnScale(factors, runs)
+    whole = len(factors) // RUN_COLUMNS
+    least, most = factors[: whole * RUN_COLUMNS].view(whole, RUN_COLUMNS).aminmax(dim=1)
+    runs.fill_(torch.nan)
+    runs[:whole] = torch.where(least == most, least, torch.nan)
+    return ColumnScale(factors, runs if runs.isnan().sum() < whole / 2 else None)
 
 
 class Operands(NamedTuple):
@@ -216,13 +236,13 @@ class Operands(NamedTuple):
         dense: (num_columns, dim); its columns are contiguous.
         out: (num_rows, dim); its columns are contiguous.
         row_scale: (num_rows,) of the dtype of the sums, or (0,) for ones.
-        column_scale: (num_columns,) likewise.
+        column_scale: of the columns, or None for ones.
     """
 
     dense: Tensor
     out: Tensor
     row_scale: Tensor
-    column_scale: Tensor
+    column_scale: ColumnScale | None
 
 
 class RowsProduct(ABC):
@@ -254,21 +274,21 @@ class RowsProduct(ABC):
         row_scale: Tensor,
         *,
         accumulate: bool = False,
-        column_scale: Tensor | None = None,
+        column_scale: ColumnScale | None = None,
         progress: Progress = None,
     ) -> None:
-        rows, factors = self._rows, _ONES if column_scale is None else column_scale
-        _check(rows, self._dtype, Operands(dense, out, row_scale, factors))
+        rows = self._rows
+        _check(rows, self._dtype, Operands(dense, out, row_scale, column_scale))
         # Nothing to add. Without `accumulate` the kernel must still write zeros.
         if accumulate and rows.nnz == 0:
             return
         # No normalization has both weights and factors of columns, so no kernel has both.
-        if rows.data is not None and len(factors):
-            dense, factors = (dense * factors.unsqueeze(1)).to(self._dtype), _ONES
+        if rows.data is not None and column_scale is not None:
+            dense, column_scale = (dense * column_scale.factors.unsqueeze(1)).to(self._dtype), None
         # Rows that are not listed have no entries.
         if not accumulate and not rows.is_subset and rows.target is not None:
             out.zero_()
-        self._multiply(Operands(dense, out, row_scale, factors), progress, accumulate=accumulate)
+        self._multiply(Operands(dense, out, row_scale, column_scale), progress, accumulate=accumulate)
 
 
 def _check(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> None:
@@ -283,7 +303,10 @@ def _check(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> None:
             raise ValueError(f"sparse product: {name} is {tensor.dtype}, not {dtype}")
         if tensor.numel() and tensor.shape[1] > 1 and tensor.stride(1) != 1:
             raise ValueError(f"sparse product: the rows of {name} are not contiguous")
-    for name, scale, length in (("row", row_scale, rows.num_rows), ("column", column_scale, rows.num_columns)):
-        if len(scale) and (scale.shape != (length,) or scale.dtype != sums or not scale.is_contiguous()):
+    scales = [("row", row_scale, rows.num_rows)] if len(row_scale) else []
+    if column_scale is not None:
+        scales.append(("column", column_scale.factors, rows.num_columns))
+    for name, scale, length in scales:
+        if scale.shape != (length,) or scale.dtype != sums or not scale.is_contiguous():
             found = f"{tuple(scale.shape)} {scale.dtype}"
             raise ValueError(f"sparse product: {name} factors are {found}, not ({length},) {sums}")

@@ -21,6 +21,7 @@ from torch import Tensor
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.trainer.kernels.contract import (
+    ColumnScale,
     Progress,
     RowBlock,
     RowReader,
@@ -76,7 +77,7 @@ class StreamedProduct:
         row_scale: Tensor,
         *,
         accumulate: bool = False,
-        column_scale: Tensor | None = None,
+        column_scale: ColumnScale | None = None,
         progress: Progress = None,
     ) -> None:
         """See the contract.
@@ -104,16 +105,15 @@ class StreamedProduct:
 
         self._blocks.give(multiply, progress)
 
-    def _scaled(self, dense: Tensor, column_scale: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _scaled(self, dense: Tensor, column_scale: ColumnScale | None) -> tuple[Tensor, ColumnScale | None]:
         """The dense matrix and the factors of its rows that are left for the kernel."""
-        has_factors = column_scale is not None and len(column_scale) > 0
-        if has_factors and self._matrix.is_weighted and column_scale is not None:
-            dense, column_scale = (dense * column_scale.unsqueeze(1)).to(dense.dtype), None
+        if self._matrix.is_weighted and column_scale is not None:
+            dense, column_scale = (dense * column_scale.factors.unsqueeze(1)).to(dense.dtype), None
         if self._fuses:
             return dense, column_scale
         dense = dense.to(sum_dtype(self._dtype)).contiguous()
-        if column_scale is not None and len(column_scale):
-            dense = dense * column_scale.unsqueeze(1)
+        if column_scale is not None:
+            dense = dense * column_scale.factors.unsqueeze(1)
         return dense, None
 
     def _rows_in(self, block: RowBlock) -> NDArray[np.int64] | None:

@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 
 from gnnloom.trainer.data.target_edges import Chosen, ExcludedEntries, PairSource
-from gnnloom.trainer.kernels.dispatch import Progress, SparseProduct, SparseRows, listed_entries, sparse_product
+from gnnloom.trainer.kernels.dispatch import (
+    ColumnScale,
+    Progress,
+    SparseProduct,
+    SparseRows,
+    listed_entries,
+    sparse_product,
+)
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
@@ -85,7 +92,7 @@ class ExcludedBlock:
         dense: Tensor,
         out: Tensor,
         row_scale: Tensor,
-        column_scale: Tensor | None = None,
+        column_scale: ColumnScale | None = None,
         progress: Progress = None,
     ) -> None:
         """Subtract diag(row_scale) B diag(column_scale) dense from ``out``; arguments as those of a product with A."""

@@ -22,6 +22,7 @@ from gnnloom.trainer.data.target_edges import ExcludedEntries
 from gnnloom.trainer.kernels.dispatch import (
     Progress,
     SparseProduct,
+    column_scale,
     converted,
     products_by_columns,
     scaled_rows,
@@ -98,9 +99,9 @@ class HaloProduct:
             sides: the factors of the rest.
         """
         self._excluded = excluded
-        self._left, self._right = sides.left, sides.right if len(sides.right) else None
+        self._left, self._right = sides.left, column_scale(sides.right, self._exchange.place)
         # Owners scale the rows that they send, so no rank needs the factors of its halo.
-        self._sent = None if self._right is None else self._exchange.sent(self._right)
+        self._sent = None if self._right is None else self._exchange.sent(self._right.factors)
 
     def multiply(self, features: Tensor, *, as_sums: bool = False, out: Tensor | None = None) -> Tensor:
         """The scaled matrix times ``features``. Collective.
@@ -128,7 +129,7 @@ class HaloProduct:
             scaled, factors = own, self._right
             if excluded and excluded.is_weighted and factors is not None:
                 # No kernel has both weights and factors of columns: the rows are scaled once, not in each product.
-                scaled, factors = scaled_rows(own, factors, place), None
+                scaled, factors = scaled_rows(own, factors.factors, place), None
             self._own.multiply(scaled, product, self._left, column_scale=factors, progress=progress)
             if excluded:
                 excluded.own.subtract(scaled, product, self._left, factors, progress)

@@ -22,7 +22,7 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
 from gnnloom.trainer.data.batch_data import without_halo
-from gnnloom.trainer.kernels.dispatch import SparseProduct, sparse_product
+from gnnloom.trainer.kernels.dispatch import SparseProduct, column_scale, sparse_product
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.whole_rows import AXIS, RowProduct, WholeRows
@@ -113,7 +113,8 @@ class _ScaledBlock:
     """diag(left) B diag(right) of one block B, which is prepared when it is first multiplied with."""
 
     def __init__(self, find: Callable[[], CSR], left: Tensor, right: Tensor, num_rows: int, grid: ProcessGrid) -> None:
-        self._find, self._left, self._right, self._num_rows, self._grid = find, left, right, num_rows, grid
+        self._find, self._left, self._num_rows, self._grid = find, left, num_rows, grid
+        self._right = column_scale(right, grid.place)
 
     @cached_property
     def _product(self) -> SparseProduct:

@@ -7,7 +7,7 @@
 
 #include "../../../trainer/kernels/c/product.h"
 
-enum { ROWS = 37, COLUMNS = 23, MOST_WIDTH = 300 };
+enum { ROWS = 37, RUN = 1 << GNNLOOM_RUN_BITS, RUNS = 2, COLUMNS = RUN + 23, MOST_WIDTH = 300 };
 enum {
     WEIGHTED = 1,
     ROW_SCALED = 2,
@@ -127,6 +127,17 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t dim, int kind) 
     void *values = kind & WEIGHTED ? random_array(entries, sums) : NULL;
     void *row_scale = kind & ROW_SCALED ? random_array(ROWS, sums) : NULL;
     void *column_scale = kind & COLUMN_SCALED ? random_array(COLUMNS, sums) : NULL;
+    /* Of every other width the first run has one factor, and the second one none. */
+    void *column_runs = kind & COLUMN_SCALED && dim % 2 ? random_array(RUNS, sums) : NULL;
+    if (column_runs) {
+        const size_t size = size_of(sums);
+        for (int64_t column = 0; column < RUN; column++)
+            memcpy((char *)column_scale + (size_t)column * size, column_runs, size);
+        if (sums == GNNLOOM_FLOAT64)
+            ((double *)column_runs)[1] = NAN;
+        else
+            ((float *)column_runs)[1] = NAN;
+    }
     const int32_t out_dtype = kind & WIDE_OUT ? sums : dtype;
     void *dense = random_array((COLUMNS - 1) * dense_stride + dim, dtype), *out = random_array(out_length, out_dtype);
     void *before = malloc((size_t)out_length * size_of(out_dtype));
@@ -139,6 +150,7 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t dim, int kind) 
                                             entries,
                                             row_scale,
                                             column_scale,
+                                            column_runs,
                                             dense,
                                             dense_stride,
                                             out,
@@ -152,7 +164,7 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t dim, int kind) 
     const int64_t bounds[] = {0, 1, num_listed / 2, num_listed};
     gnnloom_spmm(&product, bounds, 3, instruction_set, NULL, 1);
     const int wrong = differs(&product, num_listed, before);
-    void *arrays[] = {columns, values, row_scale, column_scale, dense, out, before};
+    void *arrays[] = {columns, values, row_scale, column_scale, column_runs, dense, out, before};
     for (size_t at = 0; at < sizeof arrays / sizeof *arrays; at++)
         free(arrays[at]);
     return wrong;

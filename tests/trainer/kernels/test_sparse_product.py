@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.storage import CSR
-from gnnloom.trainer.kernels.dispatch import products_by_columns, sparse_product
+from gnnloom.trainer.kernels.dispatch import ColumnScale, products_by_columns, sparse_product
 from gnnloom.trainer.kernels.sparse_rows import PackedRows, listed_columns, listed_rows
 from gnnloom.trainer.place.place import Place
 from support.sparse_products import Case, cases, random_csr
@@ -128,7 +128,7 @@ def test_operands_that_do_not_match_are_refused(kernel: str) -> None:
     with pytest.raises(ValueError, match=r"row factors are \(5,\) torch.float32, not \(4,\)"):
         product.multiply(dense, out, torch.ones(5))
     with pytest.raises(ValueError, match=r"column factors are \(5,\) torch.float64"):
-        product.multiply(dense, out, NO_SCALE, column_scale=torch.ones(5, dtype=torch.float64))
+        product.multiply(dense, out, NO_SCALE, column_scale=ColumnScale(torch.ones(5, dtype=torch.float64)))
     for rows in ([0, 0], [2, 1], [-1, 2], [3, 4]):
         with pytest.raises(ValueError, match="strictly ascending"):
             product.restricted(np.array(rows))

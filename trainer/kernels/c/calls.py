@@ -152,7 +152,9 @@ class CSparseProduct(RowsProduct):
         # A copy, since another thread may multiply with the same matrix. Describing it again would take 4 microseconds.
         product = ProductStruct.from_buffer_copy(self._described_matrix)
         product.row_scale = row_scale.data_ptr() if len(row_scale) else None
-        product.column_scale = column_scale.data_ptr() if len(column_scale) else None
+        product.column_scale = None if column_scale is None else column_scale.factors.data_ptr()
+        runs = None if column_scale is None else column_scale.runs
+        product.column_runs = None if runs is None else runs.data_ptr()
         product.dense, product.dense_stride = dense.data_ptr(), dense.stride(0)
         product.out, product.out_stride = out.data_ptr(), out.stride(0)
         product.dim = out.shape[1]

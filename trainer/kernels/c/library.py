@@ -14,7 +14,7 @@ import torch
 VARIABLE: Final = "GNNLOOM_KERNELS"
 
 #: Version of :class:`ProductStruct` and of the functions, as in product.h.
-_ABI: Final = 7
+_ABI: Final = 8
 #: Numbers of the dtypes in product.h.
 DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 #: Names of the instruction sets, in the order of spmm.c.
@@ -37,6 +37,7 @@ class ProductStruct(ctypes.Structure):
         ("entries", ctypes.c_int64),
         ("row_scale", ctypes.c_void_p),
         ("column_scale", ctypes.c_void_p),
+        ("column_runs", ctypes.c_void_p),
         ("dense", ctypes.c_void_p),
         ("dense_stride", ctypes.c_int64),
         ("out", ctypes.c_void_p),

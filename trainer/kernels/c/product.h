@@ -5,13 +5,16 @@
 #include <stdint.h>
 
 /* Raised with every change of the structure or of a meaning: a library of an older build is not used. */
-#define GNNLOOM_ABI 7
+#define GNNLOOM_ABI 8
 
 enum gnnloom_dtype {
     GNNLOOM_FLOAT32 = 0,
     GNNLOOM_FLOAT64 = 1,
     GNNLOOM_BFLOAT16 = 2, /* of the dense matrices only: weights, factors and sums are float32 */
 };
+
+/* Columns of a run: 2 to the power of this. */
+#define GNNLOOM_RUN_BITS 6
 
 struct gnnloom_product {
     /* (number of listed rows) int64: each row's first entry, and the one after its last. */
@@ -24,6 +27,7 @@ struct gnnloom_product {
     int64_t entries;
     const void *row_scale;    /* (rows of the output) factors of the sums; NULL for ones */
     const void *column_scale; /* (columns) factors of the dense rows, without weights only; NULL for ones */
+    const void *column_runs;  /* (runs of columns) the factor that all columns of a run have, or NaN; NULL if unknown */
     const void *dense;        /* (columns, dim); strides count elements */
     int64_t dense_stride;
     void *out; /* (rows, dim) */

@@ -114,7 +114,9 @@ INLINE void NAME(prefetch)(const struct gnnloom_product *product, const STORED *
         const char *row = (const char *)(dense + column * product->dense_stride);
         EACH (line, (bytes + CACHE_LINE - 1) / CACHE_LINE)
             __builtin_prefetch(row + line * CACHE_LINE);
-        if (factors == COLUMN_SCALE)
+        if (factors == COLUMN_SCALE && product->column_runs)
+            __builtin_prefetch((const SUM *)product->column_runs + (column >> GNNLOOM_RUN_BITS));
+        else if (factors == COLUMN_SCALE)
             __builtin_prefetch((const SUM *)product->column_scale + column);
     }
 }
@@ -129,7 +131,7 @@ INLINE void NAME(add)(const struct gnnloom_product *product, const STORED *dense
         row[k] = dense + column * product->dense_stride;
         factor[k] = factors == ONES      ? 1
                     : factors == WEIGHTS ? ((const SUM *)product->values)[entry + k]
-                                         : ((const SUM *)product->column_scale)[column];
+                                         : TYPE(column_factor)(product, column);
     }
     NAME(prefetch)(product, dense, entry, blocks, group, factors);
     EACH (block, blocks) {
