@@ -9,7 +9,7 @@ Checkpoints come and go while a run trains, so only their run lists them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -33,18 +33,28 @@ MOST_NODES: Final = 20_000
 Nodes = dict[str, dict[str, Any]]
 
 
-def nodes_below(folder: Path) -> Nodes:
-    """Metadata of the groups and arrays below a folder, by path; hidden folders are left out."""
+def nodes_below(folder: Path, known: Mapping[str, Nodes] | None = None) -> Nodes:
+    """Metadata of the groups and arrays below a folder, by path; hidden folders are left out.
+
+    Args:
+        known: nodes below some of its folders, by name, which are not read again.
+    """
     nodes: Nodes = {}
-    for where, folders, names in os.walk(folder):
+    top = os.fspath(folder)
+    beginning = os.path.join(top, "")  # noqa: PTH118 - a run lists its checkpoints often, and pathlib takes time
+    for where, folders, names in os.walk(top):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if METADATA not in names or Path(where) == folder:
+        if METADATA not in names or where == top:
             continue
         content = read_json(Path(where, METADATA), sealed=False)
         # The lists of groups within a list are not read by Zarr.
         content.pop("consolidated_metadata", None)
-        nodes[Path(where).relative_to(folder).as_posix()] = content
-        if content.get("node_type") == "array":
+        name = where.removeprefix(beginning).replace(os.sep, "/")
+        nodes[name] = content
+        if known is not None and name in known:
+            nodes |= {f"{name}/{below}": node for below, node in known[name].items()}
+            folders.clear()
+        elif content.get("node_type") == "array":
             folders.clear()
     return nodes
 
@@ -56,9 +66,11 @@ def complete_groups(folder: Path, arrays: Iterable[str]) -> None:
             write_group(folder / parent, {})
 
 
-def write_list(folder: Path) -> None:
-    """Write the list of a group from what is below it."""
-    _put_list(folder, nodes_below(folder))
+def write_list(folder: Path, known: Mapping[str, Nodes] | None = None) -> Nodes:
+    """Write the list of a group from what is below it, and return that; see :func:`nodes_below`."""
+    nodes = nodes_below(folder, known)
+    _put_list(folder, nodes)
+    return nodes
 
 
 def list_artifact(folder: Path, sections: Iterable[str], num_arrays: int) -> None:
@@ -153,11 +165,15 @@ def list_run(run: Path) -> None:
     refresh_list(run.parents[1])
 
 
-def list_checkpoints(folder: Path) -> None:
-    """Make the folder of a run's checkpoints a group that lists them, and list them in the run."""
-    write_list(folder)
+def list_checkpoints(folder: Path, known: Mapping[str, Nodes] | None = None) -> None:
+    """Make the folder of a run's checkpoints a group that lists them, and list them in the run.
+
+    Args:
+        known: nodes below some of the checkpoints, by name, which are not read again.
+    """
+    nodes = write_list(folder, known)
     if (folder.parent / METADATA).exists():
-        write_list(folder.parent)
+        write_list(folder.parent, {folder.name: nodes})
 
 
 def outdated_run_lists(run: Path) -> list[Path]:

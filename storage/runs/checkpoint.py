@@ -128,7 +128,7 @@ def publish_checkpoint(
     arrays = {record.path: record.to_json() for record in records}
     content = {VERSION_ENTRY: FORMAT_VERSION, "epoch": epoch, "facts": dict(facts), "arrays": arrays}
     complete_groups(aside, arrays)
-    write_list(aside)
+    nodes = write_list(aside)
     # The index and all arrays are durable before the rename, so a name that is a number means a complete checkpoint.
     # Old checkpoints are dropped only after the rename is durable.
     write_json(aside / CHECKPOINT_INDEX, content)
@@ -143,7 +143,7 @@ def publish_checkpoint(
     others = [each for each in checkpoint_epochs(folder) if each != epoch]
     for old in others[: max(0, len(others) + 1 - kept)]:
         remove_tree(folder / f"{old:08d}")
-    list_checkpoints(folder)
+    list_checkpoints(folder, {final.name: nodes})
     return final
 
 
