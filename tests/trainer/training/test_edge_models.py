@@ -28,6 +28,7 @@ from gnnloom.trainer.models.networks.edge_model import EdgeModel
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.trainer.training.rehearsal.projection import project_training
+from support.covering import few_of
 from support.edge_modules import Trimmed
 from support.lone import LoneCommunicator
 from support.lone_training import lone_session
@@ -48,6 +49,8 @@ PROBLEMS = {
         problem("weighted", 50, 200, symmetric=False, weighted=True),
     )
 }
+#: Those of the modules' losses and scores.
+GRAPHS = ("directed", "no-loops")
 #: Some of three ranks have no vertices, or no training vertices.
 UNEVEN = {
     given.name: given
@@ -139,10 +142,9 @@ def whole_loss(module: nn.Module, given: Problem, weight: Tensor | None) -> Tens
     return nn.functional.cross_entropy(scores[mask], torch.tensor(given.label)[mask])
 
 
-@pytest.mark.parametrize("name", ["directed", "no-loops"])
-@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize(("kind", "name"), few_of(WHOLE, GRAPHS, together=1))
 def test_with_all_neighbors_loss_and_gradients_are_those_of_the_module_on_the_whole_graph(
-    catalog: Catalog, name: str, kind: str
+    catalog: Catalog, kind: str, name: str
 ) -> None:
     model, hops, options = WHOLE[kind]
     needs_pyg(model)
@@ -165,11 +167,9 @@ def test_with_all_neighbors_loss_and_gradients_are_those_of_the_module_on_the_wh
     )
 
 
-@pytest.mark.parametrize("name", ["directed", "no-loops"])
-@pytest.mark.parametrize("carried", [1, 2000])
-@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize(("kind", "name", "carried"), few_of(WHOLE, GRAPHS, (1, 2000), together=2))
 def test_scores_of_an_evaluation_are_those_of_the_module_on_the_whole_graph(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, carried: int
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, carried: int
 ) -> None:
     model, _, options = WHOLE[kind]
     needs_pyg(model)
