@@ -18,6 +18,7 @@ from gnnloom.trainer.links.perceptron import Perceptron
 from gnnloom.trainer.links.ranking import ListRanks
 from gnnloom.trainer.links.scoring import BlockSizes, Lists, score_all
 from gnnloom.trainer.place.place import Place
+from support.covering import few_of
 from support.link_targets import NUM_VERTICES, SMALL, known_of, made, targets_of, whole
 from support.thread_ranks import on_thread_ranks
 
@@ -77,7 +78,13 @@ def counts_of_integers() -> np.ndarray:
     return brute_force(given_pairs(10_000), lambda sources: exact[sources] @ exact.T)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+#: Numbers of ranks; each promise is tested on two of them by default.
+RANKS = (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    "ranks", [pytest.param(ranks, marks=[pytest.mark.long] if ranks in {2, 3} else []) for ranks in RANKS]
+)
 def test_ten_thousand_ranks_equal_brute_force(ranks: int) -> None:
     counts, figures = on_ranks(ranks, whole("integers"), made(Dot), given_pairs(10_000), None)
     expected = counts_of_integers()
@@ -103,7 +110,9 @@ def counts_of_twins() -> np.ndarray:
     return brute_force(given_pairs(200), lambda sources: in_order(rows[sources], rows))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "ranks", [pytest.param(ranks, marks=[pytest.mark.long] if ranks in {1, 4} else []) for ranks in RANKS]
+)
 def test_rows_that_occur_twice_tie_on_any_rank(ranks: int) -> None:
     counts, _ = on_ranks(ranks, whole("twice"), made(Dot), given_pairs(200), SMALL)
     expected = counts_of_twins()
@@ -112,12 +121,11 @@ def test_rows_that_occur_twice_tie_on_any_rank(ranks: int) -> None:
     assert (expected[1] - expected[0]).mean() > 0.5
 
 
-@pytest.mark.parametrize("kind", [Cosine, DistMult, Perceptron, Distance])
-def test_ranks_are_the_same_with_every_decoder_on_any_number_of_ranks(kind: type[Decoder]) -> None:
+@pytest.mark.parametrize(("kind", "ranks"), few_of((Cosine, DistMult, Perceptron, Distance), (2, 3, 4), together=1))
+def test_ranks_are_the_same_with_every_decoder_on_any_number_of_ranks(kind: type[Decoder], ranks: int) -> None:
     rows, pairs = whole("twice"), given_pairs(60)
     first, _ = on_ranks(1, rows, made(kind), pairs, None)
-    for ranks in (2, 3, 4):
-        assert np.array_equal(on_ranks(ranks, rows, made(kind), pairs, SMALL)[0], first)
+    assert np.array_equal(on_ranks(ranks, rows, made(kind), pairs, SMALL)[0], first)
     assert (first[1] - first[0]).mean() > 0.5
     decoder, exact = made(kind).double(), rows.double()
 

@@ -21,6 +21,7 @@ from gnnloom.trainer.links.pair_rows import GridOwners, PairRows, taken_ends, ta
 from gnnloom.trainer.operators.grid_targets import AllPositions
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
 from gnnloom.trainer.place.place import Place
+from support.covering import few_of
 from support.problems import Problem, problem
 from support.thread_ranks import on_thread_ranks
 from support.tolerance import assert_close
@@ -162,12 +163,17 @@ def test_rows_of_row_shards_stay_where_they_are(catalog: Catalog, given: Problem
     check(given, 3, on_thread_ranks(ranks, on_rank(given, 3, build)))
 
 
-@pytest.mark.parametrize(("given", "dim"), [(GIVEN, 5), (TINY, 1)], ids=["graph", "tiny"])
-@pytest.mark.parametrize("permutation", ["double", "none", "partition"])
-@pytest.mark.parametrize(("algorithm", "grid"), ON_GRIDS)
+#: Names of problems, and the widths of their outputs.
+GIVEN_TO_GRIDS = {"graph": (GIVEN, 5), "tiny": (TINY, 1)}
+
+
+@pytest.mark.parametrize(
+    ("where", "permutation", "name"), few_of(ON_GRIDS, ("double", "none", "partition"), GIVEN_TO_GRIDS, together=2)
+)
 def test_rows_of_grids_are_spread_over_all_ranks(
-    catalog: Catalog, algorithm: str, grid: tuple[int, ...], permutation: str, given: Problem, dim: int
+    catalog: Catalog, where: tuple[str, tuple[int, ...]], permutation: str, name: str
 ) -> None:
+    (algorithm, grid), (given, dim) = where, GIVEN_TO_GRIDS[name]
     dataset, ranks = catalog.dataset(given.name), int(np.prod(grid))
 
     def build(comm: Communicator) -> tuple[Operator, Any]:

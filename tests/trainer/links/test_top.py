@@ -11,6 +11,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.links.all_targets import top_targets
 from gnnloom.trainer.links.bilinear import Dot
 from gnnloom.trainer.links.scoring import BlockSizes, Lists
+from support.covering import few_of
 from support.link_targets import NUM_VERTICES, SMALL, known_of, made, targets_of, whole
 from support.thread_ranks import on_thread_ranks
 
@@ -25,9 +26,18 @@ def expected(rows: Tensor, source: int, count: int) -> tuple[list[int], list[flo
     return [*best.tolist(), *[-1] * missing], [*scores[best].tolist(), *[-np.inf] * missing]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-@pytest.mark.parametrize(("count", "sizes"), [(1, SMALL), (10, SMALL), (10, None), (100, SMALL)])
-def test_the_best_targets_are_those_of_a_sort(ranks: int, count: int, sizes: BlockSizes | None) -> None:
+#: How many targets, and in which blocks.
+ASKED: dict[str, tuple[int, BlockSizes | None]] = {
+    "best": (1, SMALL),
+    "in-small-blocks": (10, SMALL),
+    "in-usual-blocks": (10, None),
+    "more-than-there-are": (100, SMALL),
+}
+
+
+@pytest.mark.parametrize(("ranks", "asked"), few_of((1, 2, 3, 4), ASKED, together=1))
+def test_the_best_targets_are_those_of_a_sort(ranks: int, asked: str) -> None:
+    count, sizes = ASKED[asked]
     # Of small integers, whose scores tie often; one row is no number.
     rows, decoder = whole("integers"), made(Dot)
     rows[9] = torch.nan
