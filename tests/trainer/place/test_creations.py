@@ -21,6 +21,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse
+from support.covering import few_of
 from support.lone import LoneCommunicator
 from support.lone_training import opened_run
 from support.problems import problem
@@ -32,6 +33,8 @@ CREATORS |= {"linspace", "ones", "ones_like", "rand", "randint", "randn", "randp
 CREATORS |= {"zeros", "zeros_like", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"}
 #: Only these rooms know what a device is; batches of the loader belong to a loop of the user's, which moves them.
 ROOMS = ("gnnloom.trainer.place", "gnnloom.trainer.kernels", "gnnloom.trainer.comm", "gnnloom.trainer.loader")
+#: The first two run on every grid.
+MODELS = ("gcn", "sage", "gin", "gat")
 GRIDS = {
     "p2p": None,
     "broadcast": None,
@@ -102,16 +105,17 @@ def config(catalog: Catalog, **options: Any) -> TrainConfig:
     return TrainConfig(catalog=str(catalog.root), dataset="graph", **{**fixed, **options})
 
 
-@pytest.mark.parametrize("algorithm", GRIDS)
-def test_ranks_of_every_grid_make_tensors_at_their_place(catalog: Catalog, algorithm: str) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "model"),
+    [*(("p2p", model) for model in MODELS), *few_of([name for name in GRIDS if name != "p2p"], MODELS[:2], together=1)],
+)
+def test_ranks_of_every_grid_make_tensors_at_their_place(catalog: Catalog, algorithm: str, model: str) -> None:
     """Ranks are rehearsed one at a time, forward, backward and with their updates, without messages."""
-    models = ("gcn", "sage", "gin", "gat") if algorithm == "p2p" else ("gcn", "sage")
-    for model in models:
-        options = {"ranks": 4, "grid": GRIDS[algorithm], "clip_norm": 1.0, "class_weights": "balanced"}
-        with creations() as watched:
-            _rehearse(config(catalog, algorithm=algorithm, model=model, **options))
-        assert watched.made > 50
-        assert watched.found == set(), model
+    options = {"ranks": 4, "grid": GRIDS[algorithm], "clip_norm": 1.0, "class_weights": "balanced"}
+    with creations() as watched:
+        _rehearse(config(catalog, algorithm=algorithm, model=model, **options))
+    assert watched.made > 50
+    assert watched.found == set()
 
 
 def _rehearse(given: TrainConfig) -> None:
@@ -130,8 +134,7 @@ def test_batches_that_are_rehearsed_have_tensors_at_their_place(catalog: Catalog
     assert watched.found == set()
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gat"])
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize(("model", "precision"), few_of(MODELS, ("float32", "bf16"), together=1))
 def test_a_training_makes_tensors_at_its_place(catalog: Catalog, model: str, precision: str) -> None:
     with creations() as watched:
         train(LoneCommunicator(), config(catalog, run=f"{model}-{precision}", model=model, precision=precision))
