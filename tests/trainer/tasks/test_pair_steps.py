@@ -23,6 +23,7 @@ from gnnloom.trainer.links.negatives import Positives, UniformNegatives
 from gnnloom.trainer.links.scoring import score_all
 from gnnloom.trainer.tasks.objectives import links
 from gnnloom.trainer.training.loop import train
+from support.covering import FEW_OR_EVERY
 from support.dense_models import DenseModel
 from support.lone import LoneCommunicator
 from support.mpi import train_all
@@ -155,23 +156,36 @@ COMPARED: dict[str, dict[str, Any]] = {
 }
 #: Every rank has a batch of its own, and leaves out the edges of its own pairs only.
 COMPARED_RANKS = {"excluding": (1,), "not-excluding": RANKS, "degree": RANKS}
+#: Numbers of ranks of every graph's quick runs, in which each of the others occurs on each number.
+FEW_RANKS = {
+    "directed": {"excluding": (1,), "not-excluding": (1,), "degree": (3,)},
+    "undirected": {"excluding": (1,), "not-excluding": (3,), "degree": (1,)},
+    "weighted": {"excluding": (1,), "not-excluding": (1,), "degree": (3,)},
+}
 
 
-def test_a_step_with_all_neighbors_of_all_pairs_is_the_step_on_the_whole_graph(stored: Stored, tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", FEW_OR_EVERY)
+def test_a_step_with_all_neighbors_of_all_pairs_is_the_step_on_the_whole_graph(
+    stored: Stored, tmp_path: Path, every: bool
+) -> None:
     name = stored.given.name
+    compared = COMPARED_RANKS if every else FEW_RANKS[name]
     shared: dict[str, Any] = {"link_batch": EVERY_PAIR, "optimizer": "sgd", "lr": 0.1, "epochs": 3}
-    configs = [pair_config(stored.catalog, name, f"full-{run}", **shared, **each) for run, each in COMPARED.items()]
-    every: dict[str, Any] = {"mode": "neighbor", "fanout": (ALL, ALL), **shared}
+    end = "every" if every else "few"
+    configs = [
+        pair_config(stored.catalog, name, f"full-{run}-{end}", **shared, **each) for run, each in COMPARED.items()
+    ]
+    drawn: dict[str, Any] = {"mode": "neighbor", "fanout": (ALL, ALL), **shared}
     configs += [
-        pair_config(stored.catalog, name, f"neighbor-{run}-{ranks}", ranks=ranks, **every, **each)
+        pair_config(stored.catalog, name, f"neighbor-{run}-{ranks}-{end}", ranks=ranks, **drawn, **each)
         for run, each in COMPARED.items()
-        for ranks in COMPARED_RANKS[run]
+        for ranks in compared[run]
     ]
     losses = dict(zip([each.run for each in configs], train_all(tmp_path, configs), strict=True))
     assert not [result for result in losses.values() if "error" in result]
     for run in COMPARED:
-        for ranks in COMPARED_RANKS[run]:
-            found, expected = losses[f"neighbor-{run}-{ranks}"]["loss"], losses[f"full-{run}"]["loss"]
+        for ranks in compared[run]:
+            found, expected = (losses[f"{each}-{end}"]["loss"] for each in (f"neighbor-{run}-{ranks}", f"full-{run}"))
             np.testing.assert_allclose(found, expected, rtol=SAME, err_msg=f"{run} on {ranks} ranks")
 
 
