@@ -99,6 +99,8 @@ def disk_that_is_not_waited_for() -> Iterator[None]:
         patch.setattr("gnnloom.storage.format.files.ThreadPoolExecutor", ThisThread)
         # To name and to open every file that a task wrote takes a tenth of that time. Processes that tests start do.
         patch.setattr("gnnloom.storage.format.artifact.sync_paths", lambda _: None)
+        # As it takes a tenth of that of a training on a tiny graph, for its checkpoint.
+        patch.setattr("gnnloom.storage.runs.checkpoint.sync_tree", lambda _: None)
         patch.setenv("PYTHONPATH", str(_UNSYNCED), prepend=os.pathsep)
         yield
 

@@ -76,12 +76,15 @@ def _load() -> None:
     import gnnloom.trainer.training.predict
     import gnnloom.trainer.training.propagate  # noqa: F401
     from gnnloom.storage.format import files
+    from gnnloom.storage.runs import checkpoint
     from gnnloom.storage.shards.grid_window import load_kernels
     from support.this_thread import ThisThread
 
     load_kernels()
-    # As in the process of the tests, no thread is started for a disk that is not waited for.
+    # As in the process of the tests, no thread is started for a disk that is not waited for, and no checkpoint's files
+    # are opened for it.
     vars(files)["ThreadPoolExecutor"] = ThisThread
+    vars(checkpoint)["sync_tree"] = lambda _: None
     for room in _ROOMS:
         for module in pkgutil.iter_modules(importlib.import_module(room).__path__, f"{room}."):
             importlib.import_module(module.name)
