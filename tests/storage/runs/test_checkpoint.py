@@ -11,6 +11,7 @@ import pytest
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.listing import listed_nodes, nodes_below, write_list
 from gnnloom.storage.runs.checkpoint import Checkpoint, checkpoint_epochs, read_checkpoint, write_checkpoint
 
 
@@ -30,6 +31,25 @@ def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     assert (last.epoch, last.facts) == (10, {"step": 10})
     assert before.arrays["layers/0/weight"].tolist() == [[5.0, 5.0]] * 3
     assert last.arrays["bias"].dtype == np.float32
+
+
+def test_lists_of_a_run_say_what_is_in_its_checkpoints(tmp_path: Path) -> None:
+    run, folder = tmp_path / "run", tmp_path / "run" / "checkpoint"
+    run.mkdir()
+    write_list(run)
+    for epoch in (1, 2, 3):
+        write(folder, epoch)
+        write(folder / "best", epoch)
+        # The list of a run follows its last checkpoints, and not the best ones.
+        assert listed_nodes(folder / "best") == nodes_below(folder / "best")
+        assert listed_nodes(folder) == nodes_below(folder)
+        write(folder, epoch)
+        assert listed_nodes(run) == nodes_below(run)
+    # Groups and arrays of the checkpoints that are kept, at every level.
+    names = ("layers", "layers/0", "layers/0/weight", "bias")
+    held = [f"checkpoint/{where}" for where in ("00000002", "00000003", "best/00000002", "best/00000003")]
+    expected = {"checkpoint", "checkpoint/best", *held, *(f"{each}/{name}" for each in held for name in names)}
+    assert set(nodes_below(run)) == expected
 
 
 def test_a_folder_that_is_removed_meanwhile_has_no_checkpoints(tmp_path: Path) -> None:
