@@ -15,12 +15,23 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.operators import whole_rows
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.rehearsal.projection import project_training
+from support.covering import FEW_OR_EVERY
 from support.lone import LoneCommunicator
 from support.mpi import train_all
 from support.problems import problem
 from support.tolerance import assert_close
 
 RANKS = (1, 2, 4)
+#: Numbers of ranks of every case's runs: each number at least once with dropout or wide layers, or all of them.
+FEW: dict[str, tuple[int, ...]] = {
+    "first": (1, 4),
+    "second": (1, 2),
+    "nothing-kept": (1,),
+    "no-bias": (2,),
+    "adjacency-on-disk": (2,),
+    "input-gradient": (1,),
+    "half": (2,),
+}
 EPOCHS = 3
 #: The first hidden layer's product is kept and its output multiplied by the next weight; the second layer multiplies
 #: with the adjacency first, as its output is wider, and the third by its weight.
@@ -50,10 +61,11 @@ def _config(catalog: Catalog, ranks: int, name: str, *, recompute: bool, **optio
     return TrainConfig(catalog=str(catalog.root), threads=1, **given)
 
 
-def test_losses_are_those_of_layers_that_are_kept(catalog: Catalog, tmp_path: Path) -> None:
-    cases = [(name, ranks) for name in CASES for ranks in ((1, 4) if name != "first" else RANKS)]
+@pytest.mark.parametrize("every", FEW_OR_EVERY)
+def test_losses_are_those_of_layers_that_are_kept(catalog: Catalog, tmp_path: Path, every: bool) -> None:
+    cases = [(name, ranks) for name in CASES for ranks in (RANKS if every else FEW[name])]
     configs = [
-        _config(catalog, ranks, name, recompute=recompute, **CASES[name])
+        _config(catalog, ranks, f"{name}-of-{len(cases)}", recompute=recompute, **CASES[name])
         for name, ranks in cases
         for recompute in (False, True)
     ]
