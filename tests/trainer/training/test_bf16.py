@@ -42,6 +42,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "transform-first": ("split3d", {"product_order": "transform-first", "skip_input_gradient": False}),
     "long-steps": ("p2p", {"lr": 0.05}),
 }
+#: Algorithms whose bytes in both precisions are compared.
+COUNTED = ("p2p", "summa", "tensor3d")
 VARIANTS = {**{name: (name, dict[str, Any]()) for name in ALGORITHMS}, **MODELS}
 
 #: Results by variant, precision and number of ranks.
@@ -104,7 +106,12 @@ def model_results(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) ->
 
 def _trained(catalog: Catalog, folder: Path, variants: Iterable[str], others: Mapping[str, int], epochs: int) -> Found:
     """Results on 1 and 4 ranks, and for some variants on another number of them."""
-    keys = [(variant, precision, 4) for variant in variants for precision in ("float32", "bf16")]
+    keys = [
+        (variant, precision, 4)
+        for variant in variants
+        for precision in ("float32", "bf16")
+        if precision == "bf16" or epochs == EPOCHS or variant in COUNTED
+    ]
     keys += [(variant, precision, ranks) for variant, ranks in others.items() for precision in ("float32", "bf16")]
     found = dict(zip(keys, train_all(folder, [_config(catalog, *key, epochs) for key in keys]), strict=True))
     for variant in variants:
@@ -135,7 +142,9 @@ def _check_losses(results: Found, variant: str) -> None:
 
 
 def _check_precision(results: Found, variant: str, ranks: int) -> None:
-    wide, narrow = (results[variant, precision, ranks]["loss"] for precision in ("float32", "bf16"))
+    # In float32, losses on several ranks are those of one up to rounding, which other tests compare.
+    wide = results.get((variant, "float32", ranks), results[variant, "float32", 1])["loss"]
+    narrow = results[variant, "bf16", ranks]["loss"]
     assert len(wide) in {EPOCHS, FEW_EPOCHS}
     # Training gets somewhere, and it does compute in another precision.
     assert wide[-1] < 0.97 * wide[0]
