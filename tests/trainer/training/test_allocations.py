@@ -88,7 +88,7 @@ FEW_OF_ONE = (
     "p2p", "broadcast", "bf16-summa", "tensor3d", "transform-first", "recomputed", "gin", "unit-rows", "bf16-gat",
     "bf16-gatv2", "residual", "weighted-labels", "bf16-targets", "mlp",
 )  # fmt: skip
-FEW_OF_TWO = ("bf16-gat", "gatv2", "columns", "tensor3d")
+FEW_OF_TWO = ("bf16-gat", "columns", "tensor3d")
 
 
 @pytest.fixture(scope="module")
