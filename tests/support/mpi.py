@@ -153,4 +153,8 @@ def train_all(folder: Path, configs: list[TrainConfig], timeout: float = 240) ->
     results: list[dict[str, Any]] = run_program(
         ranks, "train_all", folder, [config.to_json() for config in configs], timeout
     )
+    for config, result in zip(configs, results, strict=True):
+        if "error" in result:
+            # Shown if a test fails that expects none.
+            print(f"{config.dataset}/{config.run} on {config.ranks} ranks: {result['error']}")
     return results
