@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -52,14 +52,13 @@ STEP_ROWS: Final = 1 << 20
 _SCORES_BYTES: Final = 8 * len(BASELINES)
 
 
-@dataclass(frozen=True)
-class NeighborLists:
-    """The neighbors of all vertices, mapped.
+class NeighborLists(NamedTuple):
+    """The neighbors of all vertices, mapped, as kernels take them.
 
     Attributes:
         indptr, indices: rows of the message graph.
         other_indptr, other_indices: rows of its transpose; empty for a symmetric graph, whose rows have all neighbors.
-        count: (num_vertices,) int64 neighbors of each vertex of a directed graph; empty for a symmetric one.
+        counts: (num_vertices,) int64 neighbors of each vertex of a directed graph; empty for a symmetric one.
         loop: (num_vertices,) bool, whether each vertex is in its own row.
     """
 
@@ -67,7 +66,7 @@ class NeighborLists:
     indices: NDArray[Any]
     other_indptr: NDArray[np.int64]
     other_indices: NDArray[Any]
-    count: NDArray[np.int64]
+    counts: NDArray[np.int64]
     loop: NDArray[np.bool_]
 
 
@@ -130,7 +129,7 @@ def count_neighbors(task: CountNeighborsTask) -> int:
         lists = task.neighbors.open(counted=False)
         for start in range(task.start, task.stop, STEP_ROWS):
             found = np.empty(min(STEP_ROWS, task.stop - start), np.int64)
-            _count(start, lists.indptr, lists.indices, lists.other_indptr, lists.other_indices, found)
+            _count(start, lists, found)
             out.add(Index.of_offsets(np.array([0, len(found)], np.int64)), {"count": found})
     return task.stop - task.start
 
@@ -168,17 +167,7 @@ def write_baseline(task: BaselineTask) -> int:
             pairs[:, task.replaces] = others.reshape(-1)
         source, target = pairs[:, 0], pairs[:, 1]
         found = np.zeros((len(source), len(BASELINES)), np.float64)
-        _score(
-            np.ascontiguousarray(source),
-            np.ascontiguousarray(target),
-            lists.indptr,
-            lists.indices,
-            lists.other_indptr,
-            lists.other_indices,
-            lists.count,
-            lists.loop,
-            found,
-        )
+        _score(np.ascontiguousarray(source), np.ascontiguousarray(target), lists, found)
         output.add(write_rows(root, task.path, task.start, found.reshape(shape)))
     return len(source)
 
@@ -323,10 +312,17 @@ def entries_of(indptr: NDArray[np.int64], row: int) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def next_entry(
-    indices: NDArray[Any], at: int, end: int, other_indices: NDArray[Any], other: int, other_end: int
-) -> tuple[int, int, int]:
-    """The smallest id of two ranges of ascending ids, and the positions after it; one of them is not empty."""
+def num_neighbors(lists: NeighborLists, vertex: int) -> int:
+    """Neighbors of a vertex."""
+    if len(lists.counts):
+        return int(lists.counts[vertex])
+    return int(lists.indptr[vertex + 1] - lists.indptr[vertex] - lists.loop[vertex])
+
+
+@njit(cache=True, nogil=True)
+def next_entry(lists: NeighborLists, at: int, end: int, other: int, other_end: int) -> tuple[int, int, int]:
+    """The smallest id of a range of each matrix, and the positions after it; one of the ranges is not empty."""
+    indices, other_indices = lists.indices, lists.other_indices
     if other == other_end or (at < end and indices[at] <= other_indices[other]):
         vertex = int(indices[at])
     else:
@@ -336,43 +332,29 @@ def next_entry(
 
 
 @njit(cache=True, nogil=True)
-def _count(
-    first: int,
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
-    other_indptr: NDArray[np.int64],
-    other_indices: NDArray[Any],
-    out: NDArray[np.int64],
-) -> None:
+def _count(first: int, lists: NeighborLists, out: NDArray[np.int64]) -> None:
     """Count the different vertices in a row of a matrix and of its transpose, without the row's own."""
     for k in range(len(out)):
         row, count = first + k, 0
-        at, end = entries_of(indptr, row)
-        other, other_end = entries_of(other_indptr, row)
+        at, end = entries_of(lists.indptr, row)
+        other, other_end = entries_of(lists.other_indptr, row)
         while at < end or other < other_end:
-            vertex, at, other = next_entry(indices, at, end, other_indices, other, other_end)
+            vertex, at, other = next_entry(lists, at, end, other, other_end)
             count += vertex != row
         out[k] = count
 
 
 @njit(cache=True, nogil=True)
 def _score(
-    source: NDArray[np.int64],
-    target: NDArray[np.int64],
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
-    other_indptr: NDArray[np.int64],
-    other_indices: NDArray[Any],
-    count: NDArray[np.int64],
-    loop: NDArray[np.bool_],
-    out: NDArray[np.float64],
+    source: NDArray[np.int64], target: NDArray[np.int64], lists: NeighborLists, out: NDArray[np.float64]
 ) -> None:
-    """Score pairs; for arrays see :class:`NeighborLists`.
+    """Score pairs.
 
     Args:
         source, target: (num_pairs,) int64.
         out: (num_pairs, 3), of zeros.
     """
+    indptr, indices, other_indptr, other_indices = lists.indptr, lists.indices, lists.other_indptr, lists.other_indices
     for k in range(len(source)):
         at, end = entries_of(indptr, source[k])
         other, other_end = entries_of(other_indptr, source[k])
@@ -383,7 +365,7 @@ def _score(
             other, other_end, other_low, other_high = other_low, other_high, other, other_end
         # The neighbors of the end with fewer of them, ascending; each is looked up among those of the other end.
         while at < end or other < other_end:
-            vertex, at, other = next_entry(indices, at, end, other_indices, other, other_end)
+            vertex, at, other = next_entry(lists, at, end, other, other_end)
             low += count_below(indices[low:high], vertex)
             other_low += count_below(other_indices[other_low:other_high], vertex)
             is_found = (low < high and indices[low] == vertex) or (
@@ -392,7 +374,7 @@ def _score(
             # An end may be in its own row.
             if not is_found or vertex in (source[k], target[k]):
                 continue
-            degree = count[vertex] if len(count) else indptr[vertex + 1] - indptr[vertex] - loop[vertex]
+            degree = num_neighbors(lists, vertex)
             out[k, 0] += 1
             if degree > 1:
                 out[k, 1] += 1 / math.log(degree)

@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.links.baselines import NeighborLists, Neighbors, entries_of, next_entry
+from gnnloom.pipeline.links.baselines import NeighborLists, Neighbors, entries_of, next_entry, num_neighbors
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import Links
@@ -139,12 +139,11 @@ class VertexScores:
 
     def of(self, vertex: int) -> list[NDArray[np.float64]]:
         """(num_vertices,) scores with a vertex: resource allocation, PageRank and, with features, cosines."""
-        lists, n = self.lists, len(self.lists.loop)
-        given = lists.indptr, lists.indices, lists.other_indptr, lists.other_indices, lists.count, lists.loop
+        n = len(self.lists.loop)
         allocated, rank = np.zeros(n), np.zeros(n)
-        _allocate(vertex, *given, allocated)
+        _allocate(vertex, self.lists, allocated)
         residual, queue, queued = np.zeros(n), np.empty(n, np.int64), np.zeros(n, np.bool_)
-        _push(vertex, *given, rank, residual, queue, queued)
+        _push(vertex, self.lists, rank, residual, queue, queued)
         if self.feature is None or self.norm is None:
             return [allocated, rank]
         own = self.feature[vertex].astype(np.float64)
@@ -170,34 +169,19 @@ def ranks_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 @njit(cache=True, nogil=True)
-def _degree(vertex: int, indptr: NDArray[np.int64], count: NDArray[np.int64], loop: NDArray[np.bool_]) -> int:
-    """Neighbors of a vertex."""
-    return int(count[vertex] if len(count) else indptr[vertex + 1] - indptr[vertex] - loop[vertex])
-
-
-@njit(cache=True, nogil=True)
-def _allocate(
-    vertex: int,
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
-    other_indptr: NDArray[np.int64],
-    other_indices: NDArray[Any],
-    count: NDArray[np.int64],
-    loop: NDArray[np.bool_],
-    out: NDArray[np.float64],
-) -> None:
+def _allocate(vertex: int, lists: NeighborLists, out: NDArray[np.float64]) -> None:
     """Add the resource allocation of a vertex with all others: through each neighbor, 1 over its neighbors."""
-    at, end = entries_of(indptr, vertex)
-    other, other_end = entries_of(other_indptr, vertex)
+    at, end = entries_of(lists.indptr, vertex)
+    other, other_end = entries_of(lists.other_indptr, vertex)
     while at < end or other < other_end:
-        middle, at, other = next_entry(indices, at, end, other_indices, other, other_end)
+        middle, at, other = next_entry(lists, at, end, other, other_end)
         if middle == vertex:
             continue
-        share = 1 / _degree(middle, indptr, count, loop)
-        near, near_end = entries_of(indptr, middle)
-        other_near, other_near_end = entries_of(other_indptr, middle)
+        share = 1 / num_neighbors(lists, middle)
+        near, near_end = entries_of(lists.indptr, middle)
+        other_near, other_near_end = entries_of(lists.other_indptr, middle)
         while near < near_end or other_near < other_near_end:
-            found, near, other_near = next_entry(indices, near, near_end, other_indices, other_near, other_near_end)
+            found, near, other_near = next_entry(lists, near, near_end, other_near, other_near_end)
             if found != middle:
                 out[found] += share
 
@@ -205,12 +189,7 @@ def _allocate(
 @njit(cache=True, nogil=True)
 def _push(
     vertex: int,
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
-    other_indptr: NDArray[np.int64],
-    other_indices: NDArray[Any],
-    count: NDArray[np.int64],
-    loop: NDArray[np.bool_],
+    lists: NeighborLists,
     rank: NDArray[np.float64],
     residual: NDArray[np.float64],
     queue: NDArray[np.int64],
@@ -229,21 +208,21 @@ def _push(
         here = queue[first]
         first, waiting = (first + 1) % len(queue), waiting - 1
         queued[here] = False
-        amount, degree = residual[here], _degree(here, indptr, count, loop)
+        amount, degree = residual[here], num_neighbors(lists, here)
         residual[here] = 0.0
         if not degree:
             rank[here] += amount
             continue
         rank[here] += RETURN * amount
         share = (1 - RETURN) * amount / degree
-        at, end = entries_of(indptr, here)
-        other, other_end = entries_of(other_indptr, here)
+        at, end = entries_of(lists.indptr, here)
+        other, other_end = entries_of(lists.other_indptr, here)
         while at < end or other < other_end:
-            found, at, other = next_entry(indices, at, end, other_indices, other, other_end)
+            found, at, other = next_entry(lists, at, end, other, other_end)
             if found == here:
                 continue
             residual[found] += share
-            if not queued[found] and residual[found] >= THRESHOLD * _degree(found, indptr, count, loop):
+            if not queued[found] and residual[found] >= THRESHOLD * num_neighbors(lists, found):
                 queue[(first + waiting) % len(queue)] = found
                 waiting, queued[found] = waiting + 1, True
 
