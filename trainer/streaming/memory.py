@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -134,7 +134,7 @@ def settle(
 
 
 def whole_bytes(sizes: RankSizes, dims: Sequence[int], place: Place) -> int:
-    """Bytes that a rank takes at least to evaluate with everything in memory.
+    """Bytes that a rank takes about to evaluate with everything in memory, whatever its layers compute.
 
     Args:
         dims: widths from the input features to the outputs.
@@ -146,14 +146,15 @@ def whole_bytes(sizes: RankSizes, dims: Sequence[int], place: Place) -> int:
     return sizes.adjacency_bytes + sizes.index_bytes + item * (sizes.num_rows * (dims[0] + rows) + halo)
 
 
-def fits_whole(comm: Communicator, sizes: RankSizes, dims: Sequence[int], place: Place, given: int) -> bool:
+def fits_whole(comm: Communicator, needed: Callable[[int], int], given: int) -> bool:
     """Whether all ranks can evaluate with everything in memory. Collective.
 
     Args:
+        needed: from the bytes that this rank may take to those that it needs.
         given: as for :func:`settle`.
     """
     memory = given or int(available_memory() * _SHARE) // comm.ranks_on_this_machine()
-    return not comm.gather_numbers([whole_bytes(sizes, dims, place) > memory]).any()
+    return not comm.gather_numbers([together(comm, lambda: needed(memory)) > memory]).any()
 
 
 def check_room(folder: Path, needed: int) -> None:

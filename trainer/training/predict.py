@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -35,8 +35,9 @@ from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.streaming.evaluation import Report, can_stream
-from gnnloom.trainer.streaming.memory import fits_whole
+from gnnloom.trainer.streaming.memory import fits_whole, whole_bytes
 from gnnloom.trainer.training.alike import alike_data
+from gnnloom.trainer.training.rehearsal.rank_memory import rehearse_prediction
 from gnnloom.trainer.training.session import (
     Session,
     open_session,
@@ -142,11 +143,23 @@ def _streams(comm: Communicator, opened: OpenedRun, memory: int, *, computes: bo
     streams = STREAMS in config.chosen_algorithm.capabilities and can_stream(config.model_kind.load())
     if not isinstance(shards, OwnRowShard) or not is_stored or not streams or "feature" not in shards.shard:
         return False
-    place = Place(getattr(torch, config.feature_dtype))
+    sizes, place = RankSizes.of(shards.shard), Place(getattr(torch, config.feature_dtype))
     # Classes are few: the widths of the hidden layers and of the features decide.
     outputs = max(shards.shards.num_classes, shards.shards.num_targets, 1)
     dims = (shards.shards.num_features, *config.hidden, outputs) if computes else (outputs, outputs)
-    return not fits_whole(comm, RankSizes.of(shards.shard), dims, place, memory)
+
+    def needed(most: int) -> int:
+        about = whole_bytes(sizes, dims, place)
+        if not computes or _AMPLE * about + _FIXED < most:
+            return about
+        return rehearse_prediction(opened, comm.rank) or about
+
+    return not fits_whole(comm, needed, memory)
+
+
+#: Where so many times what a prediction takes about fits, and what does not depend on the graph, it is not rehearsed.
+_AMPLE: Final = 8
+_FIXED: Final = 128 << 20
 
 
 def _write_from_disk(session: Session, config: PredictConfig, epoch: int, wanted: Found) -> Report:

@@ -22,6 +22,7 @@ from gnnloom.storage.errors import BudgetError, CorruptError
 from gnnloom.storage.faults import VARIABLE, forget_plans
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.column_store import ColumnStore
@@ -30,6 +31,7 @@ from gnnloom.trainer.streaming.column_blocks import ColumnBlocks, Storage
 from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.rehearsal.rank_memory import rehearse_prediction
 from support.lone import LoneCommunicator
 from support.problems import problem
 from support.sampled import sampled_config, store_for_sampling
@@ -58,7 +60,7 @@ def _trained(catalog: Catalog, **options: Any) -> dict[str, Any]:
 def _predicted(catalog: Catalog, memory: int = MEMORY, **options: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     given = {"catalog": str(catalog.root), "dataset": "web", "run": "a", "threads": 1, "evaluation_memory": memory}
     result = predict(LoneCommunicator(), PredictConfig(**{**given, **options}))
-    predictions = Run.open(catalog["web"], "a").predictions()
+    predictions = Run.open(catalog["web"], options.get("run", "a")).predictions()
     names = [name for name in ("label", "score", "embedding") if name in predictions]
     return result, {name: predictions.array(name).read() for name in names}
 
@@ -68,6 +70,30 @@ def _on_disk(patch: pytest.MonkeyPatch, width: int = 3) -> None:
     shape = Shape(width, on_disk=True, range_rows=64, memory=MEMORY)
     patch.setattr(evaluation, "settle", lambda *_: shape)
     patch.setattr("gnnloom.trainer.training.predict.fits_whole", lambda *_: False)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
+def test_a_prediction_is_made_in_memory_if_its_forecast_fits(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    shape = Shape(3, on_disk=True, range_rows=64, memory=MEMORY)
+    monkeypatch.setattr(evaluation, "settle", lambda *_: shape)
+    forecasts = list[int]()
+
+    def noted(opened: OpenedRun, rank: int) -> int | None:
+        needed = rehearse_prediction(opened, rank)
+        forecasts.append(needed or 0)
+        # What Python's own objects take differs by some bytes.
+        return forecasts[0]
+
+    monkeypatch.setattr("gnnloom.trainer.training.predict.rehearse_prediction", noted)
+    for run, less in (("first", 0), ("fits", 0), ("misses", 1)):
+        _trained(catalog, model=model, hidden=(64, 8), epochs=1, run=run)
+        memory = forecasts[0] - less if forecasts else MEMORY
+        assert ("evaluation" in _predicted(catalog, memory, run=run)[0]) == (less > 0), run
+    assert len(forecasts) == 3
+    # Features of 5 columns, products and outputs of 64, of which a layer holds two: 300 rows each.
+    assert min(forecasts) > 300 * (5 + 2 * 64) * 4
 
 
 def _left(catalog: Catalog) -> list[str]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -49,6 +49,8 @@ from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
 
 logger = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
 
 #: From the second epoch on, the workspace does not grow.
 _EPOCHS = 2
@@ -99,32 +101,53 @@ def rehearse(opened: OpenedRun, rank: int, *, is_warm: bool = False) -> RankMemo
     config = opened.config
     if why_unknown(config) is not None:
         return None
+
+    warm = None if is_warm else lambda memory: _Rehearsal(opened, rank, memory).load_kernels()
+    return _rehearsed(config, lambda memory: _Rehearsal(opened, rank, memory).run(), warm)
+
+
+def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
+    """Bytes of one rank beyond the process itself if it predicts with everything in memory; None if that is not known.
+
+    Communicates nothing. Reads what :func:`rehearse` does.
+    """
+
+    def run(memory: Unwritten) -> int:
+        comm = UnconnectedRank(rank, opened.config.ranks)
+        unread_run = replace(opened, shards=unread(opened.shards, rank, memory), counter=ReadCounter())
+        session = read_share(comm, unread_run, memory.place)
+        session.model = build_model(session.operator, opened.config, opened.config.seed, session.options)
+        session.objective = session.objective.attached(session.model, session.operator)
+        found = predicted_rows(session, session.take_inputs(), embeddings=False)
+        memory.observe()
+        del found
+        return memory.peak
+
+    return None if why_unknown(opened.config) is not None else _rehearsed(opened.config, run, run)
+
+
+def _rehearsed(
+    config: TrainConfig, run: Callable[[Unwritten], Found], warm: Callable[[Unwritten], object] | None
+) -> Found | None:
+    """The result of a rehearsal; None if it needs values.
+
+    Args:
+        warm: called before, without counting, so that what is imported is not counted; None if it is there.
+    """
     try:
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
         with np.errstate(all="ignore"), seeded(config.seed), _one_thread():
-            if not is_warm:
-                _import_all(opened, rank)
+            if warm is not None:
+                with Unperformed(memory := _unwritten(config)):
+                    warm(memory)
             with _unwritten(config) as memory, Unperformed(memory):
-                return _Rehearsal(opened, rank, memory).run()
+                return run(memory)
     except GnnloomError:
         raise
     # What others wrote may need the values of its tensors, and then raises anything.
     except Exception as error:  # noqa: BLE001
         logger.info("run %s: its memory is not known: %s: %s", config.run_name, type(error).__name__, error)
         return None
-
-
-def _import_all(opened: OpenedRun, rank: int) -> None:
-    """Rehearse without counting, so that what is imported is not counted."""
-    config = opened.config
-    with Unperformed(memory := _unwritten(config)):
-        uncounted = _Rehearsal(opened, rank, memory)
-        # Batches and pairs load numba's kernels in their first step, which takes twice as long while allocations are
-        # traced; pairs load others when they are ranked.
-        if config.mode_kind.is_sampled or config.on_pairs:
-            uncounted.mode.train_epoch(0, uncounted.update)
-        if config.on_pairs and config.evaluates:
-            uncounted.evaluate()
 
 
 def why_unknown(config: TrainConfig) -> str | None:
@@ -238,6 +261,17 @@ class _Rehearsal:
         ones = self.memory.place.lasting((objective.num_outputs,), torch.float64).fill_(1)
         weights = None if self.config.class_weights == "none" else ones
         return replace(objective, class_weights=weights, own_loss=own)
+
+    def load_kernels(self) -> None:
+        """Do what loads kernels of numba: a first step of batches or pairs, and the ranking of pairs.
+
+        Loading takes twice as long while allocations are traced.
+        """
+        config = self.config
+        if config.mode_kind.is_sampled or config.on_pairs:
+            self.mode.train_epoch(0, self.update)
+        if config.on_pairs and config.evaluates:
+            self.evaluate()
 
     def run(self) -> RankMemory:
         model = self.session.model
