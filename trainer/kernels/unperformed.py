@@ -227,12 +227,13 @@ def _joined(shapes: Sequence[tuple[int, ...]], dim: int) -> tuple[int, ...]:
 
 
 def _indexed(shape: tuple[int, ...], indices: list[Tensor | None]) -> tuple[int, ...] | None:
-    index, *others = indices
-    if index is None or others:
+    given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if len(given) != 1:
         return None
+    dim, index = given[0]
     if index.dtype is torch.bool:
-        return (index.numel(), *shape[index.dim() :])
-    return (*index.shape, *shape[1:])
+        return (*shape[:dim], index.numel(), *shape[dim + index.dim() :])
+    return (*shape[:dim], *index.shape, *shape[dim + 1 :])
 
 
 def _reduced(shape: tuple[int, ...], dim: Any, *, keepdim: bool) -> tuple[int, ...]:

@@ -16,7 +16,6 @@ from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.descriptors import load_named
-from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.samplers.kind import ALL
@@ -445,9 +444,20 @@ def test_fanouts_for_fewer_hops_than_layers_are_refused(catalog: Catalog) -> Non
         train(LoneCommunicator(), edge_config(catalog, "directed", "fails", fanout=(3, 3)))
 
 
-def test_its_memory_is_not_known_before_it_runs(catalog: Catalog) -> None:
-    with pytest.raises(InputError, match="its memory is not known"):
-        project_training(edge_config(catalog, "directed", "planned"))
+@pytest.mark.parametrize("model", [f"{OWN}:Sums", f"{OWN}:Trimmed", f"{PYG}:GraphSAGE", f"{PYG}:GAT"])
+def test_its_memory_is_planned_with_that_of_its_batches(tmp_path: Path, model: str) -> None:
+    needs_pyg(model)
+    catalog = Catalog(tmp_path)
+    store_for_sampling(catalog, problem("web", 6000, 40_000, symmetric=True), 1)
+    few, many = (
+        project_training(edge_config(catalog, "web", "planned", model, batch_size=size, fanout=(5, 5, 5), pool=2))
+        for size in (50, 500)
+    )
+    for each in (few, many):
+        parts = each.adjacency_memory + each.feature_memory + each.workspace_memory + each.batch_memory
+        assert each.peak_memory == [each.process_memory + parts]
+    assert few.peak_memory < many.peak_memory
+    assert few.batch_memory < many.batch_memory
 
 
 def test_it_predicts_no_embeddings(catalog: Catalog) -> None:

@@ -157,6 +157,8 @@ SAMPLED: dict[str, dict[str, Any]] = {
     "learned-edge": {"mode": "subgraph", "sampler": "edge", "batch_size": 30_000, "batches": 4, "embed": 96},
     "learned-minibatch": {"mode": "minibatch", "batch_size": 40_000, "embed": 96},
     "learned-neighbor": {"mode": "neighbor", "model": "sage", "embed": 96, **DRAWN},
+    "pyg-sage": {"mode": "neighbor", "model": "torch_geometric.nn:GraphSAGE", **DRAWN},
+    "pyg-gcn": {"mode": "neighbor", "model": "torch_geometric.nn:GCN", **DRAWN},
 }
 
 
@@ -173,6 +175,8 @@ def drawn(catalog: Catalog) -> Catalog:
 @pytest.mark.parametrize("case", SAMPLED)
 def test_memory_of_sampled_modes_is_near_the_measured_one(drawn: Catalog, case: str) -> None:
     options = {"dataset": "web", "ranks": 2, "epochs": 2, "threads": 1, "hidden": (64, 64), **SAMPLED[case]}
+    if case.startswith("pyg"):
+        pytest.importorskip("torch_geometric")
     if "samples" in options:
         options["samples"] = drawn["web"].find("samples").key
     config = TrainConfig(catalog=str(drawn.root), run=f"sampled-{case}", **options)

@@ -234,6 +234,8 @@ def batch_edges(operator: Operator, *, weighs: bool) -> BatchEdges:
     Args:
         weighs: weights are wanted.
     """
+    if operator.grid.place.rehearses:
+        return _unread_edges(operator, weighs=weighs)
     if isinstance(operator, Layered):
         return layered_edges(operator.batch, operator.normalization, operator.place, weighs=weighs)
     assert isinstance(operator, SampledRows)
@@ -243,6 +245,25 @@ def batch_edges(operator: Operator, *, weighs: bool) -> BatchEdges:
     has_weights = weighs and (len(sides.left) > 0 or matrix.data is not None)
     weight = scaled_entries(matrix, sides, place) if has_weights else None
     return BatchEdges(edge_index(matrix), weight, matrix.num_rows)
+
+
+def _unread_edges(operator: Operator, *, weighs: bool) -> BatchEdges:
+    """As many edges as the batch of a rehearsal has, without values. Communicates nothing."""
+    place, hops = operator.grid.place, None
+    if isinstance(operator, Layered):
+        batch = operator.batch
+        matrix, num_rows, normalizes = batch.blocks[0], batch.num_seeds, operator.normalization != "none"
+        # Each hop adds vertices, and edges to those of the hop before.
+        sizes = batch.layer_sizes[::-1], [block.nnz for block in reversed(batch.blocks)]
+        nodes, edges = ([each[0], *np.diff(each).tolist()] for each in sizes)
+        hops = nodes, edges
+    else:
+        assert isinstance(operator, SampledRows)
+        matrix = operator.batch.matrix.in_memory()[0]
+        num_rows, normalizes = matrix.num_rows, len(operator.batch.sides.left) > 0
+    has_weights = weighs and (matrix.data is not None or normalizes)
+    weight = place.lasting((matrix.nnz,), place.sum_dtype) if has_weights else None
+    return BatchEdges(place.lasting((2, matrix.nnz), torch.int64), weight, num_rows, hops)
 
 
 def layered_edges(batch: LayeredBatch, normalization: str, place: Place, *, weighs: bool) -> BatchEdges:

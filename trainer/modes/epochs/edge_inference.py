@@ -156,6 +156,16 @@ class WholeInference:
         return out
 
 
+def most_seeds(carried_by_one: float, width: int, num_own: int) -> int:
+    """Vertices of a batch of the middle of a pass, if so many vertices and edges belong to each on average."""
+    count = _FIRST
+    while count < num_own and count * carried_by_one * width <= CARRIED // 4:
+        count *= 2
+    while count > 1 and count * carried_by_one * width > CARRIED:
+        count //= 2
+    return min(count, num_own)
+
+
 class _Batches:
     """Ranges of a rank's vertices with all that their outputs need, as many at a time as fit."""
 

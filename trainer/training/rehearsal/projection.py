@@ -6,6 +6,7 @@ The memory is that of a rehearsal; a test compares it with measured runs.
 from __future__ import annotations
 
 import statistics
+import sys
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -29,6 +30,8 @@ from gnnloom.trainer.training.rehearsal.shard_sizes import RowSizes, ShardSizes,
 PROCESS_MEMORY = 296 << 20
 #: What numba takes in addition, with kernels that it has compiled.
 NUMBA_MEMORY = 114 << 20
+#: What PyG takes in addition, with pandas and a part of torch's compiler.
+PYG_MEMORY = 157 << 20
 #: Ranks that are rehearsed: of many, those with most rows.
 _MOST_RANKS = 4
 #: Bytes of an epoch's line of metrics.
@@ -179,7 +182,9 @@ def process_memory(config: TrainConfig) -> int:
     attends = not kind.is_rowwise if work is None else work.attends
     uses_numba = config.mode != "full" or attends or config.embed or config.on_pairs
     plain = config.chosen_algorithm.reads is ROW_SHARDS and not uses_numba
-    return PROCESS_MEMORY + (0 if plain else NUMBA_MEMORY)
+    # Modules of other packages are there once the configuration has named them.
+    pyg = PYG_MEMORY if kind.on_edges and "torch_geometric" in sys.modules else 0
+    return PROCESS_MEMORY + (0 if plain else NUMBA_MEMORY) + pyg
 
 
 def prediction_bytes(shards: ShardSizes, config: ModelConfig, *, embeddings: bool, smooths: bool = False) -> int:

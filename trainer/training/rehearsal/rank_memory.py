@@ -155,11 +155,6 @@ def why_unknown(config: TrainConfig) -> str | None:
     kind = config.mode_kind
     if kind.is_sampled and kind.batch is None:
         return f"mode {config.mode} states no sizes of its batches"
-    if config.model_kind.on_edges:
-        return (
-            f"model {config.model} is a module of torch that takes edges: what it computes, and so its memory, depends"
-            " on the values of the edges, which are not read before the training"
-        )
     return None
 
 
@@ -205,6 +200,8 @@ class _Rehearsal:
         )
         self.adjacency = memory.held - (0 if session.feature is None else session.feature.nbytes)
         session.model = build_model(session.operator, self.config, self.config.seed, session.options)
+        if self.config.model_kind.on_edges:
+            self._rehearse_inference()
         session.objective = self._weighted(session.objective).attached(session.model, session.operator)
         labels = session.objective.read(session.label_rows, memory.place)
         inputs = session.take_inputs()
@@ -219,6 +216,17 @@ class _Rehearsal:
             self.measured = Labels(self.labels.label[:count], self.labels.split[:count])
         self.metrics = session.objective.metrics(self.layout, self.measured)
         self.mode = self._mode(session.mode_context(inputs, self.labels, loss, 0, measured))
+
+    def _rehearse_inference(self) -> None:
+        """Let a model that takes edges have what stands for its evaluation."""
+        # They import numba, which other models need not load.
+        from gnnloom.trainer.models.networks.edge_model import EdgeModel  # noqa: PLC0415
+        from gnnloom.trainer.training.rehearsal.edge_inference import RehearsedInference  # noqa: PLC0415
+
+        model, shards = self.session.model, self.shards.shards
+        if isinstance(model, EdgeModel):
+            own = rank_rows(self.config, self.session.opened.dataset, shards, self.comm.rank, 0)
+            model.inference = RehearsedInference(model, own, is_weighted=shards.weighted)
 
     def _measured(self) -> Tensor | None:
         """As many rows as metrics may read; see :func:`gnnloom.trainer.training.evaluation.measured_rows`."""

@@ -1,0 +1,54 @@
+"""The evaluation of a module of torch that takes edges, on batches of the sizes that it would have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
+from gnnloom.trainer.models.networks.model import Inputs
+from gnnloom.trainer.models.networks.reach import Weighing, find_reach, layer_output
+from gnnloom.trainer.modes.epochs.edge_inference import most_seeds
+from gnnloom.trainer.modes.kind import RankRows
+
+
+class RehearsedInference:
+    """See :class:`gnnloom.trainer.models.networks.edge_model.Inference`; computes one batch of every layer."""
+
+    def __init__(self, model: EdgeModel, rows: RankRows, *, is_weighted: bool) -> None:
+        """Communicates nothing."""
+        self._model, self._rows, self._is_weighted = model, rows, is_weighted
+        self.facts: Mapping[str, Any] = {}
+
+    def __call__(self, inputs: Inputs) -> Tensor:  # noqa: ARG002 - only its width counts
+        """(num_own, num_outputs) scores without values."""
+        model, place = self._model, self._model.place
+        # It tries the module on a small graph, with values.
+        with _disable_current_modes():
+            reach = find_reach(model, Weighing("none", self._is_weighted))
+        layers = range(len(reach.widths) - 1) if reach.by_layer else [None]
+        for layer in layers:
+            self._batch(layer, reach.widths, 1 if reach.by_layer else reach.hops)
+        return place.lasting((self._rows.own, reach.widths[-1]), model.dtype)
+
+    def _batch(self, layer: int | None, widths: tuple[int, ...], hops: int) -> None:
+        """Take the memory of the largest batch of a layer, or of the whole module, for the moment."""
+        model, rows, place = self._model, self._rows, self._model.place
+        width = max(*widths, *model.options.dims) if layer is None else max(widths[layer : layer + 2])
+        # As many neighbors for each vertex as a vertex has on average, up to all of the graph.
+        edges_of, vertices_of = rows.mean_degree**hops, 1 + rows.mean_degree**hops
+        seeds = most_seeds(edges_of + vertices_of, width, rows.own)
+        num_edges = min(round(seeds * edges_of), rows.nnz)
+        num_vertices = min(round(seeds * vertices_of), rows.num_vertices)
+        feature = place.empty((num_vertices, widths[0 if layer is None else layer]), model.dtype)
+        index = place.lasting((2, num_edges), torch.int64)
+        weight = place.lasting((num_edges,), model.dtype) if model.call.weighs and self._is_weighted else None
+        edges = BatchEdges(index, weight, seeds)
+        if layer is None:
+            model.call(model.module, feature, edges, place)
+        else:
+            layer_output(model, layer, feature, edges)
