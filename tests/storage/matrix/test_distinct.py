@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from gnnloom.storage.matrix.distinct import distinct
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("shape", [(0,), (1,), (0, 3), (40,), (2, 30)])
-def test_distinct_numbers_are_those_of_a_set_ascending(shape: tuple[int, ...], dtype: type[np.integer]) -> None:
+def test_distinct_numbers_are_those_of_a_set_ascending(shape: tuple[int, ...], dtype: type[np.integer[Any]]) -> None:
     numbers = np.random.default_rng(1).integers(-9, 9, shape).astype(dtype)
     before = numbers.copy()
     found = distinct(numbers)
